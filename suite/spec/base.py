@@ -1,0 +1,29 @@
+"""Ground of every data model: frozen, closed, and hashed from a canonical JSON text."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Frozen(BaseModel):
+    """An immutable record whose unknown fields are errors, so that a typing slip never passes silently."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class UsageError(ValueError):
+    """Something the user asked for cannot be done: one line, exit code 2, no traceback."""
+
+
+def canonical_json(value: Any) -> str:
+    """The one JSON text of ``value``: sorted keys, no spaces, no NaN. Equal data gives equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+
+
+def digest(value: Any) -> str:
+    """SHA-256 in hex of the canonical JSON of ``value``."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()

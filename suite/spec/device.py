@@ -1,0 +1,28 @@
+"""Accelerators: what a data sheet says of them. A device that is not in the catalogue has no peak."""
+
+from __future__ import annotations
+
+from typing import Dict, Literal, Optional, Tuple
+
+from pydantic import Field
+
+from suite.spec.base import Frozen
+
+Precision = Literal["fp32", "bf16", "fp16"]
+
+
+class Device(Frozen):
+    """One accelerator of the catalogue; every rate is dense (no sparsity) and per device."""
+
+    name: str
+    aliases: Tuple[str, ...] = Field(default=(), description="other names, the driver's own among them")
+    vendor: Literal["nvidia", "amd"]
+    memory_bytes: int = Field(gt=0)
+    memory_bytes_per_second: float = Field(gt=0, description="peak device memory bandwidth")
+    link_bytes_per_second: Optional[float] = Field(
+        default=None, description="device to device inside a node, both directions added; null: PCIe only"
+    )
+    peak_flops: Dict[str, float] = Field(description="dense FLOP/s by precision: fp32, tf32, fp16, bf16, fp8")
+    power_watts: Optional[float] = None
+    source: str = Field(description="data sheet the figures were read from")
+    note: Optional[str] = None

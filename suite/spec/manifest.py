@@ -1,0 +1,100 @@
+"""Everything that is resolved before a run, hashed."""
+
+from __future__ import annotations
+
+from typing import Dict, Literal
+
+from pydantic import Field, model_validator
+
+from suite.spec.base import Frozen, digest
+from suite.spec.device import Precision
+from suite.spec.layout import Layout
+from suite.spec.shape import Shape
+from suite.spec.workload import Workload
+
+MANIFEST_SCHEMA = "suite/manifest/1"
+Track = Literal["equal-config", "vendor-default", "tuned"]
+
+
+class Backend(Frozen):
+    """The stack under test. Engine backends run the suite's own iteration, trainer backends the stack's."""
+
+    name: str
+    kind: Literal["engine", "trainer"]
+
+
+class Measure(Frozen):
+    """How long and how it is measured. ``iterations`` follow ``warmup`` ones, which are recorded but not counted."""
+
+    device: Literal["cpu", "cuda"]
+    precision: Precision
+    threads_per_rank: int = Field(default=1, gt=0, description="OMP_NUM_THREADS of each rank")
+    warmup: int = Field(default=2, ge=1, description="the first iteration never counts")
+    iterations: int = Field(default=8, gt=0)
+    seed: int = Field(default=1234, ge=0)
+
+
+class Limits(Frozen):
+    """When a run is given up."""
+
+    run_seconds: float = Field(default=3600.0, gt=0)
+    silence_seconds: float = Field(default=600.0, gt=0, description="longest time without an event: a hang")
+
+
+class Work(Frozen):
+    """What one iteration asks of each replica, computed from workload and layout; the worker reads only this."""
+
+    global_rollouts: int = Field(gt=0)
+    replica_rollouts: int = Field(gt=0, description="samples of one data-parallel replica")
+    replica_batch: int = Field(gt=0, description="samples of one replica in one optimizer step")
+    micro_batch: int = Field(gt=0)
+
+
+class Run(Frozen):
+    """Which execution this is; the only part of a manifest outside its hash."""
+
+    id: str
+    plan: str = Field(description="hash of the request the run belongs to")
+    repeat: int = Field(ge=1)
+
+
+class Manifest(Frozen):
+    """The file a worker is started with. ``hash`` covers everything but ``run``; ``work_hash`` the equal work."""
+
+    schema_: Literal["suite/manifest/1"] = Field(default=MANIFEST_SCHEMA, alias="schema")
+    run: Run
+    backend: Backend
+    size: Shape
+    workload: Workload
+    work: Work
+    layout: Layout
+    measure: Measure
+    limits: Limits
+    track: Track = "equal-config"
+    stack: Dict[str, str] = Field(description="package -> version the worker must find")
+    hash: str
+    work_hash: str
+
+    @model_validator(mode="after")
+    def _hashes_hold(self) -> "Manifest":
+        body = self.model_dump(mode="json", by_alias=True)
+        if self.hash != manifest_hash(body):
+            raise ValueError("the manifest was changed after it was made: its hash does not fit its content")
+        if self.work_hash != work_hash(self.size, self.workload, self.layout.ranks):
+            raise ValueError("the manifest was changed after it was made: its work hash does not fit its work")
+        return self
+
+
+def manifest_hash(body: dict) -> str:
+    """Hash of a manifest's JSON body without its run identity and its own hashes."""
+    return digest({key: value for key, value in body.items() if key not in ("run", "hash", "work_hash")})
+
+
+def work_hash(size: Shape, workload: Workload, devices: int) -> str:
+    """Equal hashes mean equal work: same shape, same workload, same number of samples in all.
+
+    Names, notes and sources are not work; nor is the scaling word, once the samples are known.
+    """
+    shape = size.model_dump(mode="json", exclude={"name", "note", "source"})
+    work = workload.model_dump(mode="json", exclude={"name", "note", "source", "rollouts", "scaling"})
+    return digest({"shape": shape, "work": work, "rollouts": workload.global_rollouts(devices)})

@@ -1,0 +1,90 @@
+"""From workload and layout to the work of a replica and to a hashed manifest, with every divisibility rule."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List
+
+from suite.spec.base import UsageError
+from suite.spec.layout import Layout
+from suite.spec.manifest import Limits, Manifest, Measure, Run, Track, Work, manifest_hash, work_hash
+from suite.spec.manifest import Backend, MANIFEST_SCHEMA
+from suite.spec.shape import Shape
+from suite.spec.workload import Workload
+
+
+def layout_errors(size: Shape, workload: Workload, layout: Layout) -> List[str]:
+    """Why this shape and workload cannot be laid out so; empty when they can. One line each, with the values."""
+    errors = []
+    tensor, pipeline = layout.tensor, layout.pipeline
+    if size.heads % tensor or size.kv_heads % tensor:
+        errors.append(f"{size.name} has {size.heads} heads ({size.kv_heads} key-value), not divisible by tensor parallel {tensor}")
+    if size.ffn % tensor:
+        errors.append(f"{size.name} has ffn {size.ffn}, not divisible by tensor parallel {tensor}")
+    if size.layers % pipeline:
+        errors.append(f"{size.name} has {size.layers} layers, not divisible by pipeline parallel {pipeline}")
+    if workload.sequence_tokens > size.positions:
+        errors.append(f"{workload.sequence_tokens} tokens per sample exceed the {size.positions} positions of {size.name}")
+    if layout.sequence_parallel and workload.sequence_tokens % tensor:
+        errors.append(f"{workload.sequence_tokens} tokens per sample are not divisible by tensor parallel {tensor} for sequence parallelism")
+    if workload.trainable_layers is not None and workload.trainable_layers > size.layers:
+        errors.append(f"{workload.trainable_layers} trainable layers exceed the {size.layers} layers of {size.name}")
+    rollouts = workload.global_rollouts(layout.ranks)
+    if rollouts % (layout.data * workload.optimizer_steps):
+        errors.append(
+            f"{rollouts} rollouts are not divisible by data parallel {layout.data} x {workload.optimizer_steps} optimizer steps"
+        )
+    return errors
+
+
+def resolve_work(size: Shape, workload: Workload, layout: Layout) -> Work:
+    """The work of one replica. The micro batch is the largest divisor of the replica's batch within the bound.
+
+    Raises UsageError with every reason when the layout does not divide.
+    """
+    errors = layout_errors(size, workload, layout)
+    if errors:
+        raise UsageError("; ".join(errors))
+    rollouts = workload.global_rollouts(layout.ranks)
+    replica = rollouts // layout.data
+    batch = replica // workload.optimizer_steps
+    micro = max(part for part in range(1, min(workload.micro_batch, batch) + 1) if batch % part == 0)
+    return Work(global_rollouts=rollouts, replica_rollouts=replica, replica_batch=batch, micro_batch=micro)
+
+
+def make_manifest(
+    *,
+    plan: str,
+    repeat: int,
+    backend: Backend,
+    size: Shape,
+    workload: Workload,
+    layout: Layout,
+    measure: Measure,
+    limits: Limits,
+    stack: Dict[str, str],
+    track: Track = "equal-config",
+) -> Manifest:
+    """Resolve and hash one run. The run id is readable, and unique by the manifest's hash and the repeat."""
+    body: Dict[str, Any] = {
+        "schema": MANIFEST_SCHEMA,
+        "backend": backend.model_dump(mode="json"),
+        "size": size.model_dump(mode="json"),
+        "workload": workload.model_dump(mode="json"),
+        "work": resolve_work(size, workload, layout).model_dump(mode="json"),
+        "layout": layout.model_dump(mode="json"),
+        "measure": measure.model_dump(mode="json"),
+        "limits": limits.model_dump(mode="json"),
+        "track": track,
+        "stack": dict(sorted(stack.items())),
+    }
+    whole = manifest_hash(body)
+    body["hash"] = whole
+    body["work_hash"] = work_hash(size, workload, layout.ranks)
+    body["run"] = Run(id=run_id(backend.name, size.name, layout.ranks, whole, repeat), plan=plan, repeat=repeat).model_dump()
+    return Manifest.model_validate(body)
+
+
+def run_id(backend: str, size: str, ranks: int, whole_hash: str, repeat: int) -> str:
+    """``deepspeed-8M-n2-1f3a9c2e-r1``: safe as a folder name, a container label and a DNS label once lowered."""
+    safe = "".join(char if char.isalnum() or char in ".-" else "-" for char in size).strip("-.")
+    return f"{backend}-{safe}-n{ranks}-{whole_hash[:8]}-r{repeat}"

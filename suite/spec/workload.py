@@ -1,0 +1,89 @@
+"""The work of one PPO iteration, and the counts that follow from it."""
+
+from __future__ import annotations
+
+from typing import Literal, Optional, Union
+
+from pydantic import Field, model_validator
+
+from suite.spec.base import Frozen
+
+Scaling = Literal["weak", "strong"]
+ReferencePolicy = Literal["full", "hydra"]
+
+
+class ConstantReward(Frozen):
+    """The same score for every sample: isolates the infrastructure from training dynamics."""
+
+    kind: Literal["constant"] = "constant"
+    value: float = 0.5
+
+
+class TokenBelowReward(Frozen):
+    """Share of response tokens whose id is below ``threshold``: a toy with something to learn."""
+
+    kind: Literal["token-below"] = "token-below"
+    threshold: int = Field(gt=0)
+
+
+Reward = Union[ConstantReward, TokenBelowReward]
+
+
+class PPO(Frozen):
+    """Coefficients of the algorithm (Schulman et al., arXiv 1707.06347; defaults as trlx's benchmark script)."""
+
+    discount: float = Field(default=1.0, gt=0, le=1)
+    gae_lambda: float = Field(default=0.95, ge=0, le=1)
+    clip_ratio: float = Field(default=0.2, gt=0)
+    clip_value: float = Field(default=0.2, gt=0)
+    value_coefficient: float = Field(default=1.0, ge=0)
+    kl_coefficient: float = Field(default=0.05, ge=0)
+    temperature: float = Field(default=1.0, gt=0)
+
+
+class Optimizer(Frozen):
+    """AdamW; the learning rate is constant."""
+
+    learning_rate: float = Field(default=6.001e-5, gt=0)
+    beta1: float = Field(default=0.9, ge=0, lt=1)
+    beta2: float = Field(default=0.95, ge=0, lt=1)
+    epsilon: float = Field(default=1e-8, gt=0)
+    weight_decay: float = Field(default=1e-6, ge=0)
+    gradient_clip: float = Field(default=1.0, gt=0, description="maximum global gradient norm")
+
+
+class Workload(Frozen):
+    """One PPO iteration, told independently of any layout so that equal workloads are equal work.
+
+    ``rollouts`` are samples per device at one device. Weak scaling keeps them per device (N devices do
+    N times as many); strong scaling keeps them in all.
+    """
+
+    name: str = Field(min_length=1, max_length=64)
+    prompt_tokens: int = Field(gt=0)
+    new_tokens: int = Field(gt=0, description="forced response length")
+    rollouts: int = Field(gt=0, description="samples of one iteration on one device")
+    scaling: Scaling = "weak"
+    optimizer_steps: int = Field(default=1, gt=0, description="optimizer steps per PPO epoch")
+    ppo_epochs: int = Field(default=1, gt=0)
+    micro_batch: int = Field(gt=0, description="most sequences in one forward or backward pass of a replica")
+    trainable_layers: Optional[int] = Field(default=None, ge=0, description="last layers that train; null: all")
+    reference: ReferencePolicy = "full"
+    reward: Reward = Field(default=ConstantReward(), discriminator="kind")
+    ppo: PPO = PPO()
+    optimizer: Optimizer = Optimizer()
+    note: Optional[str] = None
+    source: Optional[str] = None
+
+    @model_validator(mode="after")
+    def _hydra_needs_frozen_layers(self) -> "Workload":
+        if self.reference == "hydra" and self.trainable_layers is None:
+            raise ValueError("a hydra reference shares the frozen trunk, so trainable_layers must be given")
+        return self
+
+    @property
+    def sequence_tokens(self) -> int:
+        return self.prompt_tokens + self.new_tokens
+
+    def global_rollouts(self, devices: int) -> int:
+        return self.rollouts * devices if self.scaling == "weak" else self.rollouts
