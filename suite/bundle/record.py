@@ -1,0 +1,213 @@
+"""record.json: what a run measured, derived from its bundle and from nothing else (docs/contracts.md)."""
+
+from __future__ import annotations
+
+from typing import Dict, Literal, Optional, Tuple
+
+from pydantic import Field, JsonValue
+
+from suite.spec.base import Frozen
+from suite.spec.device import Precision
+from suite.spec.layout import Layout
+from suite.spec.manifest import Track
+from suite.spec.workload import Scaling
+
+RECORD_SCHEMA = "suite/record/1"
+
+Status = Literal["ok", "failed", "interrupted"]
+Verdict = Literal["steady", "drifting", "no steady state"]
+FailureKind = Literal[
+    "oom_device",
+    "oom_host",
+    "nccl_timeout",
+    "hang",
+    "rank_lost",
+    "image_missing",
+    "image_pull",
+    "gpu_unavailable",
+    "driver_mismatch",
+    "disk_full",
+    "config",
+    "timeout",
+    "interrupted",
+    "unknown",
+]
+
+
+class RunFacts(Frozen):
+    """Which execution the record is of; all but the launcher and the times comes from the manifest."""
+
+    id: str
+    plan: str = Field(description="hash of the request the run belongs to")
+    backend: str
+    backend_kind: Literal["engine", "trainer"]
+    size: str = Field(description="name of the model size")
+    ranks: int
+    layout: Layout
+    strategy: str = Field(description="the layout's label without its data parallel degree")
+    launcher: Optional[str] = Field(description="from the driver's launch event; null: it was never launched")
+    repeat: int
+    started: Optional[float] = Field(description="Unix seconds of the launch, else of the first event of a rank")
+    ended: Optional[float] = Field(description="Unix seconds of the driver's end, else of the last event there is")
+    workload: str = Field(description="name of the workload")
+    scaling: Scaling
+    track: Track
+    manifest_hash: str
+    work_hash: str = Field(description="equal hashes are equal work")
+    device: Literal["cpu", "cuda"]
+    precision: Precision
+
+
+class Failure(Frozen):
+    """Why a run failed, with the lines that prove it."""
+
+    kind: FailureKind
+    phase: Optional[str] = Field(description="the phase it was in; null: unknown or outside of any")
+    evidence: Tuple[str, ...]
+
+
+class Counts(Frozen):
+    """Work of one iteration, global: over all replicas, equal on every rank and in every counted iteration."""
+
+    samples: int
+    prompt_tokens: int
+    response_tokens: int
+    padded_tokens: int = Field(description="positions that hold padding")
+    trained_tokens: int = Field(description="positions through forward and backward, summed over PPO epochs")
+    optimizer_steps: int
+    trainable_parameters: int = Field(description="unpadded, value head in")
+    total_parameters: int = Field(description="policy with value head, unpadded")
+
+
+class Estimate(Frozen):
+    """A rate per second with its 95 % interval; the bounds are null where one iteration alone was counted."""
+
+    value: float
+    low: Optional[float]
+    high: Optional[float]
+
+
+class Throughput(Frozen):
+    """Total work over total time of the counted iterations."""
+
+    samples_per_second: Estimate
+    tokens_per_second: Estimate = Field(description="prompt and response tokens")
+    tokens_per_second_per_device: Estimate = Field(description="tokens_per_second over ranks")
+    convention: str = Field(description="what the tokens and the interval are")
+
+
+class Phase(Frozen):
+    """One phase of an iteration: mean over the counted iterations of the slowest rank's own time."""
+
+    seconds: float = Field(description="mean seconds per counted iteration")
+    share: float = Field(description="of the iteration; the shares of all phases add up to 1 where ranks agree")
+    tokens_per_second: Optional[float] = Field(
+        description="generate: response tokens; score and reference: prompt and response tokens; train: trained "
+        "tokens; null for reward and other, and where the phase took no measurable time"
+    )
+
+
+class Phases(Frozen):
+    """The phases of an iteration; null: the backend does not tell this phase apart."""
+
+    generate: Optional[Phase]
+    score: Optional[Phase]
+    reference: Optional[Phase]
+    reward: Optional[Phase]
+    train: Optional[Phase]
+    other: Optional[Phase] = Field(description="what the iteration took beyond its phases")
+
+
+class Peaks(Frozen):
+    """Peaks of device (and resident) memory in bytes; null where there is nothing to ask."""
+
+    peak_allocated_bytes: Optional[int] = Field(description="on CPU: resident less what was before the model")
+    peak_reserved_bytes: Optional[int] = Field(description="by the caching allocator; null on CPU")
+    peak_device_bytes: Optional[int] = Field(description="used on the whole device; null on CPU")
+    peak_resident_bytes: Optional[int] = Field(description="resident set of the rank's process in host memory")
+
+
+class Floor(Frozen):
+    """The least memory a device needs under this layout: the maximum over phases (suite.theory.memory)."""
+
+    bytes: int
+    phase: str = Field(description="the phase that needs most")
+    parts: Dict[str, int] = Field(description="bytes of that phase by part")
+    by_phase: Dict[str, int] = Field(description="bytes by phase")
+
+
+class Memory(Peaks):
+    """Maximum over ranks and counted phases, against the floor."""
+
+    resident_baseline_bytes: Optional[int] = Field(description="resident before the model was built, maximum over ranks")
+    theoretical_minimum_bytes: Optional[int] = Field(description="floor.bytes")
+    efficiency: Optional[float] = Field(description="floor over peak reserved; on CPU over peak allocated")
+    efficiency_allocated: Optional[float] = Field(description="floor over peak allocated")
+    by_phase: Dict[str, Peaks] = Field(description="maximum over ranks by phase, setup among them")
+    min_over_ranks: Peaks = Field(description="the least loaded rank's peaks")
+    allocation_retries: Optional[int] = Field(description="sum over ranks; above 0 the device was all but full")
+    floor: Optional[Floor]
+
+
+class Compute(Frozen):
+    """Work in FLOPs per iteration, global, and how much of the devices' peak it used."""
+
+    model_flops: Optional[float]
+    hardware_flops: Optional[float] = Field(description="recomputed work counted")
+    mfu: Optional[float] = Field(description="model FLOPs / (seconds x peak x ranks), a ratio")
+    hfu: Optional[float] = Field(description="hardware FLOPs / (seconds x peak x ranks), a ratio")
+    mbu: Optional[float] = Field(description="bytes read in decoding / (generate seconds x peak bandwidth), a ratio")
+    peak_flops: Optional[float] = Field(description="dense FLOP/s of one device at the run's precision; null: unknown")
+    convention: Optional[str]
+
+
+class Energy(Frozen):
+    """GPU board energy over the counted iterations, summed over ranks."""
+
+    joules: Optional[float]
+    joules_per_sample: Optional[float]
+    valid: bool
+    reasons: Tuple[str, ...] = Field(description="why it is not valid; empty when it is")
+
+
+class SteadyState(Frozen):
+    """Whether the counted iterations are of one steady process."""
+
+    verdict: Optional[Verdict] = Field(description="null: too few iterations to tell")
+    warmup: int = Field(description="iterations left out at the start, as the manifest says")
+    iterations: int = Field(description="counted iterations")
+    reasons: Tuple[str, ...]
+    test: str = Field(description="the test and its thresholds, in words")
+
+
+class Iterations(Frozen):
+    """The raw samples beside the statistics."""
+
+    seconds: Tuple[float, ...] = Field(description="of all completed iterations, slowest rank, warm-up first")
+
+
+class Environment(Frozen):
+    """Where it ran."""
+
+    worker: Optional[Dict[str, JsonValue]] = Field(description="rank 0's facts, as its environment event has them")
+    driver: Optional[Dict[str, JsonValue]] = Field(description="environment.json")
+
+
+class Record(Frozen):
+    """One run's measurements. Rates per second, times in seconds, sizes in bytes; unknown is null."""
+
+    schema_: Literal["suite/record/1"] = Field(default=RECORD_SCHEMA, alias="schema")
+    run: RunFacts
+    status: Status
+    failure: Optional[Failure]
+    counts: Optional[Counts] = Field(description="per iteration; null where none was completed")
+    throughput: Optional[Throughput] = Field(description="null where no iteration after the warm-up was completed")
+    phases: Optional[Phases]
+    memory: Optional[Memory]
+    compute: Optional[Compute]
+    energy: Optional[Energy] = Field(description="null where nothing was sampled, as on a CPU")
+    steady_state: SteadyState
+    iterations: Iterations
+    environment: Environment
+    predicted: Optional[Dict[str, JsonValue]] = Field(default=None, description="filled by a planner")
+    notes: Tuple[str, ...] = Field(default=(), description="what a reader of the figures must know")
