@@ -139,7 +139,9 @@ class Floor(Frozen):
 class Memory(Peaks):
     """Maximum over ranks and counted phases, against the floor."""
 
-    resident_baseline_bytes: Optional[int] = Field(description="resident before the model was built, maximum over ranks")
+    resident_baseline_bytes: Optional[int] = Field(
+        description="resident before the model was built, maximum over ranks"
+    )
     theoretical_minimum_bytes: Optional[int] = Field(description="floor.bytes")
     efficiency: Optional[float] = Field(description="floor over peak reserved; on CPU over peak allocated")
     efficiency_allocated: Optional[float] = Field(description="floor over peak allocated")

@@ -1,0 +1,154 @@
+"""What each field of each kind of event must hold (docs/contracts.md), as cheap checks of parsed JSON."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Optional, Tuple, get_args
+
+from suite.bundle.files import check_tree, is_unicode
+from suite.bundle.record import Counts, FailureKind
+
+#: Beyond these a number is a mistake: an exabyte, thirty years.
+_MOST_COUNT = 1 << 60
+_MOST_SECONDS = 1e9
+_FAILURES = frozenset(get_args(FailureKind))
+_WORKER_PHASES = frozenset(("generate", "score", "reference", "reward", "train"))
+_MEMORY_PHASES = _WORKER_PHASES | {"setup"}
+_COUNTS = tuple(Counts.model_fields)
+
+#: A check says whether a value is right; the text completes "must be ...".
+Check = Tuple[Callable[[Any], bool], str]
+
+
+def _is_text(value: Any) -> bool:
+    return type(value) is str and is_unicode(value)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _MOST_COUNT
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and -1e30 < value < 1e30
+
+
+def _is_seconds(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value <= _MOST_SECONDS
+
+
+def _is_iteration_seconds(value: Any) -> bool:
+    return type(value) in (int, float) and 1e-9 <= value <= _MOST_SECONDS
+
+
+def _is_counts(value: Any) -> bool:
+    return (
+        type(value) is dict
+        and all(_is_count(value.get(name)) for name in _COUNTS)
+        and value["samples"] > 0
+        and value["response_tokens"] > 0
+    )
+
+
+def _is_stats(value: Any) -> bool:
+    return type(value) is dict and all(part is None or _is_number(part) for part in value.values())
+
+
+def _is_object(value: Any) -> bool:
+    return type(value) is dict
+
+
+def _is_text_list(value: Any) -> bool:
+    return type(value) is list and all(_is_text(part) for part in value)
+
+
+def _is_exit_codes(value: Any) -> bool:
+    return type(value) is list and all(part is None or (type(part) is int and abs(part) < 1 << 31) for part in value)
+
+
+def _one_of(names: frozenset) -> Check:
+    return (lambda value: type(value) is str and value in names), "one of " + " ".join(sorted(names))
+
+
+def _or_null(check: Check) -> Check:
+    return (lambda value: value is None or check[0](value)), f"{check[1]} or null"
+
+
+_TEXT: Check = (_is_text, "text")
+_COUNT: Check = (_is_count, "a whole number from 0")
+_SECONDS: Check = (_is_seconds, "a number of seconds from 0")
+_ITERATION_SECONDS: Check = (_is_iteration_seconds, "a number of seconds above 0")
+_TEXTS: Check = (_is_text_list, "a list of texts")
+_OBJECT: Check = (_is_object, "an object")
+_BYTES = _or_null(_COUNT)
+_FAILURE = (
+    ("failure", _one_of(_FAILURES)),
+    ("phase", _or_null(_TEXT)),
+    ("iteration", _or_null(_COUNT)),
+    ("evidence", _TEXTS),
+)
+_PEAKS = ("peak_allocated_bytes", "peak_reserved_bytes", "peak_device_bytes", "peak_resident_bytes")
+
+#: Writer -> kind -> the fields it must carry.
+FIELDS: Dict[str, Dict[str, Tuple[Tuple[str, Check], ...]]] = {
+    "driver": {
+        "launch": (("schema", _TEXT), ("launcher", _TEXT), ("argv", _TEXTS), ("ranks", _COUNT)),
+        "failure": _FAILURE,
+        "end": (
+            ("status", _one_of(frozenset(("ok", "failed", "interrupted")))),
+            ("exit_codes", (_is_exit_codes, "a list of exit codes")),
+            ("elapsed_seconds", _SECONDS),
+        ),
+    },
+    "rank": {
+        "start": (
+            ("schema", _TEXT),
+            ("world_size", _COUNT),
+            ("manifest_hash", _TEXT),
+            ("host", _TEXT),
+            ("suite_version", _TEXT),
+            ("resident_bytes", _BYTES),
+        ),
+        "environment": (("facts", _OBJECT),),
+        "phase": (
+            ("iteration", _COUNT),
+            ("phase", _one_of(_WORKER_PHASES)),
+            ("seconds", _SECONDS),
+            ("wait_seconds", _SECONDS),
+        ),
+        "memory": (
+            ("iteration", _BYTES),
+            ("phase", _one_of(_MEMORY_PHASES)),
+            *((name, _BYTES) for name in _PEAKS),
+            ("allocation_retries", _BYTES),
+        ),
+        "iteration": (
+            ("iteration", _COUNT),
+            ("seconds", _ITERATION_SECONDS),
+            ("counts", (_is_counts, f"an object of whole numbers {' '.join(_COUNTS)}, with samples and responses")),
+            ("stats", (_is_stats, "an object of numbers or nulls")),
+        ),
+        "failure": _FAILURE,
+        "end": (("status", _one_of(frozenset(("ok", "failed")))), ("iterations", _COUNT)),
+    },
+}
+#: Fields with free content, wherever they occur: storable again, or the bundle is damaged.
+_FREE = ("facts", "device")
+
+
+def wrong_field(event: Dict[str, Any], fields: Tuple[Tuple[str, Check], ...], where: str) -> Optional[str]:
+    """What is wrong with the event's fields, in words, or null. Raises DamagedBundle for unusable free content."""
+    for name, (is_right, wanted) in fields:
+        if name not in event:
+            return f"{name} is missing"
+        if not is_right(event[name]):
+            return f"{name} is {_short(event[name])}, must be {wanted}"
+    for name in _FREE:
+        if event.get(name) is not None:
+            if type(event[name]) is not dict:
+                return f"{name} is {_short(event[name])}, must be an object"
+            check_tree(event[name], f"{where}: {name}")
+    return None
+
+
+def _short(value: Any) -> str:
+    text = ascii(value) if not isinstance(value, (dict, list)) or len(value) < 100 else f"a {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,145 @@
+"""Reading and writing the files of a bundle that may have been cut short or made by somebody hostile."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Iterator
+
+from pydantic import ValidationError
+
+from suite.spec.base import UsageError
+
+DOCUMENT_BYTES = 16 << 20
+EVENTS_BYTES = 64 << 20
+LINE_BYTES = 1 << 20
+DEPTH = 16
+
+
+class DamagedBundle(Exception):
+    """A bundle that cannot be trusted; the message is one line: file, line where there is one, what is wrong."""
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what the file system refuses (permission, full disk, a file in the way) into a UsageError."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from error
+
+
+def write_synced(path: Path, text: str) -> None:
+    """Write a new file and force it to disk. Raises OSError, FileExistsError among them."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(text.encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: Path) -> None:
+    """Force a folder's own entries to disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def replace_atomically(path: Path, text: str) -> None:
+    """A reader sees the old text or the new one, never a part. Raises UsageError when it cannot be written."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    with writing(path):
+        try:
+            write_synced(draft, text)
+            os.replace(draft, path)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
+        sync_folder(path.parent)
+
+
+def open_plain(path: Path, name: str, limit_bytes: int) -> BinaryIO:
+    """Open a regular file, never through a symbolic link and never waiting for a pipe.
+
+    Raises FileNotFoundError when it is not there, DamagedBundle when it is something else or too long.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        what = (
+            "is a symbolic link" if path.is_symlink() else f"cannot be read: {(error.strerror or str(error)).lower()}"
+        )
+        raise DamagedBundle(f"{name} {what}") from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_size > limit_bytes:
+        os.close(descriptor)
+        if stat.S_ISREG(status.st_mode):
+            raise DamagedBundle(f"{name} has {status.st_size} bytes, more than the {limit_bytes} that are read")
+        raise DamagedBundle(f"{name} is not a regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+def read_text(path: Path, name: str) -> str:
+    """A whole document. Raises FileNotFoundError or DamagedBundle."""
+    with open_plain(path, name, DOCUMENT_BYTES) as file:
+        data = file.read(DOCUMENT_BYTES + 1)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise DamagedBundle(f"{name} is not UTF-8 text at byte {error.start}") from error
+
+
+def parse_object(text: str, where: str) -> dict:
+    """A JSON object, without NaN or Infinity. Raises DamagedBundle."""
+    try:
+        value = json.loads(text, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise DamagedBundle(f"{where} is not JSON: {error.msg} at column {error.colno}") from error
+    except ValueError as error:  # a number of thousands of digits
+        raise DamagedBundle(f"{where} is not usable JSON: {error}") from error
+    except RecursionError as error:
+        raise DamagedBundle(f"{where} is nested too deeply") from error
+    if type(value) is not dict:
+        raise DamagedBundle(f"{where} is not a JSON object")
+    return value
+
+
+def check_tree(value: Any, where: str, depth: int = DEPTH) -> None:
+    """Free-form facts must be storable again: shallow, finite, and text that is Unicode. Raises DamagedBundle."""
+    if isinstance(value, (dict, list)):
+        if depth == 0:
+            raise DamagedBundle(f"{where} is nested more than {DEPTH} levels deep")
+        for key in value if isinstance(value, dict) else ():
+            check_tree(key, where, depth)
+        for part in value.values() if isinstance(value, dict) else value:
+            check_tree(part, where, depth - 1)
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise DamagedBundle(f"{where} holds a number too large to read")
+    elif isinstance(value, str) and not is_unicode(value):
+        raise DamagedBundle(f"{where} holds text that is not Unicode")
+
+
+def is_unicode(text: str) -> bool:
+    """False for half of a surrogate pair, which JSON can spell and UTF-8 cannot."""
+    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def first_line(error: ValidationError) -> str:
+    """What pydantic found first, in one line with the field's path."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    field = ".".join(str(part) for part in first["loc"])
+    text = " ".join(first["msg"].split())
+    return f"{field}: {text}" if field else text
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number")

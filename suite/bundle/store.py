@@ -1,0 +1,248 @@
+"""A run's folder: made whole, held by one driver at a time, read without trust."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Dict, Iterable, Iterator, List, Optional, Type
+
+from pydantic import ValidationError
+
+from suite.bundle.events import Events, read_events
+from suite.bundle.files import (
+    DamagedBundle,
+    check_tree,
+    first_line,
+    open_plain,
+    parse_object,
+    read_text,
+    replace_atomically,
+    sync_folder,
+    write_synced,
+    writing,
+)
+from suite.bundle.record import RECORD_SCHEMA, Record
+from suite.spec.base import UsageError
+from suite.spec.manifest import Manifest
+
+__all__ = ["ATTIC", "Bundle", "DamagedBundle", "DriverLog", "find_bundles"]
+
+#: Folder below a runs folder where superseded runs lie; never searched.
+ATTIC = "attic"
+_MANIFEST, _ENVIRONMENT, _RECORD, _LOCK = "manifest.json", "environment.json", "record.json", "lock"
+_SAFE_ID = re.compile(r"\w[\w.-]{0,199}")
+
+
+class DriverLog:
+    """The driver's events, each on disk before ``write`` returns. Use as a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seq = 0
+        self._file: Optional[BinaryIO] = None
+
+    def __enter__(self) -> "DriverLog":
+        with writing(self._path):
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            self._file = os.fdopen(descriptor, "r+b")
+            self._seek_behind_whole_lines()
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def write(self, kind: str, **fields: Any) -> None:
+        """Append one event with its kind, time and sequence number. Raises UsageError when the disk refuses."""
+        assert self._file is not None, "the driver's log is used as a context manager"
+        event = {"kind": kind, "rank": None, "time": time.time(), "seq": self._seq, **fields}
+        with writing(self._path):
+            self._file.write(json.dumps(event, allow_nan=False).encode() + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        self._seq += 1
+
+    def _seek_behind_whole_lines(self) -> None:
+        """Continue a log: a line that its writer never finished is no event and is written over."""
+        assert self._file is not None
+        data = self._file.read()
+        self._seq = data.count(b"\n")
+        end = data.rfind(b"\n") + 1
+        self._file.seek(end)
+        self._file.truncate(end)
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The folder of one run."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, root: Path, manifest: Manifest) -> "Bundle":
+        """Make ``root/<run id>`` with its manifest; it appears whole or not at all.
+
+        Raises UsageError when it exists, or the root is a file, unwritable or on a full disk.
+        """
+        if not _SAFE_ID.fullmatch(manifest.run.id):
+            raise UsageError(f"run id {manifest.run.id!r} cannot be the name of a folder")
+        path = root / manifest.run.id
+        draft = root / f".{manifest.run.id}.{os.getpid()}"
+        with writing(path):
+            root.mkdir(parents=True, exist_ok=True)
+            if os.path.lexists(path):
+                raise UsageError(f"{path} exists; nothing is overwritten")
+            try:
+                (draft / "events").mkdir(parents=True)
+                (draft / "logs").mkdir()
+                write_synced(draft / _MANIFEST, manifest.model_dump_json(by_alias=True, indent=2) + "\n")
+                sync_folder(draft)
+                os.rename(draft, path)
+            except OSError:
+                shutil.rmtree(draft, ignore_errors=True)
+                raise
+            sync_folder(root)
+        return cls(path)
+
+    @property
+    def id(self) -> str:
+        """The folder's name, which is the run's id."""
+        return self.path.name
+
+    def manifest(self) -> Manifest:
+        """Raises DamagedBundle when it is missing, unreadable or was changed."""
+        try:
+            manifest = Manifest.model_validate_json(self._document(_MANIFEST))
+        except FileNotFoundError as error:
+            raise DamagedBundle(f"{_MANIFEST} is missing") from error
+        except ValidationError as error:
+            raise DamagedBundle(f"{_MANIFEST}: {first_line(error)}") from error
+        except OverflowError as error:
+            raise DamagedBundle(f"{_MANIFEST} holds a number too large to read") from error
+        if not _SAFE_ID.fullmatch(manifest.run.id):
+            raise DamagedBundle(f"{_MANIFEST}: run.id {manifest.run.id[:80]!r} cannot be the name of a folder")
+        return manifest
+
+    def write_environment(self, facts: Dict[str, Any]) -> None:
+        """What the driver saw before it started. Raises UsageError when it cannot be written."""
+        replace_atomically(
+            self.path / _ENVIRONMENT, json.dumps(facts, indent=2, sort_keys=True, allow_nan=False) + "\n"
+        )
+
+    def environment(self) -> Optional[Dict[str, Any]]:
+        """The driver's facts; null where there are none. Raises DamagedBundle."""
+        try:
+            facts = parse_object(self._document(_ENVIRONMENT), _ENVIRONMENT)
+        except FileNotFoundError:
+            return None
+        check_tree(facts, _ENVIRONMENT)
+        return facts
+
+    def driver_events(self) -> DriverLog:
+        """Context manager; ``.write(kind, **fields)`` appends to events/driver.jsonl."""
+        return DriverLog(self.path / "events" / "driver.jsonl")
+
+    def events(self) -> Events:
+        """The driver's and every rank's events, checked. Raises DamagedBundle."""
+        return read_events(self.path / "events", self.manifest())
+
+    def log_path(self, rank: int) -> Path:
+        """Where a rank's standard output and error go."""
+        return self.path / "logs" / f"rank-{rank}.log"
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keep every other driver out. Raises UsageError when another process holds the run."""
+        with writing(self.path / _LOCK):
+            descriptor = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise UsageError(f"{self.path} is being run by another process") from error
+            yield
+        finally:
+            os.close(descriptor)
+
+    def running(self) -> bool:
+        """Whether some driver, this process included, holds the run. Raises DamagedBundle."""
+        try:
+            with open_plain(self.path / _LOCK, _LOCK, LOCK_BYTES) as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
+
+    def write_record(self, record: Record) -> None:
+        """Replace record.json at once. Raises UsageError when it cannot be written."""
+        replace_atomically(self.path / _RECORD, record.model_dump_json(by_alias=True, indent=2) + "\n")
+
+    def record(self) -> Optional[Record]:
+        """The record as stored; null where there is none. Raises DamagedBundle, of another schema too."""
+        try:
+            text = self._document(_RECORD)
+        except FileNotFoundError:
+            return None
+        try:
+            return Record.model_validate_json(text)
+        except ValidationError as error:
+            schema = parse_object(text, _RECORD).get("schema")
+            if schema != RECORD_SCHEMA:
+                raise OtherSchema(
+                    f"{_RECORD} is of schema {str(schema)[:40]!r}; this version reads {RECORD_SCHEMA!r}"
+                ) from error
+            raise DamagedBundle(f"{_RECORD}: {first_line(error)}") from error
+
+    def _document(self, name: str) -> str:
+        return read_text(self.path / name, name)
+
+
+class OtherSchema(DamagedBundle):
+    """The stored record was made by another version of the suite; deriving it again mends it."""
+
+
+#: A lock file is empty; anything longer is not one.
+LOCK_BYTES = 4096
+
+
+def find_bundles(paths: Iterable[Path]) -> List[Bundle]:
+    """The bundles at and below ``paths``, each once, sorted by run id.
+
+    A bundle is a folder with a manifest or an events folder. Symbolic links below a path are not followed, and
+    folders named ``attic`` or hidden are skipped. Raises UsageError when a path is not a readable folder.
+    """
+    found: Dict[str, Bundle] = {}
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"{path} does not exist")
+        if not path.is_dir():
+            raise UsageError(f"{path} is not a folder")
+        for folder in _bundle_folders(path):
+            found.setdefault(os.path.realpath(folder), Bundle(folder))
+    return sorted(found.values(), key=lambda bundle: (bundle.id, str(bundle.path)))
+
+
+def _bundle_folders(root: Path) -> Iterator[Path]:
+    for folder, below, files in os.walk(root, onerror=_unreadable):
+        if _MANIFEST in files or _MANIFEST in below or "events" in below:
+            below.clear()
+            yield Path(folder)
+        else:
+            below[:] = [name for name in below if name != ATTIC and not name.startswith(".")]
+
+
+def _unreadable(error: OSError) -> None:
+    raise UsageError(f"cannot read {error.filename}: {(error.strerror or str(error)).lower()}")
