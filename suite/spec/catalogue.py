@@ -1,0 +1,161 @@
+"""Sizes, workloads and devices by name, from the data files in ``manifests/``."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Mapping, Optional, TypeVar
+
+import yaml
+
+from suite.spec.base import UsageError
+from suite.spec.device import Device
+from suite.spec.names import nearest
+from suite.spec.shape import Shape
+from suite.spec.shape_file import load_shape
+from suite.spec.workload import Workload
+
+__all__ = [
+    "data_root",
+    "devices",
+    "find_device",
+    "find_ladder",
+    "find_size",
+    "find_workload",
+    "ladder_note",
+    "ladders",
+    "load_shape",
+    "sizes",
+    "workloads",
+]
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_Item = TypeVar("_Item")
+
+
+@lru_cache(maxsize=1)
+def data_root() -> Path:
+    """The folder ``manifests``: inside the package where it was installed, beside it in a checkout."""
+    for place in (_PACKAGE / "manifests", _PACKAGE.parent / "manifests"):
+        if (place / "ladders.yaml").is_file():
+            return place
+    raise UsageError(f"the data folder 'manifests' is neither in {_PACKAGE} nor beside it: install suite again")
+
+
+def sizes(ladder: Optional[str] = None) -> dict[str, Shape]:
+    """Every size by name, or those of one ladder in its order. UsageError for an unknown ladder."""
+    if ladder is None:
+        return dict(_sizes())
+    return {size: _sizes()[size] for size in find_ladder(ladder)}
+
+
+def find_size(name: str) -> Shape:
+    """The size called ``name`` in any case; UsageError with the nearest names otherwise."""
+    return _sizes()[_look_up(name, "size", _sizes(), "`suite sizes` lists them")]
+
+
+@lru_cache(maxsize=1)
+def _ladders() -> Mapping[str, tuple[str, ...]]:
+    return MappingProxyType({name: tuple(entry["sizes"]) for name, entry in _read("ladders.yaml").items()})
+
+
+def ladders() -> dict[str, tuple[str, ...]]:
+    """Names of the sizes of each ladder, small to large."""
+    return dict(_ladders())
+
+
+def find_ladder(name: str) -> tuple[str, ...]:
+    """Names of the sizes of a ladder, small to large; UsageError for an unknown ladder."""
+    return _ladders()[_look_up(name, "ladder", _ladders(), "`suite sizes` lists them")]
+
+
+def ladder_note(name: str) -> str:
+    """What a ladder is for; UsageError for an unknown ladder."""
+    return _read("ladders.yaml")[_look_up(name, "ladder", _ladders(), "`suite sizes` lists them")]["note"]
+
+
+def workloads() -> dict[str, Workload]:
+    """Every workload by name."""
+    return dict(_workloads())
+
+
+def find_workload(name: str) -> Workload:
+    """The workload called ``name`` in any case; UsageError with the nearest names otherwise."""
+    return _workloads()[_look_up(name, "workload", _workloads(), f"known are {', '.join(_workloads())}")]
+
+
+def devices() -> dict[str, Device]:
+    """Every accelerator of the catalogue by name."""
+    return dict(_devices())
+
+
+def find_device(name: str) -> Optional[Device]:
+    """The accelerator that a driver or a user calls ``name``; ``None`` when the catalogue has none so called.
+
+    Whole names are compared, in any case and with or without the maker's name: a variant that is not listed is
+    unknown, never its sibling.
+    """
+    return _device_names().get(_plain(name))
+
+
+@lru_cache(maxsize=1)
+def _sizes() -> Mapping[str, Shape]:
+    return MappingProxyType(
+        {
+            name: Shape.model_validate({"name": name, **entry}, strict=True)
+            for name, entry in _read("sizes.yaml").items()
+        }
+    )
+
+
+@lru_cache(maxsize=1)
+def _workloads() -> Mapping[str, Workload]:
+    return MappingProxyType(
+        {name: Workload.model_validate({"name": name, **entry}) for name, entry in _read("workloads.yaml").items()}
+    )
+
+
+@lru_cache(maxsize=1)
+def _devices() -> Mapping[str, Device]:
+    return MappingProxyType({name: _device(name, entry) for name, entry in _read("devices.yaml").items()})
+
+
+@lru_cache(maxsize=1)
+def _device_names() -> Mapping[str, Device]:
+    return MappingProxyType(
+        {_plain(alias): device for device in _devices().values() for alias in (device.name, *device.aliases)}
+    )
+
+
+def _plain(name: str) -> str:
+    return " ".join(name.lower().split()).removeprefix("nvidia ").removeprefix("amd ")
+
+
+def _device(name: str, entry: Mapping[str, Any]) -> Device:
+    """From the units of data sheets (GiB, GB/s, TFLOP/s) to bytes and FLOP/s."""
+    rest = dict(entry)
+    link = rest.pop("link_gb_per_second")
+    return Device(
+        name=name,
+        memory_bytes=rest.pop("memory_gib") * 2**30,
+        memory_bytes_per_second=rest.pop("memory_gb_per_second") * 1e9,
+        link_bytes_per_second=None if link is None else link * 1e9,
+        peak_flops={precision: peak * 1e12 for precision, peak in rest.pop("peak_tflops").items()},
+        aliases=tuple(rest.pop("aliases", ())),
+        **rest,
+    )
+
+
+def _look_up(name: str, kind: str, known: Mapping[str, Any], help_text: str) -> str:
+    """The name as the catalogue spells it."""
+    by_lower = {item.lower(): item for item in known}
+    found = by_lower.get(name.strip().lower())
+    if found is None:
+        raise UsageError(f"there is no {kind} {name!r}{nearest(name, known)}; {help_text}")
+    return found
+
+
+@lru_cache(maxsize=None)
+def _read(file: str) -> Mapping[str, Any]:
+    return yaml.safe_load((data_root() / file).read_text(encoding="utf-8"))

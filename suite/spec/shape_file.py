@@ -1,0 +1,135 @@
+"""A user's own shape: a YAML file of its fields, or a Hugging Face config.json."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+from pydantic import ValidationError
+
+from suite.spec.base import UsageError
+from suite.spec.huggingface import shape_from_config
+from suite.spec.shape import Shape
+
+MAX_BYTES = 256 * 1024
+MAX_DEPTH = 32
+
+
+def load_shape(path: Path | str) -> Shape:
+    """The shape in a file: YAML with the fields of ``Shape``, or JSON as Hugging Face writes ``config.json``.
+
+    Raises UsageError, one line, for whatever is wrong with the file.
+    """
+    path = Path(path)
+    text = _read(path)
+    data = _parse_json(path, text) if path.suffix == ".json" else _parse_yaml(path, text)
+    if not isinstance(data, dict):
+        raise UsageError(f"{path}: a shape file holds fields with values, not {_kind(data)}")
+    if "model_type" in data or "architectures" in data:
+        data = shape_from_config(data, name=_model_name(path), where=str(path))
+    return _validate(path, data)
+
+
+def _read(path: Path) -> str:
+    try:
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise UsageError(f"{path} is a folder; give a YAML file or a config.json")
+        if not stat.S_ISREG(status.st_mode):
+            raise UsageError(f"{path} is not a regular file")
+        if status.st_size > MAX_BYTES:
+            raise UsageError(f"{path} has {status.st_size} bytes; a shape file has at most {MAX_BYTES}")
+        return path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not a text file (byte {error.start} is not UTF-8)") from error
+    except ValueError as error:
+        if isinstance(error, UsageError):
+            raise
+        raise UsageError(f"{str(path)!r} is not a path: {error}") from error
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _parse_json(path: Path, text: str) -> Any:
+    def refuse(constant: str) -> NoReturn:
+        raise ValueError(f"{constant} is not a number")
+
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except RecursionError as error:
+        raise UsageError(f"{path}: nested too deeply for a shape") from error
+    except ValueError as error:
+        raise UsageError(f"{path} is not valid JSON: {_line(error)}") from error
+
+
+def _parse_yaml(path: Path, text: str) -> Any:
+    try:
+        _refuse_tricks(path, text)
+        return yaml.load(text, Loader=_UniqueKeys)
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path} is not valid YAML: {_line(error)}") from error
+    except UsageError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"{path}: a value cannot be read: {_line(error)}") from error
+
+
+def _refuse_tricks(path: Path, text: str) -> None:
+    """No aliases (a few lines could stand for gigabytes) and no depth a flat record has no use for."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise UsageError(f"{path}: aliases (*{event.anchor}) are not allowed in a shape file")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise UsageError(f"{path}: nested too deeply for a shape")
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """The safe loader, which also refuses a key that is written twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        twice = [key for key in keys if keys.count(key) > 1]
+        if twice:
+            raise yaml.constructor.ConstructorError(None, None, f"{twice[0]!r} is given twice", node.start_mark)
+        return super().construct_mapping(node, deep=deep)
+
+
+def _validate(path: Path, data: dict[Any, Any]) -> Shape:
+    try:
+        shape = Shape.model_validate(data, strict=True)
+    except ValidationError as error:
+        reasons = "; ".join(_reason(item) for item in error.errors(include_url=False)[:3])
+        raise UsageError(f"{path}: {reasons}") from error
+    if not shape.name.isprintable() or shape.name != shape.name.strip():
+        raise UsageError(f"{path}: the name {shape.name!r} has characters that cannot be shown in a table")
+    return shape
+
+
+def _reason(item: Any) -> str:
+    place = ".".join(str(part) for part in item["loc"])
+    if item["type"] == "missing":
+        return f"{place} is missing"
+    if item["type"] == "extra_forbidden":
+        return f"{place} is not a field of a shape ({', '.join(Shape.model_fields)})"
+    message = item["msg"].removeprefix("Value error, ")
+    value = repr(item["input"])
+    return f"{place} is {value[:40]}: {message}" if place else message
+
+
+def _model_name(path: Path) -> str:
+    """A config.json is named after its folder, any other file after itself."""
+    name = path.resolve().parent.name if path.name == "config.json" else path.stem
+    return name[:64] or "model"
+
+
+def _kind(value: Any) -> str:
+    return {type(None): "nothing", list: "a list", str: "a single text"}.get(type(value), "a single value")
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
