@@ -34,21 +34,21 @@ def shape_from_config(config: Config, *, name: str, where: str) -> dict[str, Any
 
 def _gpt2(config: Config) -> dict[str, Any]:
     _expect(config, "add_cross_attention", False)
-    hidden, heads = config["n_embd"], config["n_head"]
+    hidden, heads = _whole(config, "n_embd"), _whole(config, "n_head")
     return {
-        "layers": config["n_layer"],
+        "layers": _whole(config, "n_layer"),
         "hidden": hidden,
         "ffn": _or(config, "n_inner", lambda: 4 * hidden),
         "heads": heads,
         "kv_heads": heads,
-        "vocab": config["vocab_size"],
+        "vocab": _whole(config, "vocab_size"),
         "positions": _or(config, "n_positions", lambda: 1024),
         "tied_embeddings": _or(config, "tie_word_embeddings", lambda: True),
     }
 
 
 def _opt(config: Config) -> dict[str, Any]:
-    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    hidden, heads = _whole(config, "hidden_size"), _whole(config, "num_attention_heads")
     projection = _or(config, "word_embed_proj_dim", lambda: hidden)
     if projection != hidden:
         raise UsageError(
@@ -60,31 +60,31 @@ def _opt(config: Config) -> dict[str, Any]:
     _expect(config, "layer_norm_elementwise_affine", True)
     _expect(config, "_remove_final_layer_norm", False)
     return {
-        "layers": config["num_hidden_layers"],
+        "layers": _whole(config, "num_hidden_layers"),
         "hidden": hidden,
-        "ffn": config["ffn_dim"],
+        "ffn": _whole(config, "ffn_dim"),
         "heads": heads,
         "kv_heads": heads,
-        "vocab": config["vocab_size"],
+        "vocab": _whole(config, "vocab_size"),
         "positions": _or(config, "max_position_embeddings", lambda: 2048),
         "tied_embeddings": _or(config, "tie_word_embeddings", lambda: True),
     }
 
 
 def _llama(config: Config) -> dict[str, Any]:
-    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    hidden, heads = _whole(config, "hidden_size"), _whole(config, "num_attention_heads")
     _expect(config, "attention_bias", False)
     _expect(config, "mlp_bias", False)
     head_dim = config.get("head_dim")
-    if head_dim is not None and isinstance(heads, int) and head_dim * heads != hidden:
-        raise UsageError(f"{heads} heads of head_dim {head_dim} do not make up hidden_size {hidden}")
+    if head_dim is not None and (not isinstance(head_dim, int) or head_dim * heads != hidden):
+        raise UsageError(f"{heads} heads of head_dim {head_dim!r} do not make up hidden_size {hidden}")
     return {
-        "layers": config["num_hidden_layers"],
+        "layers": _whole(config, "num_hidden_layers"),
         "hidden": hidden,
-        "ffn": config["intermediate_size"],
+        "ffn": _whole(config, "intermediate_size"),
         "heads": heads,
         "kv_heads": _or(config, "num_key_value_heads", lambda: heads),
-        "vocab": config["vocab_size"],
+        "vocab": _whole(config, "vocab_size"),
         "positions": _or(config, "max_position_embeddings", lambda: 2048),
         "tied_embeddings": _or(config, "tie_word_embeddings", lambda: False),
     }
@@ -93,11 +93,18 @@ def _llama(config: Config) -> dict[str, Any]:
 _READERS: dict[str, Callable[[Config], dict[str, Any]]] = {"gpt2": _gpt2, "opt": _opt, "llama": _llama}
 
 
+def _whole(config: Config, key: str) -> int:
+    value = config[key]
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise UsageError(f"{key} is {str(value)[:40]!r}, not a whole number")
+    return value
+
+
 def _or(config: Config, key: str, default: Callable[[], Any]) -> Any:
     value = config.get(key)
     return default() if value is None else value
 
 
 def _expect(config: Config, key: str, wanted: bool) -> None:
-    if config.get(key, wanted) is not wanted:
+    if config.get(key) not in (None, wanted):
         raise UsageError(f"{key} {config[key]!r} is not supported: the parameter counts hold for {wanted!r} only")

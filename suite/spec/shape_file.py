@@ -16,6 +16,8 @@ from suite.spec.shape import Shape
 
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 32
+#: No dimension of a model comes near; beyond it figures only overflow.
+MAX_DIMENSION = 10**9
 
 
 def load_shape(path: Path | str) -> Shape:
@@ -36,19 +38,20 @@ def load_shape(path: Path | str) -> Shape:
 def _read(path: Path) -> str:
     try:
         status = path.stat()
-        if stat.S_ISDIR(status.st_mode):
-            raise UsageError(f"{path} is a folder; give a YAML file or a config.json")
-        if not stat.S_ISREG(status.st_mode):
-            raise UsageError(f"{path} is not a regular file")
-        if status.st_size > MAX_BYTES:
-            raise UsageError(f"{path} has {status.st_size} bytes; a shape file has at most {MAX_BYTES}")
+    except ValueError as error:
+        raise UsageError(f"{str(path)!r} is not a path: {error}") from error
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    if stat.S_ISDIR(status.st_mode):
+        raise UsageError(f"{path} is a folder; give a YAML file or a config.json")
+    if not stat.S_ISREG(status.st_mode):
+        raise UsageError(f"{path} is not a regular file")
+    if status.st_size > MAX_BYTES:
+        raise UsageError(f"{path} has {status.st_size} bytes; a shape file has at most {MAX_BYTES}")
+    try:
         return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not a text file (byte {error.start} is not UTF-8)") from error
-    except ValueError as error:
-        if isinstance(error, UsageError):
-            raise
-        raise UsageError(f"{str(path)!r} is not a path: {error}") from error
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
 
@@ -105,6 +108,9 @@ def _validate(path: Path, data: dict[Any, Any]) -> Shape:
     except ValidationError as error:
         reasons = "; ".join(_reason(item) for item in error.errors(include_url=False)[:3])
         raise UsageError(f"{path}: {reasons}") from error
+    huge = [field for field, value in shape if isinstance(value, int) and value > MAX_DIMENSION]
+    if huge:
+        raise UsageError(f"{path}: {huge[0]} is larger than {MAX_DIMENSION:,}")
     if not shape.name.isprintable() or shape.name != shape.name.strip():
         raise UsageError(f"{path}: the name {shape.name!r} has characters that cannot be shown in a table")
     return shape
@@ -117,8 +123,14 @@ def _reason(item: Any) -> str:
     if item["type"] == "extra_forbidden":
         return f"{place} is not a field of a shape ({', '.join(Shape.model_fields)})"
     message = item["msg"].removeprefix("Value error, ")
-    value = repr(item["input"])
-    return f"{place} is {value[:40]}: {message}" if place else message
+    return f"{place} is {_short(item['input'])}: {message}" if place else message
+
+
+def _short(value: Any) -> str:
+    """A value in an error line; a number of thousands of digits is not written out."""
+    if isinstance(value, int) and abs(value) > 10**40:
+        return "a huge number"
+    return repr(value)[:40]
 
 
 def _model_name(path: Path) -> str:

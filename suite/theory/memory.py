@@ -1,0 +1,99 @@
+"""The least memory a device needs for one PPO iteration under a layout: a bound that no recipe of states goes below.
+
+The floor is the maximum over the phases, not their sum: what one phase needs can be freed before the next. It is
+taken over the devices of a layout too: the fullest stage of a pipeline counts. Held to be resident throughout are the
+weights, the reference policy and the optimizer states of mixed-precision Adam (ZeRO, arXiv 1910.02054, section 3.1).
+
+Left out, so that the bound stays one: gradients outside training; layers that ZeRO-3 gathers or that are fetched from
+the host; buffers, fragmentation, the device's own context; and every activation beyond one stored input per trainable
+layer of one micro batch (2 s b h L with full recomputation in 16 bit: Korthikanti et al., arXiv 2205.05198, table 2).
+"""
+
+from __future__ import annotations
+
+from suite.spec.base import Frozen
+from suite.spec.device import Precision
+from suite.spec.layout import Layout
+from suite.spec.manifest import Work
+from suite.spec.shape import Shape
+from suite.spec.workload import Workload
+from suite.theory.shards import WEIGHT_BYTES, Stage, part, stages, states
+
+LOGIT_BYTES = 4
+Parts = dict[str, int]
+
+
+class MemoryFloor(Frozen):
+    """``bytes`` = sum of ``parts`` = the largest of ``by_phase``, which has each phase's own fullest device."""
+
+    bytes: int
+    phase: str
+    parts: dict[str, int]
+    by_phase: dict[str, int]
+
+
+def memory_floor(size: Shape, workload: Workload, work: Work, layout: Layout, precision: Precision) -> MemoryFloor:
+    """Bytes that the fullest device of ``layout`` needs at least in the most demanding phase.
+
+    Generation holds the keys and values of one micro batch (2 per layer, key-value head, head dimension and position;
+    the last token needs none). Score, reference and training hold the fp32 logits of the response positions of one
+    micro batch. In training the gradients stand beside the logits only from the second micro batch on: with one
+    micro batch they appear as the logits go, and the larger of the two counts. The same holds on a CPU.
+    """
+    devices = [_phases(size, workload, work, layout, precision, stage) for stage in stages(size, workload, layout)]
+    fullest = {phase: max((device[phase] for device in devices), key=_total) for phase in devices[0]}
+    phase = max(fullest, key=lambda name: _total(fullest[name]))
+    return MemoryFloor(
+        bytes=_total(fullest[phase]),
+        phase=phase,
+        parts=fullest[phase],
+        by_phase={name: _total(parts) for name, parts in fullest.items()},
+    )
+
+
+def _total(parts: Parts) -> int:
+    return sum(parts.values())
+
+
+def _phases(
+    size: Shape, workload: Workload, work: Work, layout: Layout, precision: Precision, stage: Stage
+) -> dict[str, Parts]:
+    """What one device of a stage holds in each phase."""
+    held = states(stage, layout, precision)
+    resident = {"weights": held.weights, "reference": held.reference, "optimizer": held.optimizer}
+    logits = _logits(size, workload, work, layout) if stage.last else 0
+    inputs = _stored_inputs(size, workload, work, layout, precision, stage)
+    forward = {"activations": inputs, "logits": logits}
+    if work.micro_batch < work.replica_batch:
+        training = {"gradients": held.gradients, **forward}
+    else:
+        training = max(({"gradients": held.gradients}, forward), key=_total)
+    return {
+        "generate": {**resident, "kv_cache": _kv_cache(size, workload, work, layout, precision, stage)},
+        "score": {**resident, "logits": logits},
+        "reference": {**resident, "logits": logits},
+        "reward": resident,
+        "train": {**resident, **training},
+    }
+
+
+def kv_bytes_per_position(size: Shape, layers: int, layout: Layout, precision: Precision) -> int:
+    """Keys and values of one position of one sequence in ``layers`` layers, on one tensor-parallel rank."""
+    return 2 * layers * part(size.kv_heads, layout.tensor) * size.head_dim * WEIGHT_BYTES[precision]
+
+
+def _kv_cache(size: Shape, workload: Workload, work: Work, layout: Layout, precision: Precision, stage: Stage) -> int:
+    positions = workload.sequence_tokens - 1
+    return work.micro_batch * positions * kv_bytes_per_position(size, stage.layers, layout, precision)
+
+
+def _logits(size: Shape, workload: Workload, work: Work, layout: Layout) -> int:
+    return LOGIT_BYTES * work.micro_batch * workload.new_tokens * part(size.vocab, layout.tensor)
+
+
+def _stored_inputs(
+    size: Shape, workload: Workload, work: Work, layout: Layout, precision: Precision, stage: Stage
+) -> int:
+    """One input per trainable layer; of each, sequence parallelism keeps a share."""
+    tokens = part(workload.sequence_tokens, layout.tensor if layout.sequence_parallel else 1)
+    return WEIGHT_BYTES[precision] * work.micro_batch * tokens * size.hidden * stage.trainable_layers

@@ -1,0 +1,108 @@
+"""What of the policy and its reference each device of a layout holds, in parameters and bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from suite.spec.device import Precision
+from suite.spec.layout import Layout
+from suite.spec.shape import Shape
+from suite.spec.workload import Workload
+from suite.theory.parameters import ParameterCount, parameter_count
+
+WEIGHT_BYTES: dict[Precision, int] = {"fp32": 4, "bf16": 2, "fp16": 2}
+#: Adam's two moments in fp32; in mixed precision also the fp32 copy of the weights (ZeRO, arXiv 1910.02054, 3.1).
+OPTIMIZER_BYTES: dict[Precision, int] = {"fp32": 8, "bf16": 12, "fp16": 12}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One pipeline stage before tensor parallelism: parameters, and how many of its blocks train.
+
+    ``trainable`` carry gradients and optimizer states, ``frozen`` and ``reference`` weights alone.
+    """
+
+    first: bool
+    last: bool
+    layers: int
+    trainable_layers: int
+    trainable: int
+    frozen: int
+    reference: int
+
+
+@dataclass(frozen=True)
+class States:
+    """Bytes on one device that outlive a phase, and the gradients that training adds."""
+
+    weights: int
+    reference: int
+    optimizer: int
+    gradients: int
+
+
+def stages(size: Shape, workload: Workload, layout: Layout) -> list[Stage]:
+    """The pipeline stages of policy and reference; layers in equal parts, the embedding first, the heads last."""
+    count = parameter_count(size)
+    layers = size.layers // layout.pipeline
+    trained = size.layers if workload.trainable_layers is None else workload.trainable_layers
+    first_trained = size.layers - trained
+    return [
+        _stage(
+            size,
+            workload,
+            count,
+            layout.pipeline,
+            index,
+            layers,
+            min(layers, max(0, (index + 1) * layers - first_trained)),
+        )
+        for index in range(layout.pipeline)
+    ]
+
+
+def _stage(
+    size: Shape, workload: Workload, count: ParameterCount, pipeline: int, index: int, layers: int, trained: int
+) -> Stage:
+    first, last = index == 0, index == pipeline - 1
+    everything = workload.trainable_layers is None
+    ends = (count.embedding + count.positions) * first + count.output_head * last
+    # The last stage of a pipeline needs its own copy of a tied embedding; its optimizer states can live with the first.
+    copy = count.embedding if last and not first and size.tied_embeddings else 0
+    norm = count.final_norm * last
+    trainable = trained * count.per_layer + norm + count.value_head * last + (ends if everything else 0)
+    frozen = (layers - trained) * count.per_layer + copy + (0 if everything else ends)
+    shared = (layers - trained) * count.per_layer + copy + ends if workload.reference == "hydra" else 0
+    reference = layers * count.per_layer + copy + ends + norm - shared
+    return Stage(first, last, layers, trained, trainable, frozen, reference)
+
+
+def states(stage: Stage, layout: Layout, precision: Precision) -> States:
+    """Bytes of weights, reference, optimizer states and gradients of one device of a stage.
+
+    Tensor parallelism divides everything, as if norms and biases were split too. ZeRO (arXiv 1910.02054, section 5)
+    divides the optimizer states from stage 1, the gradients from stage 2 and all weights, the frozen reference among
+    them, from stage 3; Megatron's distributed optimizer divides the optimizer states. An offloaded optimizer takes
+    its gradients along (ZeRO-Offload, arXiv 2101.06840), offloaded parameters the reference.
+    """
+    weight = WEIGHT_BYTES[precision]
+    optimizer_shards = layout.data if layout.zero_stage >= 1 or layout.distributed_optimizer else 1
+    gradient_shards = layout.data if layout.zero_stage >= 2 else 1
+    weight_shards = layout.data if layout.zero_stage >= 3 else 1
+    on_device = 0 if layout.offload_parameters else weight
+    optimizer_on_device = not layout.offload_optimizer
+    return States(
+        weights=part(stage.trainable + stage.frozen, layout.tensor, weight_shards) * on_device,
+        reference=part(stage.reference, layout.tensor, weight_shards) * on_device,
+        optimizer=part(stage.trainable, layout.tensor, optimizer_shards)
+        * OPTIMIZER_BYTES[precision]
+        * optimizer_on_device,
+        gradients=part(stage.trainable, layout.tensor, gradient_shards) * weight * optimizer_on_device,
+    )
+
+
+def part(items: int, *divisors: int) -> int:
+    """The largest share when items are split as evenly as can be, one divisor after the other."""
+    for divisor in divisors:
+        items = -(-items // divisor)
+    return items
