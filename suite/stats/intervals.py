@@ -1,0 +1,121 @@
+"""95 % intervals of a rate: within one run, and over repeats.
+
+A rate is total work over total time, so its noise is that of the mean iteration time. Intervals are made on the
+logarithm of the rate (delta method), which keeps them positive and lets ratios be differences.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class RunSeconds:
+    """The counted iterations of one run: equal ``work`` each (samples, tokens, ...), ``seconds`` one by one."""
+
+    work: float
+    seconds: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.seconds or not self.work > 0 or not all(0 < second < math.inf for second in self.seconds):
+            raise ValueError("a rate needs positive work and at least one iteration of positive seconds")
+
+    @property
+    def rate(self) -> float:
+        """Total work over total time, per second."""
+        return self.work * len(self.seconds) / math.fsum(self.seconds)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A figure with its 95 % bounds, ``low <= value <= high``; both bounds are null where nothing bounds it."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+    def scaled(self, factor: float) -> "Interval":
+        """The same estimate in another unit; ``factor`` is positive."""
+        if self.low is None or self.high is None:
+            return Interval(self.value * factor, None, None)
+        return Interval(self.value * factor, self.low * factor, self.high * factor)
+
+
+def rate_interval(run: RunSeconds) -> Interval:
+    """Rate of one run, per second, with the interval that its own iterations give.
+
+    Student's t with n - 1 degrees of freedom on the mean iteration time. Iterations follow each other in one
+    process, so the variance of the mean is multiplied by (1 + r) / (1 - r), the inflation of a first-order
+    autoregressive series, where r is their lag-one autocorrelation when that is positive (else 1: the interval
+    is never narrowed). It says nothing of the spread between runs; one iteration alone gives no bounds.
+    """
+    count = len(run.seconds)
+    if count < 2:
+        return Interval(run.rate, None, None)
+    mean = math.fsum(run.seconds) / count
+    deviations = [second - mean for second in run.seconds]
+    squares = math.fsum(deviation * deviation for deviation in deviations)
+    error = math.sqrt(squares / (count - 1) / count * _inflation(deviations, squares)) / mean
+    return _around(run.rate, math.log(run.rate), student_quantile(count - 1) * error)
+
+
+def pooled_rate(runs: Sequence[RunSeconds]) -> Interval:
+    """Rate over repeats, per second: total work over total time of all runs, and its two-level interval.
+
+    With R >= 2 runs: Student's t with R - 1 degrees of freedom on the logarithms of the R run-level rates. Each of
+    them carries its run's deviation and the noise of its iterations, so their spread contains both levels, and the
+    t quantile pays for the few runs. A bootstrap that draws runs with replacement sees only (R - 1) / R of the
+    variance between runs and has no such quantile: with 3 runs its nominal 95 % cover about 75 to 80 % (tests show
+    it). With one run: ``rate_interval``, which is too narrow for what another run would give.
+
+    Raises ValueError without runs.
+    """
+    if not runs:
+        raise ValueError("no run to pool")
+    if len(runs) == 1:
+        return rate_interval(runs[0])
+    work = math.fsum(run.work * len(run.seconds) for run in runs)
+    value = work / math.fsum(second for run in runs for second in run.seconds)
+    mean, error = mean_and_error(log_rates(runs))
+    return _around(value, mean, student_quantile(len(runs) - 1) * error)
+
+
+def log_rates(runs: Sequence[RunSeconds]) -> list[float]:
+    """Natural logarithm of each run's rate."""
+    return [math.log(run.rate) for run in runs]
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and its standard error from at least two independent values."""
+    count = len(values)
+    mean = math.fsum(values) / count
+    variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
+    return mean, math.sqrt(variance / count)
+
+
+@lru_cache(maxsize=1024)
+def student_quantile(degrees: float, probability: float = (1 + CONFIDENCE) / 2) -> float:
+    """Quantile of Student's t with ``degrees`` of freedom, 0.975 unless told."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, probability))
+
+
+def _inflation(deviations: Sequence[float], squares: float) -> float:
+    if len(deviations) < 3 or squares == 0:
+        return 1.0
+    lagged = math.fsum(left * right for left, right in pairwise(deviations))
+    correlation = min(max(lagged / squares, 0.0), 0.9)
+    return (1 + correlation) / (1 - correlation)
+
+
+def _around(value: float, log_centre: float, half_width: float) -> Interval:
+    """Back from the logarithm; capped where a float ends, and never leaving the value outside by rounding."""
+    low, high = math.exp(max(log_centre - half_width, -700.0)), math.exp(min(log_centre + half_width, 700.0))
+    return Interval(value, min(low, value), max(high, value))
