@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional, Tuple, get_args
+from collections.abc import Callable
+from typing import Any, get_args
 
 from suite.bundle.files import check_tree, is_unicode
 from suite.bundle.record import Counts, FailureKind
@@ -16,7 +17,7 @@ _MEMORY_PHASES = _WORKER_PHASES | {"setup"}
 _COUNTS = tuple(Counts.model_fields)
 
 #: A check says whether a value is right; the text completes "must be ...".
-Check = Tuple[Callable[[Any], bool], str]
+Check = tuple[Callable[[Any], bool], str]
 
 
 def _is_text(value: Any) -> bool:
@@ -61,7 +62,13 @@ def _is_text_list(value: Any) -> bool:
 
 
 def _is_exit_codes(value: Any) -> bool:
-    return type(value) is list and all(part is None or (type(part) is int and abs(part) < 1 << 31) for part in value)
+    """A list by rank, or an object from rank to code where not every rank was started."""
+    codes = value.values() if type(value) is dict else value
+    return type(value) in (dict, list) and all(code is None or _is_exit_code(code) for code in codes)
+
+
+def _is_exit_code(value: Any) -> bool:
+    return type(value) is int and abs(value) < 1 << 31
 
 
 def _one_of(names: frozenset) -> Check:
@@ -88,13 +95,13 @@ _FAILURE = (
 _PEAKS = ("peak_allocated_bytes", "peak_reserved_bytes", "peak_device_bytes", "peak_resident_bytes")
 
 #: Writer -> kind -> the fields it must carry.
-FIELDS: Dict[str, Dict[str, Tuple[Tuple[str, Check], ...]]] = {
+FIELDS: dict[str, dict[str, tuple[tuple[str, Check], ...]]] = {
     "driver": {
-        "launch": (("schema", _TEXT), ("launcher", _TEXT), ("argv", _TEXTS), ("ranks", _COUNT)),
+        "launch": (("schema", _TEXT), ("launcher", _TEXT), ("ranks", _COUNT)),
         "failure": _FAILURE,
         "end": (
             ("status", _one_of(frozenset(("ok", "failed", "interrupted")))),
-            ("exit_codes", (_is_exit_codes, "a list of exit codes")),
+            ("exit_codes", (_is_exit_codes, "exit codes by rank")),
             ("elapsed_seconds", _SECONDS),
         ),
     },
@@ -134,7 +141,7 @@ FIELDS: Dict[str, Dict[str, Tuple[Tuple[str, Check], ...]]] = {
 _FREE = ("facts", "device")
 
 
-def wrong_field(event: Dict[str, Any], fields: Tuple[Tuple[str, Check], ...], where: str) -> Optional[str]:
+def wrong_field(event: dict[str, Any], fields: tuple[tuple[str, Check], ...], where: str) -> str | None:
     """What is wrong with the event's fields, in words, or null. Raises DamagedBundle for unusable free content."""
     for name, (is_right, wanted) in fields:
         if name not in event:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Dict, Iterator, List, Set, Tuple
+from typing import Any, BinaryIO
 
 from suite.bundle.event_fields import FIELDS, wrong_field
 from suite.bundle.files import EVENTS_BYTES, LINE_BYTES, DamagedBundle, open_plain, parse_object
@@ -18,7 +19,7 @@ PHASES = ("generate", "score", "reference", "reward", "train")
 #: Everything before iteration 0: memory only.
 SETUP = "setup"
 
-Event = Dict[str, Any]
+Event = dict[str, Any]
 _RANK_FILE = re.compile(r"rank-(0|[1-9][0-9]{0,8})\.jsonl")
 
 
@@ -26,9 +27,9 @@ _RANK_FILE = re.compile(r"rank-(0|[1-9][0-9]{0,8})\.jsonl")
 class Events:
     """All events of a bundle in the order they were written, as parsed JSON whose fields were checked."""
 
-    driver: Tuple[Event, ...]
-    ranks: Dict[int, Tuple[Event, ...]]
-    notes: Tuple[str, ...]
+    driver: tuple[Event, ...]
+    ranks: dict[int, tuple[Event, ...]]
+    notes: tuple[str, ...]
 
 
 def read_events(folder: Path, manifest: Manifest) -> Events:
@@ -37,7 +38,7 @@ def read_events(folder: Path, manifest: Manifest) -> Events:
     Raises DamagedBundle on any other damage: no object, a wrong or missing field, a gap or a repetition, a rank
     outside of the manifest's world, another manifest's events.
     """
-    notes: List[str] = []
+    notes: list[str] = []
     ranks = {}
     for rank in _ranks_present(folder, manifest.layout.ranks):
         events = _read_file(folder / f"rank-{rank}.jsonl", rank, notes)
@@ -48,7 +49,7 @@ def read_events(folder: Path, manifest: Manifest) -> Events:
     return Events(driver=driver, ranks=ranks, notes=tuple(notes))
 
 
-def _ranks_present(folder: Path, world: int) -> List[int]:
+def _ranks_present(folder: Path, world: int) -> list[int]:
     try:
         if not stat.S_ISDIR(folder.lstat().st_mode):
             raise DamagedBundle("events is not a folder of the bundle's own")
@@ -63,14 +64,14 @@ def _ranks_present(folder: Path, world: int) -> List[int]:
     return ranks
 
 
-def _read_file(path: Path, rank: int | None, notes: List[str]) -> Tuple[Event, ...]:
+def _read_file(path: Path, rank: int | None, notes: list[str]) -> tuple[Event, ...]:
     name = f"events/{path.name}"
     try:
         file = open_plain(path, name, EVENTS_BYTES)
     except FileNotFoundError:
         return ()
     kinds = FIELDS["driver" if rank is None else "rank"]
-    events: List[Event] = []
+    events: list[Event] = []
     with file:
         for number, line in _lines(file, name, notes):
             where = f"{name} line {number}"
@@ -88,7 +89,7 @@ def _read_file(path: Path, rank: int | None, notes: List[str]) -> Tuple[Event, .
     return tuple(event for event in events if event["kind"] in kinds)
 
 
-def _lines(file: BinaryIO, name: str, notes: List[str]) -> Iterator[Tuple[int, bytes]]:
+def _lines(file: BinaryIO, name: str, notes: list[str]) -> Iterator[tuple[int, bytes]]:
     number = 0
     while True:
         line = file.readline(LINE_BYTES + 1)
@@ -105,7 +106,8 @@ def _lines(file: BinaryIO, name: str, notes: List[str]) -> Iterator[Tuple[int, b
 
 def _check_head(event: Event, rank: int | None, seq: int, where: str) -> None:
     """Kind, rank, time and the place in the file, which every event carries."""
-    kind, time = event.get("kind"), event.get("time")
+    kind: Any = event.get("kind")
+    time: Any = event.get("time")
     if type(kind) is not str:
         raise DamagedBundle(f"{where} has no kind")
     if event.get("rank", -1) != rank or type(event["rank"]) is bool:
@@ -121,13 +123,13 @@ def rank_name(rank: int | None) -> str:
     return "the driver" if rank is None else f"rank {rank}"
 
 
-def _check_rank(events: Tuple[Event, ...], rank: int, manifest: Manifest) -> None:
+def _check_rank(events: tuple[Event, ...], rank: int, manifest: Manifest) -> None:
     """One start first, iterations without gaps, each phase once and in its iteration, nothing after the end."""
     name = f"events/rank-{rank}.jsonl"
     if events and events[0]["kind"] != "start":
         raise DamagedBundle(f"{name} does not begin with its start event")
     completed = 0
-    seen: Set[Tuple[object, ...]] = set()
+    seen: set[tuple[object, ...]] = set()
     for event in events:
         where, kind = f"{name} seq {event['seq']}", event["kind"]
         if ("end",) in seen:
@@ -135,7 +137,7 @@ def _check_rank(events: Tuple[Event, ...], rank: int, manifest: Manifest) -> Non
         if kind in ("phase", "memory", "iteration"):
             phase = event.get("phase")
             if phase == SETUP:
-                key: Tuple[object, ...] = (kind, phase)
+                key: tuple[object, ...] = (kind, phase)
             elif event["iteration"] != completed:
                 raise DamagedBundle(
                     f"{where}: {kind} event of iteration {event['iteration']} where {completed} follows"
@@ -174,7 +176,7 @@ def _check_iterations(completed: int, told: int, manifest: Manifest, where: str)
         )
 
 
-def _check_driver(events: Tuple[Event, ...]) -> None:
+def _check_driver(events: tuple[Event, ...]) -> None:
     """At most one launch, first; at most one end, last."""
     kinds = [event["kind"] for event in events]
     for kind, place in (("launch", 0), ("end", len(kinds) - 1)):

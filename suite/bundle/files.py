@@ -17,7 +17,7 @@ from suite.spec.base import UsageError
 DOCUMENT_BYTES = 16 << 20
 EVENTS_BYTES = 64 << 20
 LINE_BYTES = 1 << 20
-DEPTH = 16
+DEPTH = 24
 
 
 class DamagedBundle(Exception):
@@ -57,7 +57,7 @@ def replace_atomically(path: Path, text: str) -> None:
     with writing(path):
         try:
             write_synced(draft, text)
-            os.replace(draft, path)
+            draft.replace(path)
         except OSError:
             draft.unlink(missing_ok=True)
             raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Literal, Optional, Tuple
+from typing import Final, Literal
 
 from pydantic import Field, JsonValue
 
@@ -12,7 +12,7 @@ from suite.spec.layout import Layout
 from suite.spec.manifest import Track
 from suite.spec.workload import Scaling
 
-RECORD_SCHEMA = "suite/record/1"
+RECORD_SCHEMA: Final = "suite/record/1"
 
 Status = Literal["ok", "failed", "interrupted"]
 Verdict = Literal["steady", "drifting", "no steady state"]
@@ -45,10 +45,10 @@ class RunFacts(Frozen):
     ranks: int
     layout: Layout
     strategy: str = Field(description="the layout's label without its data parallel degree")
-    launcher: Optional[str] = Field(description="from the driver's launch event; null: it was never launched")
+    launcher: str | None = Field(description="from the driver's launch event; null: it was never launched")
     repeat: int
-    started: Optional[float] = Field(description="Unix seconds of the launch, else of the first event of a rank")
-    ended: Optional[float] = Field(description="Unix seconds of the driver's end, else of the last event there is")
+    started: float | None = Field(description="Unix seconds of the launch, else of the first event of a rank")
+    ended: float | None = Field(description="Unix seconds of the driver's end, else of the last event there is")
     workload: str = Field(description="name of the workload")
     scaling: Scaling
     track: Track
@@ -62,8 +62,8 @@ class Failure(Frozen):
     """Why a run failed, with the lines that prove it."""
 
     kind: FailureKind
-    phase: Optional[str] = Field(description="the phase it was in; null: unknown or outside of any")
-    evidence: Tuple[str, ...]
+    phase: str | None = Field(description="the phase it was in; null: unknown or outside of any")
+    evidence: tuple[str, ...]
 
 
 class Counts(Frozen):
@@ -83,8 +83,8 @@ class Estimate(Frozen):
     """A rate per second with its 95 % interval; the bounds are null where one iteration alone was counted."""
 
     value: float
-    low: Optional[float]
-    high: Optional[float]
+    low: float | None
+    high: float | None
 
 
 class Throughput(Frozen):
@@ -101,7 +101,7 @@ class Phase(Frozen):
 
     seconds: float = Field(description="mean seconds per counted iteration")
     share: float = Field(description="of the iteration; the shares of all phases add up to 1 where ranks agree")
-    tokens_per_second: Optional[float] = Field(
+    tokens_per_second: float | None = Field(
         description="generate: response tokens; score and reference: prompt and response tokens; train: trained "
         "tokens; null for reward and other, and where the phase took no measurable time"
     )
@@ -110,21 +110,21 @@ class Phase(Frozen):
 class Phases(Frozen):
     """The phases of an iteration; null: the backend does not tell this phase apart."""
 
-    generate: Optional[Phase]
-    score: Optional[Phase]
-    reference: Optional[Phase]
-    reward: Optional[Phase]
-    train: Optional[Phase]
-    other: Optional[Phase] = Field(description="what the iteration took beyond its phases")
+    generate: Phase | None
+    score: Phase | None
+    reference: Phase | None
+    reward: Phase | None
+    train: Phase | None
+    other: Phase | None = Field(description="what the iteration took beyond its phases")
 
 
 class Peaks(Frozen):
     """Peaks of device (and resident) memory in bytes; null where there is nothing to ask."""
 
-    peak_allocated_bytes: Optional[int] = Field(description="on CPU: resident less what was before the model")
-    peak_reserved_bytes: Optional[int] = Field(description="by the caching allocator; null on CPU")
-    peak_device_bytes: Optional[int] = Field(description="used on the whole device; null on CPU")
-    peak_resident_bytes: Optional[int] = Field(description="resident set of the rank's process in host memory")
+    peak_allocated_bytes: int | None = Field(description="on CPU: resident less what was before the model")
+    peak_reserved_bytes: int | None = Field(description="by the caching allocator; null on CPU")
+    peak_device_bytes: int | None = Field(description="used on the whole device; null on CPU")
+    peak_resident_bytes: int | None = Field(description="resident set of the rank's process in host memory")
 
 
 class Floor(Frozen):
@@ -132,67 +132,67 @@ class Floor(Frozen):
 
     bytes: int
     phase: str = Field(description="the phase that needs most")
-    parts: Dict[str, int] = Field(description="bytes of that phase by part")
-    by_phase: Dict[str, int] = Field(description="bytes by phase")
+    parts: dict[str, int] = Field(description="bytes of that phase by part")
+    by_phase: dict[str, int] = Field(description="bytes by phase")
 
 
 class Memory(Peaks):
     """Maximum over ranks and counted phases, against the floor."""
 
-    resident_baseline_bytes: Optional[int] = Field(
-        description="resident before the model was built, maximum over ranks"
-    )
-    theoretical_minimum_bytes: Optional[int] = Field(description="floor.bytes")
-    efficiency: Optional[float] = Field(description="floor over peak reserved; on CPU over peak allocated")
-    efficiency_allocated: Optional[float] = Field(description="floor over peak allocated")
-    by_phase: Dict[str, Peaks] = Field(description="maximum over ranks by phase, setup among them")
+    resident_baseline_bytes: int | None = Field(description="resident before the model was built, maximum over ranks")
+    theoretical_minimum_bytes: int | None = Field(description="floor.bytes")
+    efficiency: float | None = Field(description="floor over peak reserved; on CPU over peak allocated")
+    efficiency_allocated: float | None = Field(description="floor over peak allocated")
+    by_phase: dict[str, Peaks] = Field(description="maximum over ranks by phase, setup among them")
     min_over_ranks: Peaks = Field(description="the least loaded rank's peaks")
-    allocation_retries: Optional[int] = Field(description="sum over ranks; above 0 the device was all but full")
-    floor: Optional[Floor]
+    allocation_retries: int | None = Field(
+        description="during the counted iterations, summed over ranks; above 0 the device was all but full"
+    )
+    floor: Floor | None
 
 
 class Compute(Frozen):
     """Work in FLOPs per iteration, global, and how much of the devices' peak it used."""
 
-    model_flops: Optional[float]
-    hardware_flops: Optional[float] = Field(description="recomputed work counted")
-    mfu: Optional[float] = Field(description="model FLOPs / (seconds x peak x ranks), a ratio")
-    hfu: Optional[float] = Field(description="hardware FLOPs / (seconds x peak x ranks), a ratio")
-    mbu: Optional[float] = Field(description="bytes read in decoding / (generate seconds x peak bandwidth), a ratio")
-    peak_flops: Optional[float] = Field(description="dense FLOP/s of one device at the run's precision; null: unknown")
-    convention: Optional[str]
+    model_flops: float | None
+    hardware_flops: float | None = Field(description="recomputed work counted")
+    mfu: float | None = Field(description="model FLOPs / (seconds x peak x ranks), a ratio")
+    hfu: float | None = Field(description="hardware FLOPs / (seconds x peak x ranks), a ratio")
+    mbu: float | None = Field(description="bytes read in decoding / (generate seconds x peak bandwidth), a ratio")
+    peak_flops: float | None = Field(description="dense FLOP/s of one device at the run's precision; null: unknown")
+    convention: str | None
 
 
 class Energy(Frozen):
-    """GPU board energy over the counted iterations, summed over ranks."""
+    """GPU board energy over the counted iterations, summed over ranks, each of which has a device of its own."""
 
-    joules: Optional[float]
-    joules_per_sample: Optional[float]
+    joules: float | None
+    joules_per_sample: float | None
     valid: bool
-    reasons: Tuple[str, ...] = Field(description="why it is not valid; empty when it is")
+    reasons: tuple[str, ...] = Field(description="why it is not valid; empty when it is")
 
 
 class SteadyState(Frozen):
     """Whether the counted iterations are of one steady process."""
 
-    verdict: Optional[Verdict] = Field(description="null: too few iterations to tell")
+    verdict: Verdict | None = Field(description="null: too few iterations to tell")
     warmup: int = Field(description="iterations left out at the start, as the manifest says")
     iterations: int = Field(description="counted iterations")
-    reasons: Tuple[str, ...]
+    reasons: tuple[str, ...]
     test: str = Field(description="the test and its thresholds, in words")
 
 
 class Iterations(Frozen):
     """The raw samples beside the statistics."""
 
-    seconds: Tuple[float, ...] = Field(description="of all completed iterations, slowest rank, warm-up first")
+    seconds: tuple[float, ...] = Field(description="of all completed iterations, slowest rank, warm-up first")
 
 
 class Environment(Frozen):
     """Where it ran."""
 
-    worker: Optional[Dict[str, JsonValue]] = Field(description="rank 0's facts, as its environment event has them")
-    driver: Optional[Dict[str, JsonValue]] = Field(description="environment.json")
+    worker: dict[str, JsonValue] | None = Field(description="rank 0's facts, as its environment event has them")
+    driver: dict[str, JsonValue] | None = Field(description="environment.json")
 
 
 class Record(Frozen):
@@ -201,15 +201,15 @@ class Record(Frozen):
     schema_: Literal["suite/record/1"] = Field(default=RECORD_SCHEMA, alias="schema")
     run: RunFacts
     status: Status
-    failure: Optional[Failure]
-    counts: Optional[Counts] = Field(description="per iteration; null where none was completed")
-    throughput: Optional[Throughput] = Field(description="null where no iteration after the warm-up was completed")
-    phases: Optional[Phases]
-    memory: Optional[Memory]
-    compute: Optional[Compute]
-    energy: Optional[Energy] = Field(description="null where nothing was sampled, as on a CPU")
+    failure: Failure | None
+    counts: Counts | None = Field(description="per iteration; null where none was completed")
+    throughput: Throughput | None = Field(description="null where no iteration after the warm-up was completed")
+    phases: Phases | None
+    memory: Memory | None
+    compute: Compute | None
+    energy: Energy | None = Field(description="null where nothing was sampled, as on a CPU")
     steady_state: SteadyState
     iterations: Iterations
     environment: Environment
-    predicted: Optional[Dict[str, JsonValue]] = Field(default=None, description="filled by a planner")
-    notes: Tuple[str, ...] = Field(default=(), description="what a reader of the figures must know")
+    predicted: dict[str, JsonValue] | None = Field(default=None, description="filled by a planner")
+    notes: tuple[str, ...] = Field(default=(), description="what a reader of the figures must know")

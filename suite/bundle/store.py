@@ -7,12 +7,14 @@ import json
 import os
 import re
 import shutil
+import stat
 import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Dict, Iterable, Iterator, List, Optional, Type
+from typing import Any, BinaryIO
 
 from pydantic import ValidationError
 
@@ -32,13 +34,20 @@ from suite.bundle.files import (
 from suite.bundle.record import RECORD_SCHEMA, Record
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
+from suite.spec.resolve import layout_errors
 
-__all__ = ["ATTIC", "Bundle", "DamagedBundle", "DriverLog", "find_bundles"]
+__all__ = ["ATTIC", "Bundle", "DamagedBundle", "DriverLog", "OtherSchema", "find_bundles"]
 
 #: Folder below a runs folder where superseded runs lie; never searched.
 ATTIC = "attic"
 _MANIFEST, _ENVIRONMENT, _RECORD, _LOCK = "manifest.json", "environment.json", "record.json", "lock"
+_LOCK_BYTES = 4096
+_MOST_RANKS, _MOST = 1 << 20, 1 << 48
 _SAFE_ID = re.compile(r"\w[\w.-]{0,199}")
+
+
+class OtherSchema(DamagedBundle):
+    """The stored record was made by another version of the suite; deriving it again mends it."""
 
 
 class DriverLog:
@@ -47,7 +56,7 @@ class DriverLog:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seq = 0
-        self._file: Optional[BinaryIO] = None
+        self._file: BinaryIO | None = None
 
     def __enter__(self) -> "DriverLog":
         with writing(self._path):
@@ -57,7 +66,7 @@ class DriverLog:
         return self
 
     def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._file is not None:
             self._file.close()
@@ -108,7 +117,7 @@ class Bundle:
                 (draft / "logs").mkdir()
                 write_synced(draft / _MANIFEST, manifest.model_dump_json(by_alias=True, indent=2) + "\n")
                 sync_folder(draft)
-                os.rename(draft, path)
+                draft.rename(path)
             except OSError:
                 shutil.rmtree(draft, ignore_errors=True)
                 raise
@@ -130,17 +139,18 @@ class Bundle:
             raise DamagedBundle(f"{_MANIFEST}: {first_line(error)}") from error
         except OverflowError as error:
             raise DamagedBundle(f"{_MANIFEST} holds a number too large to read") from error
+        _check_content(manifest)
         if not _SAFE_ID.fullmatch(manifest.run.id):
             raise DamagedBundle(f"{_MANIFEST}: run.id {manifest.run.id[:80]!r} cannot be the name of a folder")
         return manifest
 
-    def write_environment(self, facts: Dict[str, Any]) -> None:
+    def write_environment(self, facts: dict[str, Any]) -> None:
         """What the driver saw before it started. Raises UsageError when it cannot be written."""
         replace_atomically(
             self.path / _ENVIRONMENT, json.dumps(facts, indent=2, sort_keys=True, allow_nan=False) + "\n"
         )
 
-    def environment(self) -> Optional[Dict[str, Any]]:
+    def environment(self) -> dict[str, Any] | None:
         """The driver's facts; null where there are none. Raises DamagedBundle."""
         try:
             facts = parse_object(self._document(_ENVIRONMENT), _ENVIRONMENT)
@@ -176,11 +186,11 @@ class Bundle:
             os.close(descriptor)
 
     def running(self) -> bool:
-        """Whether some driver, this process included, holds the run. Raises DamagedBundle."""
+        """Whether some driver, this process included, holds the run."""
         try:
-            with open_plain(self.path / _LOCK, _LOCK, LOCK_BYTES) as file:
+            with open_plain(self.path / _LOCK, _LOCK, _LOCK_BYTES) as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except FileNotFoundError:
+        except (FileNotFoundError, DamagedBundle):
             return False
         except BlockingIOError:
             return True
@@ -190,45 +200,61 @@ class Bundle:
         """Replace record.json at once. Raises UsageError when it cannot be written."""
         replace_atomically(self.path / _RECORD, record.model_dump_json(by_alias=True, indent=2) + "\n")
 
-    def record(self) -> Optional[Record]:
-        """The record as stored; null where there is none. Raises DamagedBundle, of another schema too."""
+    def record(self) -> Record | None:
+        """The record as stored; null where there is none. Raises DamagedBundle, OtherSchema of another version."""
+        stored = self.stored_record()
+        if stored is None:
+            return None
+        schema = stored.get("schema")
+        if schema != RECORD_SCHEMA:
+            raise OtherSchema(f"{_RECORD} is of schema {ascii(schema)[:40]}; this version reads {RECORD_SCHEMA!r}")
         try:
-            text = self._document(_RECORD)
+            return Record.model_validate(stored)
+        except ValidationError as error:
+            raise DamagedBundle(f"{_RECORD}: {first_line(error)}") from error
+
+    def stored_record(self) -> dict[str, Any] | None:
+        """record.json as any version wrote it; null where there is none. Raises DamagedBundle."""
+        try:
+            stored = parse_object(self._document(_RECORD), _RECORD)
         except FileNotFoundError:
             return None
-        try:
-            return Record.model_validate_json(text)
-        except ValidationError as error:
-            schema = parse_object(text, _RECORD).get("schema")
-            if schema != RECORD_SCHEMA:
-                raise OtherSchema(
-                    f"{_RECORD} is of schema {str(schema)[:40]!r}; this version reads {RECORD_SCHEMA!r}"
-                ) from error
-            raise DamagedBundle(f"{_RECORD}: {first_line(error)}") from error
+        check_tree(stored, _RECORD)
+        return stored
 
     def _document(self, name: str) -> str:
         return read_text(self.path / name, name)
 
 
-class OtherSchema(DamagedBundle):
-    """The stored record was made by another version of the suite; deriving it again mends it."""
+def _check_content(manifest: Manifest) -> None:
+    """A layout that does not divide has no floor, and numbers beyond any machine would keep the formulas busy.
+
+    Raises DamagedBundle.
+    """
+    if manifest.layout.ranks > _MOST_RANKS:
+        raise DamagedBundle(f"{_MANIFEST}: {manifest.layout.ranks} ranks are more than the {_MOST_RANKS} that are read")
+    parts = (manifest.size, manifest.workload, manifest.work, manifest.measure)
+    for name, value in (item for part in parts for item in part):
+        if isinstance(value, (int, float)) and value > _MOST:
+            raise DamagedBundle(f"{_MANIFEST}: {name} is larger than {_MOST}")
+    errors = layout_errors(manifest.size, manifest.workload, manifest.layout)
+    if errors:
+        raise DamagedBundle(f"{_MANIFEST}: {errors[0]}")
 
 
-#: A lock file is empty; anything longer is not one.
-LOCK_BYTES = 4096
-
-
-def find_bundles(paths: Iterable[Path]) -> List[Bundle]:
+def find_bundles(paths: Iterable[Path]) -> list[Bundle]:
     """The bundles at and below ``paths``, each once, sorted by run id.
 
     A bundle is a folder with a manifest or an events folder. Symbolic links below a path are not followed, and
     folders named ``attic`` or hidden are skipped. Raises UsageError when a path is not a readable folder.
     """
-    found: Dict[str, Bundle] = {}
+    found: dict[str, Bundle] = {}
     for path in paths:
-        if not path.exists():
-            raise UsageError(f"{path} does not exist")
-        if not path.is_dir():
+        try:
+            is_folder = stat.S_ISDIR(path.stat().st_mode)
+        except OSError as error:
+            raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from error
+        if not is_folder:
             raise UsageError(f"{path} is not a folder")
         for folder in _bundle_folders(path):
             found.setdefault(os.path.realpath(folder), Bundle(folder))

@@ -62,7 +62,7 @@ def steady_state(seconds: Sequence[float]) -> SteadyResult:
     drift = slope * (len(points) - 1) / middle
     spread = _residual_spread(seconds, slope * len(points) / count) / middle
     probability = _trend_probability(points)
-    notes = ()
+    notes: tuple[str, ...] = ()
     if count < ENOUGH_ITERATIONS:
         notes = (f"{count} iterations: only a drift in almost perfect order would have been found",)
     if spread > MOST_SPREAD:

@@ -1,0 +1,117 @@
+"""From a bundle's manifest, environment and events to its record, and from nothing else."""
+
+from __future__ import annotations
+
+from suite.bundle.ending import ending
+from suite.bundle.energy import energy, throttle_notes
+from suite.bundle.events import Event, Events
+from suite.bundle.files import DamagedBundle
+from suite.bundle.peaks import facts_of, memory
+from suite.bundle.rates import phases, steadiness, throughput
+from suite.bundle.record import Environment, Iterations, Record, RunFacts
+from suite.bundle.store import Bundle
+from suite.bundle.timeline import Timeline, make_timeline
+from suite.bundle.utilisation import compute
+from suite.spec.base import UsageError
+from suite.spec.manifest import Manifest
+
+#: Time between the counted iterations beyond their own that is worth a word: a share of them, and seconds.
+_GAP_SHARE, _GAP_SECONDS = 0.05, 0.5
+
+
+class StillRunning(UsageError):
+    """A driver holds the run, so there is nothing final to derive."""
+
+
+def derive(bundle: Bundle) -> Record:
+    """The record of a run that is over, by the rules of docs/contracts.md.
+
+    Raises DamagedBundle when the bundle cannot be trusted, StillRunning while a driver holds it and has not written
+    its end.
+    """
+    manifest, events, driver_facts = bundle.manifest(), bundle.events(), bundle.environment()
+    if bundle.running() and not any(event["kind"] == "end" for event in events.driver):
+        raise StillRunning(f"run {bundle.id} is still going on; its record is derived when it ends")
+    timeline = make_timeline(events, manifest)
+    ranks = manifest.layout.ranks
+    status, failure = ending(events, timeline, manifest)
+    shares = phases(timeline)
+    work, work_notes = compute(events, timeline, shares, manifest)
+    return Record(
+        run=_run_facts(events, manifest),
+        status=status,
+        failure=failure,
+        counts=timeline.counts,
+        throughput=throughput(timeline, ranks),
+        phases=shares,
+        memory=memory(events, timeline.counted, manifest),
+        compute=work,
+        energy=energy(events, timeline, manifest),
+        steady_state=steadiness(timeline, manifest.measure.warmup),
+        iterations=Iterations(seconds=timeline.seconds),
+        environment=Environment(worker=facts_of(events, 0) or None, driver=driver_facts),
+        notes=(
+            *events.notes,
+            *_work_notes(timeline),
+            *_gap_notes(events, timeline),
+            *work_notes,
+            *throttle_notes(events, timeline, manifest),
+        ),
+    )
+
+
+def _run_facts(events: Events, manifest: Manifest) -> RunFacts:
+    launch = next((event for event in events.driver if event["kind"] == "launch"), None)
+    if launch is not None and launch["ranks"] != manifest.layout.ranks:
+        raise DamagedBundle(
+            f"events/driver.jsonl launched {launch['ranks']} ranks, the manifest has {manifest.layout.ranks}"
+        )
+    times = [event["time"] for rank in (events.driver, *events.ranks.values()) for event in rank[:1] + rank[-1:]]
+    return RunFacts(
+        id=manifest.run.id,
+        plan=manifest.run.plan,
+        backend=manifest.backend.name,
+        backend_kind=manifest.backend.kind,
+        size=manifest.size.name,
+        ranks=manifest.layout.ranks,
+        layout=manifest.layout,
+        strategy=manifest.layout.strategy(),
+        launcher=None if launch is None else launch["launcher"],
+        repeat=manifest.run.repeat,
+        started=_moment(launch, min(times, default=None)),
+        ended=_moment(_driver_end(events), max(times, default=None)),
+        workload=manifest.workload.name,
+        scaling=manifest.workload.scaling,
+        track=manifest.track,
+        manifest_hash=manifest.hash,
+        work_hash=manifest.work_hash,
+        device=manifest.measure.device,
+        precision=manifest.measure.precision,
+    )
+
+
+def _driver_end(events: Events) -> Event | None:
+    return next((event for event in events.driver if event["kind"] == "end"), None)
+
+
+def _moment(event: Event | None, otherwise: float | None) -> float | None:
+    return otherwise if event is None else event["time"]
+
+
+def _work_notes(timeline: Timeline) -> tuple[str, ...]:
+    problem = timeline.counts_problem
+    return (f"no rate without its work: {problem}",) if problem else ()
+
+
+def _gap_notes(events: Events, timeline: Timeline) -> tuple[str, ...]:
+    """Check the clock of the iterations against the time between rank 0's iteration events."""
+    if len(timeline.counted) < 1 or timeline.counted.start < 1:
+        return ()
+    times = [event["time"] for event in events.ranks[0] if event["kind"] == "iteration"]
+    elapsed = times[timeline.counted.stop - 1] - times[timeline.counted.start - 1]
+    claimed = sum(timeline.counted_seconds)
+    if abs(elapsed - claimed) <= max(_GAP_SHARE * claimed, _GAP_SECONDS):
+        return ()
+    return (
+        f"the counted iterations add up to {claimed:.4g} s, but {elapsed:.4g} s went by between their events on rank 0",
+    )

@@ -1,0 +1,57 @@
+"""How a run ended: its status and, when it did not end well, why."""
+
+from __future__ import annotations
+
+from suite.bundle.events import Event, Events
+from suite.bundle.record import Failure, Status
+from suite.bundle.timeline import Timeline
+from suite.spec.manifest import Manifest
+
+
+def ending(events: Events, timeline: Timeline, manifest: Manifest) -> tuple[Status, Failure | None]:
+    """Status and failure. The failure is the driver's classification, else the first that a rank told, else unknown.
+
+    A run is ok when the driver and every rank say so and its work is one number. Without the driver's end event it
+    was interrupted (the caller knows that no driver holds it). Only an ok run has no failure.
+    """
+    end = _first(events.driver, "end")
+    if end is None or end["status"] == "interrupted":
+        evidence = "the driver was stopped by its user" if end else "the driver ended without writing its end"
+        return "interrupted", _told(events.driver) or Failure(kind="interrupted", phase=None, evidence=(evidence,))
+    problems = _problems(events, end, timeline, manifest)
+    if not problems:
+        return "ok", None
+    failure = _told(events.driver) or _earliest(events)
+    return "failed", failure or Failure(kind="unknown", phase=None, evidence=problems)
+
+
+def _problems(events: Events, end: Event, timeline: Timeline, manifest: Manifest) -> tuple[str, ...]:
+    """What speaks against an ok end, most telling first."""
+    problems = [f"work: {timeline.counts_problem}"] if timeline.counts_problem else []
+    if end["status"] == "failed":
+        problems.append(f"the driver ended as failed; exit codes by rank: {end['exit_codes']}")
+    for rank in range(manifest.layout.ranks):
+        rank_end = _first(events.ranks.get(rank, ()), "end")
+        if rank_end is None:
+            problems.append(f"rank {rank} wrote no end")
+        elif rank_end["status"] != "ok":
+            problems.append(f"rank {rank} ended as failed after {rank_end['iterations']} iterations")
+    return tuple(problems)
+
+
+def _first(events: tuple[Event, ...], kind: str) -> Event | None:
+    return next((event for event in events if event["kind"] == kind), None)
+
+
+def _told(events: tuple[Event, ...]) -> Failure | None:
+    event = _first(events, "failure")
+    return None if event is None else _failure(event)
+
+
+def _earliest(events: Events) -> Failure | None:
+    told = [event for rank in events.ranks.values() for event in rank if event["kind"] == "failure"]
+    return _failure(min(told, key=lambda event: (event["time"], event["rank"]))) if told else None
+
+
+def _failure(event: Event) -> Failure:
+    return Failure(kind=event["failure"], phase=event["phase"], evidence=tuple(event["evidence"]))

@@ -1,0 +1,126 @@
+"""Peak memory over ranks and phases, against the floor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from suite.bundle.events import SETUP, Event, Events
+from suite.bundle.files import DamagedBundle
+from suite.bundle.record import Floor, Memory, Peaks
+from suite.spec.manifest import Manifest
+from suite.theory.memory import memory_floor
+
+_NAMES = tuple(Peaks.model_fields)
+_NOTHING = dict.fromkeys(_NAMES)
+_Values = dict[str, int | None]
+
+
+def memory(events: Events, counted: range, manifest: Manifest) -> Memory:
+    """Peaks of the counted iterations, and the floor, which needs no run. Raises DamagedBundle.
+
+    A rank's peak is the largest that it knows; over ranks it is null where a rank knows none.
+    """
+    reports = [
+        [
+            event
+            for event in rank
+            if event["kind"] == "memory" and (event["phase"] == SETUP or event["iteration"] in counted)
+        ]
+        for rank in (events.ranks.get(number, ()) for number in range(manifest.layout.ranks))
+    ]
+    counted_reports = [[event for event in rank if event["phase"] != SETUP] for rank in reports]
+    per_rank = [_largest(rank) for rank in counted_reports]
+    peaks = _over_ranks(per_rank, largest=True)
+    floor = _floor(manifest)
+    reserved = peaks["peak_allocated_bytes" if manifest.measure.device == "cpu" else "peak_reserved_bytes"]
+    return Memory(
+        **peaks,
+        resident_baseline_bytes=_baseline(events, manifest.layout.ranks),
+        theoretical_minimum_bytes=floor.bytes,
+        efficiency=_ratio(floor.bytes, reserved),
+        efficiency_allocated=_ratio(floor.bytes, peaks["peak_allocated_bytes"]),
+        by_phase=_by_phase(reports),
+        min_over_ranks=Peaks(**_over_ranks(per_rank, largest=False)),
+        allocation_retries=_retries(events, counted, manifest.layout.ranks),
+        floor=floor,
+    )
+
+
+def _floor(manifest: Manifest) -> Floor:
+    floor = memory_floor(manifest.size, manifest.workload, manifest.work, manifest.layout, manifest.measure.precision)
+    return Floor(bytes=floor.bytes, phase=floor.phase, parts=floor.parts, by_phase=floor.by_phase)
+
+
+def _largest(reports: Sequence[Event]) -> _Values:
+    """The largest known value of each peak; null where none is known."""
+    return {name: max((event[name] for event in reports if event[name] is not None), default=None) for name in _NAMES}
+
+
+def _over_ranks(per_rank: Sequence[_Values], largest: bool) -> _Values:
+    result: _Values = dict(_NOTHING)
+    for name in _NAMES:
+        known = [value for value in (values[name] for values in per_rank) if value is not None]
+        if known and len(known) == len(per_rank):
+            result[name] = max(known) if largest else min(known)
+    return result
+
+
+def _by_phase(reports: Sequence[Sequence[Event]]) -> dict[str, Peaks]:
+    phases = dict.fromkeys(event["phase"] for rank in reports for event in rank)
+    return {
+        phase: Peaks(
+            **_over_ranks(
+                [_largest([event for event in rank if event["phase"] == phase]) for rank in reports], largest=True
+            )
+        )
+        for phase in phases
+    }
+
+
+def _retries(events: Events, counted: range, world: int) -> int | None:
+    """Growth of each rank's counter over the counted iterations, summed over ranks; null where one does not count."""
+    total = 0
+    for rank in range(world):
+        reports = [event for event in events.ranks.get(rank, ()) if event["kind"] == "memory"]
+        if any(event["allocation_retries"] is None for event in reports):
+            return None
+        before = [
+            event["allocation_retries"]
+            for event in reports
+            if event["phase"] == SETUP or event["iteration"] < counted.start
+        ]
+        during = [
+            event["allocation_retries"]
+            for event in reports
+            if event["phase"] != SETUP and event["iteration"] in counted
+        ]
+        if not during:
+            return None
+        total += max(0, during[-1] - (before[-1] if before else 0))
+    return total
+
+
+def _baseline(events: Events, world: int) -> int | None:
+    """Resident bytes before the model was built: the largest of all ranks, null where one does not say."""
+    found: list[int] = []
+    for rank in range(world):
+        value = facts_of(events, rank).get("resident_baseline_bytes")
+        if value is None:
+            return None
+        if type(value) is not int or value < 0:
+            raise DamagedBundle(f"events/rank-{rank}.jsonl: resident_baseline_bytes is {ascii(value)[:40]}, not bytes")
+        found.append(value)
+    return max(found)
+
+
+def facts_of(events: Events, rank: int) -> Event:
+    """The facts of a rank's environment event, empty where it wrote none."""
+    for event in events.ranks.get(rank, ()):
+        if event["kind"] == "environment":
+            facts: Event = event["facts"]
+            return facts
+    return {}
+
+
+def _ratio(floor: int, peak: int | None) -> float | None:
+    return floor / peak if peak else None

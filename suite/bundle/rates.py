@@ -1,0 +1,81 @@
+"""Throughput, phases and steady state of the counted iterations."""
+
+from __future__ import annotations
+
+import math
+
+from suite.bundle.record import Counts, Estimate, Phase, Phases, SteadyState, Throughput
+from suite.bundle.timeline import Timeline
+from suite.stats.intervals import Interval, RunSeconds, rate_interval
+from suite.stats.steady_state import TEST, steady_state
+
+CONVENTION = (
+    "prompt and response tokens; total work over total time of the counted iterations, slowest rank; "
+    "95 % interval within this run"
+)
+
+
+def throughput(timeline: Timeline, ranks: int) -> Throughput | None:
+    """Rates of the counted iterations; null where there is none, or no one number for its work."""
+    counts = timeline.counts
+    if counts is None or not timeline.counted:
+        return None
+    samples = rate_interval(RunSeconds(counts.samples, timeline.counted_seconds))
+    tokens = samples.scaled((counts.prompt_tokens + counts.response_tokens) / counts.samples)
+    return Throughput(
+        samples_per_second=_estimate(samples),
+        tokens_per_second=_estimate(tokens),
+        tokens_per_second_per_device=_estimate(tokens.scaled(1 / ranks)),
+        convention=CONVENTION,
+    )
+
+
+def phases(timeline: Timeline) -> Phases | None:
+    """Each phase of the counted iterations: sums over iterations, divided once at the end. Raises DamagedBundle."""
+    if not timeline.counted:
+        return None
+    total = math.fsum(timeline.counted_seconds)
+    sums = {
+        name: math.fsum(seconds[index] for index in timeline.counted)
+        for name, seconds in timeline.phase_seconds.items()
+    }
+    sums["other"] = math.fsum(timeline.other_seconds(index) for index in timeline.counted)
+    iterations = len(timeline.counted)
+    tokens = _phase_tokens(timeline.counts)
+    return Phases(**{name: _phase(sums.get(name), total, iterations, tokens.get(name)) for name in Phases.model_fields})
+
+
+def steadiness(timeline: Timeline, warmup: int) -> SteadyState:
+    """The verdict on the counted iterations; the declared warm-up is kept whatever it says."""
+    result = steady_state(timeline.counted_seconds)
+    return SteadyState(
+        verdict=result.verdict, warmup=warmup, iterations=len(timeline.counted), reasons=result.reasons, test=TEST
+    )
+
+
+def _estimate(interval: Interval) -> Estimate:
+    return Estimate(value=interval.value, low=interval.low, high=interval.high)
+
+
+def _phase_tokens(counts: Counts | None) -> dict[str, int]:
+    """Tokens that one iteration puts through each phase."""
+    if counts is None:
+        return {}
+    both = counts.prompt_tokens + counts.response_tokens
+    return {
+        "generate": counts.response_tokens,
+        "score": both,
+        "reference": both,
+        "train": counts.trained_tokens,
+    }
+
+
+def _phase(seconds: float | None, total: float, iterations: int, tokens: int | None) -> Phase | None:
+    if seconds is None:
+        return None
+    measurable = tokens is not None and seconds > 1e-9 * total
+    return Phase(
+        seconds=seconds / iterations,
+        share=seconds / total,
+        tokens_per_second=tokens * iterations / seconds if tokens is not None and measurable else None,
+    )

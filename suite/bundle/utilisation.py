@@ -1,0 +1,74 @@
+"""How much of the devices' peak arithmetic and bandwidth the work used."""
+
+from __future__ import annotations
+
+from suite.bundle.events import Events
+from suite.bundle.files import DamagedBundle
+from suite.bundle.peaks import facts_of
+from suite.bundle.record import Compute, Counts, Phases
+from suite.bundle.timeline import Timeline
+from suite.spec.catalogue import find_device
+from suite.spec.device import Device
+from suite.spec.manifest import Manifest
+from suite.theory.bandwidth import decode_bytes
+from suite.theory.flops import iteration_flops
+
+
+def compute(
+    events: Events, timeline: Timeline, phases: Phases | None, manifest: Manifest
+) -> tuple[Compute | None, tuple[str, ...]]:
+    """Compute and notes; null before any iteration was completed with one number for its work.
+
+    MFU is model FLOPs over (seconds x peak x ranks), HFU the same with recomputed work (PaLM, arXiv 2204.02311,
+    appendix B). MBU is what decoding reads over (seconds of generation x peak bandwidth), prefill time included, so
+    it is a lower bound. All three are null on a CPU and where a device's peak is unknown.
+    """
+    counts = timeline.counts
+    if counts is None:
+        return None, ()
+    work = iteration_flops(
+        manifest.size, manifest.workload, counts.samples, recompute=manifest.layout.recompute == "full"
+    )
+    device, notes = _device(events, manifest)
+    peak = None if device is None else device.peak_flops.get(manifest.measure.precision)
+    available = None
+    if peak is not None and timeline.counted:
+        available = sum(timeline.counted_seconds) / len(timeline.counted) * peak * manifest.layout.ranks
+    return Compute(
+        model_flops=float(work.model),
+        hardware_flops=float(work.hardware),
+        mfu=None if available is None else work.model / available,
+        hfu=None if available is None else work.hardware / available,
+        mbu=_bandwidth(device, phases, counts, manifest),
+        peak_flops=peak,
+        convention=work.convention,
+    ), notes
+
+
+def _bandwidth(device: Device | None, phases: Phases | None, counts: Counts, manifest: Manifest) -> float | None:
+    if device is None or phases is None or phases.generate is None or phases.generate.seconds == 0:
+        return None
+    read = decode_bytes(manifest.size, manifest.workload, manifest.work, manifest.layout, manifest.measure.precision)
+    return read / (phases.generate.seconds * device.memory_bytes_per_second)
+
+
+def _device(events: Events, manifest: Manifest) -> tuple[Device | None, tuple[str, ...]]:
+    """The one kind of device that all ranks report, when the catalogue knows it."""
+    if manifest.measure.device == "cpu":
+        return None, ()
+    names = {_device_name(events, rank) for rank in range(manifest.layout.ranks)}
+    if len(names) > 1:
+        listed = ", ".join(sorted(str(name) for name in names))
+        return None, (f"ranks report different devices ({listed}), so there is no one peak",)
+    name = names.pop()
+    device = None if name is None else find_device(name)
+    notes = () if device else (f"device {name!r} is not in the catalogue, so its peak is unknown",)
+    return device, notes
+
+
+def _device_name(events: Events, rank: int) -> str | None:
+    device = facts_of(events, rank).get("device")
+    name = device.get("name") if isinstance(device, dict) else None
+    if name is not None and not isinstance(name, str):
+        raise DamagedBundle(f"events/rank-{rank}.jsonl: device.name is {ascii(name)[:40]}, not text")
+    return name

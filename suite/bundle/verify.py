@@ -1,0 +1,75 @@
+"""Derive a record again and say whether it is what the bundle holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from suite.bundle.derive import StillRunning, derive
+from suite.bundle.record import RECORD_SCHEMA, Record
+from suite.bundle.store import Bundle, DamagedBundle
+from suite.spec.base import Frozen
+
+#: Fields that others fill in after the derivation.
+_NOT_DERIVED = ("predicted",)
+_MOST_DIFFERENCES = 50
+_ABSENT = object()
+
+
+class Verification(Frozen):
+    """What came of it. ``differences``: field paths with both values, or why there was nothing to compare."""
+
+    status: Literal["equal", "differs", "damaged", "missing record"]
+    differences: tuple[str, ...]
+
+
+def verify(bundle: Bundle) -> Verification:
+    """Compare record.json with the record derived now, floats exactly: the same input, the same code.
+
+    A record of another schema differs by that alone. Never raises for what a bundle holds.
+    """
+    try:
+        stored = bundle.stored_record()
+        derived = derive(bundle)
+    except StillRunning as error:
+        return Verification(status="missing record", differences=(str(error),))
+    except DamagedBundle as error:
+        return Verification(status="damaged", differences=(str(error),))
+    if stored is None:
+        return Verification(status="missing record", differences=("record.json is missing",))
+    if stored.get("schema") != RECORD_SCHEMA:
+        line = f"schema: stored {_short(stored.get('schema'))}, this version derives {_short(RECORD_SCHEMA)}"
+        return Verification(status="differs", differences=(line,))
+    lines = list(differences(stored, as_json(derived)))
+    if len(lines) > _MOST_DIFFERENCES:
+        lines[_MOST_DIFFERENCES:] = [f"and {len(lines) - _MOST_DIFFERENCES} more"]
+    return Verification(status="differs" if lines else "equal", differences=tuple(lines))
+
+
+def as_json(record: Record) -> dict[str, Any]:
+    """The record as a reader of its file would see it."""
+    parsed: dict[str, Any] = json.loads(record.model_dump_json(by_alias=True))
+    return parsed
+
+
+def differences(stored: Any, derived: Any, path: str = "") -> Iterator[str]:
+    """Every leaf that differs, as ``path: stored X, derived Y``; ``absent`` where one side has no such field."""
+    if isinstance(stored, dict) and isinstance(derived, dict):
+        for key in [*derived, *(key for key in stored if key not in derived)]:
+            if not path and key in _NOT_DERIVED:
+                continue
+            inner = f"{path}.{key}" if path else key
+            yield from differences(stored.get(key, _ABSENT), derived.get(key, _ABSENT), inner)
+    elif isinstance(stored, list) and isinstance(derived, list) and len(stored) == len(derived):
+        for index, (left, right) in enumerate(zip(stored, derived, strict=True)):
+            yield from differences(left, right, f"{path}[{index}]")
+    elif type(stored) is not type(derived) or stored != derived:
+        yield f"{path}: stored {_short(stored)}, derived {_short(derived)}"
+
+
+def _short(value: Any) -> str:
+    if value is _ABSENT:
+        return "absent"
+    text = json.dumps(value)
+    return text if len(text) <= 120 else f"{text[:117]}..."

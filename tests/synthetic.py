@@ -1,0 +1,239 @@
+"""Whole bundles without processes: what a run would have left, written straight to its folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from suite.spec.layout import Layout
+from suite.spec.manifest import Backend, Limits, Manifest, Measure
+from suite.spec.resolve import make_manifest
+from suite.spec.shape import Shape
+from suite.spec.workload import Workload
+
+GPT = Shape(name="1M", layers=2, hidden=64, ffn=256, heads=4, kv_heads=4, vocab=512, positions=64)
+SMOKE = Workload(name="smoke", prompt_tokens=8, new_tokens=8, rollouts=4, micro_batch=2)
+#: How an iteration divides into phases; the rest is `other`.
+SHARES = {"generate": 0.5, "score": 0.1, "reference": 0.1, "reward": 0.0, "train": 0.25}
+BEGAN = 1_700_000_000.0
+MIB = 1 << 20
+#: Seconds of iteration i on rank r.
+Seconds = Callable[[int, int], float]
+Event = dict[str, Any]
+
+
+def synthetic_manifest(
+    *,
+    backend: str = "deepspeed",
+    kind: str = "engine",
+    size: Shape = GPT,
+    workload: Workload = SMOKE,
+    layout: Layout | None = None,
+    device: str = "cpu",
+    precision: str = "fp32",
+    warmup: int = 2,
+    iterations: int = 8,
+    repeat: int = 1,
+    plan: str = "plan",
+) -> Manifest:
+    """A manifest of one rank unless told."""
+    return make_manifest(
+        plan=plan,
+        repeat=repeat,
+        backend=Backend.model_validate({"name": backend, "kind": kind}),
+        size=size,
+        workload=workload,
+        layout=layout or Layout(devices_per_node=1, data=1),
+        measure=Measure.model_validate(
+            {"device": device, "precision": precision, "warmup": warmup, "iterations": iterations}
+        ),
+        limits=Limits(),
+        stack={backend: "1.0"},
+    )
+
+
+def counts_of(manifest: Manifest) -> dict[str, int]:
+    """The work of one iteration as an engine would tell it."""
+    samples, workload = manifest.work.global_rollouts, manifest.workload
+    return {
+        "samples": samples,
+        "prompt_tokens": samples * workload.prompt_tokens,
+        "response_tokens": samples * workload.new_tokens,
+        "padded_tokens": 0,
+        "trained_tokens": samples * workload.sequence_tokens * workload.ppo_epochs,
+        "optimizer_steps": workload.optimizer_steps * workload.ppo_epochs,
+        "trainable_parameters": 1_000_000,
+        "total_parameters": 1_000_000,
+    }
+
+
+def rank_events(
+    manifest: Manifest,
+    rank: int,
+    seconds: Seconds,
+    *,
+    completed: int | None = None,
+    memory_bytes: int = 512 * MIB,
+    facts: Mapping[str, Any] | None = None,
+    device: Mapping[str, Any] | None = None,
+    failure: Mapping[str, Any] | None = None,
+    ended: bool = True,
+) -> list[Event]:
+    """What one rank writes: all iterations unless ``completed`` says fewer, then its failure, then its end."""
+    asked = manifest.measure.warmup + manifest.measure.iterations
+    done = asked if completed is None else completed
+    cuda = manifest.measure.device == "cuda"
+    log = _Log(rank)
+    log.write(
+        "start",
+        schema="suite/events/1",
+        world_size=manifest.layout.ranks,
+        local_rank=rank % manifest.layout.devices_per_node,
+        host="host-a",
+        pid=1000 + rank,
+        manifest_hash=manifest.hash,
+        suite_version="0",
+        resident_bytes=100 * MIB,
+    )
+    log.write("environment", facts=dict(facts) if facts is not None else facts_of(manifest))
+    log.write("memory", iteration=None, phase="setup", **_peaks(memory_bytes // 2, cuda))
+    counts = counts_of(manifest)
+    stats = {"loss": 0.5, "policy_loss": 0.1, "value_loss": 0.4, "kl": 0.0, "reward": 0.5, "gradient_norm": None}
+    for iteration in range(done):
+        whole = seconds(iteration, rank)
+        for phase, share in SHARES.items():
+            here = {"iteration": iteration, "phase": phase}
+            log.write("phase", seconds=share * whole, wait_seconds=0.0, **here)
+            log.write("memory", **here, **_peaks(memory_bytes, cuda))
+        log.time += whole
+        window = {} if device is None else {"device": dict(device)}
+        log.write("iteration", iteration=iteration, seconds=whole, counts=counts, stats=stats, **window)
+    if failure is not None:
+        log.write("failure", **failure)
+    if ended:
+        log.write("end", status="failed" if failure is not None else "ok", iterations=done, model_seconds=0.5)
+    return log.events
+
+
+def driver_events(manifest: Manifest, status: str | None, failure: Mapping[str, Any] | None = None) -> list[Event]:
+    """The driver's launch, failure and end; without a status it died before its end."""
+    ranks = manifest.layout.ranks
+    log = _Log(None)
+    log.write("launch", schema="suite/events/1", launcher="local", argv=["python"], ranks=ranks, pid=1)
+    log.time += 60
+    if failure is not None:
+        log.write("failure", **failure)
+    if status is not None:
+        log.write("end", status=status, exit_codes=[0 if status == "ok" else 1] * ranks, elapsed_seconds=60.0)
+    return log.events
+
+
+def facts_of(manifest: Manifest, device_name: str | None = None) -> dict[str, Any]:
+    """The facts of a rank's environment event."""
+    return {
+        "device": {"type": manifest.measure.device, "name": device_name, "count": 1, "memory_bytes": None},
+        "driver": None,
+        "cuda": None,
+        "nccl": None,
+        "packages": dict(manifest.stack),
+        "python": "3.11.0",
+        "variables": {"OMP_NUM_THREADS": "1"},
+        "cpu": {"model": "Synthetic CPU", "cores": 2, "threads": 2},
+        "memory_bytes": 8 << 30,
+        "kernel": "6.0",
+        "container": None,
+        "image": None,
+        "host": "host-a",
+        "ceilings": None,
+        "notes": [],
+        "resident_baseline_bytes": 100 * MIB,
+    }
+
+
+def write_bundle(
+    root: Path,
+    manifest: Manifest,
+    ranks: Mapping[int, Iterable[Event]],
+    driver: Iterable[Event],
+    environment: Mapping[str, Any] | None = None,
+) -> Path:
+    """Put events into ``root/<run id>``, without a record."""
+    path = root / manifest.run.id
+    (path / "events").mkdir(parents=True)
+    (path / "logs").mkdir()
+    (path / "manifest.json").write_text(manifest.model_dump_json(by_alias=True))
+    (path / "environment.json").write_text(json.dumps(environment or {"host": "host-a", "suite": "0"}))
+    for rank, events in ranks.items():
+        (path / "events" / f"rank-{rank}.jsonl").write_text(as_lines(events))
+    (path / "events" / "driver.jsonl").write_text(as_lines(driver))
+    return path
+
+
+def as_lines(events: Iterable[Event]) -> str:
+    """The text of an event file."""
+    return "".join(f"{json.dumps(event)}\n" for event in events)
+
+
+def make_bundle(
+    root: Path,
+    manifest: Manifest | None = None,
+    seconds: float | Sequence[float] | Seconds = 1.0,
+    *,
+    status: str | None = "ok",
+    failure: Mapping[str, Any] | None = None,
+    completed: int | None = None,
+    memory_bytes: int = 512 * MIB,
+    facts: Mapping[str, Any] | None = None,
+    device: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write a whole bundle and return its folder.
+
+    ``seconds``: of every iteration, of each by number (the last one goes on), or a function of (iteration, rank).
+    ``status``: the driver's end, None when it was killed; a run that is not ok completes ``completed`` iterations.
+    ``failure``: ``{failure, phase, iteration, evidence}`` as the driver classified it.
+    """
+    manifest = manifest or synthetic_manifest()
+    ranks = {
+        rank: rank_events(
+            manifest,
+            rank,
+            _as_function(seconds),
+            completed=completed,
+            memory_bytes=memory_bytes,
+            facts=facts,
+            device=device,
+            ended=status == "ok",
+        )
+        for rank in range(manifest.layout.ranks)
+    }
+    return write_bundle(root, manifest, ranks, driver_events(manifest, status, failure))
+
+
+class _Log:
+    def __init__(self, rank: int | None) -> None:
+        self.rank = rank
+        self.time = BEGAN
+        self.events: list[Event] = []
+
+    def write(self, kind: str, **fields: Any) -> None:
+        self.events.append({"kind": kind, "rank": self.rank, "time": self.time, "seq": len(self.events), **fields})
+
+
+def _as_function(seconds: float | Sequence[float] | Seconds) -> Seconds:
+    if callable(seconds):
+        return seconds
+    if isinstance(seconds, (int, float)):
+        return lambda iteration, rank: float(seconds)
+    return lambda iteration, rank: float(seconds[min(iteration, len(seconds) - 1)])
+
+
+def _peaks(peak_bytes: int, cuda: bool) -> dict[str, int | None]:
+    return {
+        "peak_allocated_bytes": peak_bytes,
+        "peak_reserved_bytes": peak_bytes + 64 * MIB if cuda else None,
+        "peak_device_bytes": peak_bytes + 512 * MIB if cuda else None,
+        "peak_resident_bytes": peak_bytes + 100 * MIB,
+        "allocation_retries": 0 if cuda else None,
+    }
