@@ -77,7 +77,7 @@ def _llama(config: Config) -> dict[str, Any]:
     _expect(config, "mlp_bias", False)
     head_dim = config.get("head_dim")
     if head_dim is not None and (not isinstance(head_dim, int) or head_dim * heads != hidden):
-        raise UsageError(f"{heads} heads of head_dim {head_dim!r} do not make up hidden_size {hidden}")
+        raise UsageError(f"{heads} heads of head_dim {str(head_dim)[:40]} do not make up hidden_size {hidden}")
     return {
         "layers": _whole(config, "num_hidden_layers"),
         "hidden": hidden,

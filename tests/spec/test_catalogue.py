@@ -1,0 +1,203 @@
+"""The data files load whole, and names are found or refused with the nearest ones."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from suite.spec import catalogue
+from suite.spec.base import UsageError
+from suite.spec.catalogue import (
+    data_root,
+    devices,
+    find_device,
+    find_ladder,
+    find_size,
+    find_workload,
+    ladder_note,
+    ladders,
+    sizes,
+    workloads,
+)
+
+
+def test_every_entry_of_every_data_file_loads_with_a_source():
+    assert len(sizes()) == len(yaml.safe_load((data_root() / "sizes.yaml").read_text()))
+    for shape in sizes().values():
+        assert shape.source, shape.name
+    for workload in workloads().values():
+        assert workload.source, workload.name
+        assert workload.note, workload.name
+    for device in devices().values():
+        assert device.source, device.name
+
+
+def test_the_ladders_name_known_sizes_and_every_size_is_on_one():
+    assert set(ladders()) == {"cpu", "gpu-one", "true", "trlx"}
+    named = {size for members in ladders().values() for size in members}
+    assert named == set(sizes())
+    for ladder, members in ladders().items():
+        assert tuple(sizes(ladder)) == members == find_ladder(ladder.upper())
+        assert ladder_note(ladder)
+
+
+def test_ladders_rise():
+    for ladder in ladders():
+        widths = [(shape.layers * shape.hidden**2, shape.hidden) for shape in sizes(ladder).values()]
+        assert widths == sorted(widths)
+
+
+def test_a_size_is_found_in_any_case():
+    assert find_size("66b") is find_size("66B")
+    assert find_size(" 66b-TRLX ").name == "66B-trlx"
+
+
+def test_the_plain_name_keeps_its_promise_and_the_scripts_shape_has_its_own_name():
+    assert find_size("1.3B").ffn == 8192
+    assert find_size("1.3B-trlx").ffn == 3072
+    assert find_size("20B").head_dim == 128
+    assert find_size("20B-trlx").head_dim == 96
+
+
+@pytest.mark.parametrize(
+    ("find", "name", "nearest"),
+    [
+        (find_size, "6.6B", "6.7B"),
+        (find_size, "66", "66B"),
+        (find_workload, "smoky", "smoke"),
+        (find_workload, "trlx", "trlx-ds-chat"),
+        (find_ladder, "gpu", "gpu-one"),
+        (sizes, "trxl", "trlx"),
+        (ladder_note, "cpus", "cpu"),
+    ],
+)
+def test_an_unknown_name_is_refused_in_one_line_with_the_nearest(find, name, nearest):
+    with pytest.raises(UsageError) as caught:
+        find(name)
+    message = str(caught.value)
+    assert repr(name) in message and nearest in message and "\n" not in message
+
+
+def test_a_name_near_nothing_still_says_where_the_names_are():
+    with pytest.raises(UsageError, match="`suite sizes` lists them"):
+        find_size("")
+    with pytest.raises(UsageError, match="trlx-ds-chat, gpu-one, cpu, smoke"):
+        find_workload("\N{SNOWMAN}" * 50)
+
+
+def test_what_a_caller_does_to_a_listing_stays_with_the_caller():
+    sizes().clear()
+    ladders().clear()
+    workloads().clear()
+    devices().clear()
+    assert sizes() and ladders() and workloads() and devices()
+
+
+def test_the_benchmark_workload_is_the_scripts():
+    work = find_workload("trlx-ds-chat")
+    assert (work.prompt_tokens, work.new_tokens, work.ppo_epochs, work.optimizer_steps) == (256, 256, 1, 1)
+    assert (work.rollouts, work.micro_batch, work.reference) == (16, 4, "full")
+    assert (work.reward.kind, work.reward.value, work.ppo.kl_coefficient) == ("constant", 0.5, 0.05)
+
+
+def test_workloads_fit_the_positions_of_their_ladders():
+    for workload, ladder in {"cpu": "cpu", "smoke": "cpu", "gpu-one": "gpu-one", "trlx-ds-chat": "true"}.items():
+        for shape in sizes(ladder).values():
+            assert find_workload(workload).sequence_tokens <= shape.positions
+
+
+def test_the_scripts_settings_fit_its_shapes():
+    reference = yaml.safe_load((data_root() / "trlx_reference.yaml").read_text())
+    assert tuple(reference["sizes"]) == find_ladder("trlx")
+    for name, entry in reference["sizes"].items():
+        assert entry["nodes"] * reference["common"]["devices_per_node"] == entry["tensor"] * entry["data"], name
+        assert entry["chunk"] == entry["batch"] * entry["optimizer_steps"] == entry["rollouts"]
+        assert entry["batch"] % entry["micro_batch"] == 0
+        assert find_size(name).heads % entry["tensor"] == 0
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_the_data_is_found_beside_the_package_and_inside_it(tmp_path, monkeypatch, inside):
+    package = tmp_path / "suite"
+    package.mkdir()
+    place = package / "manifests" if inside else tmp_path / "manifests"
+    shutil.copytree(data_root(), place)
+    monkeypatch.setattr(catalogue, "_PACKAGE", package)
+    assert data_root.__wrapped__() == place
+
+
+def test_missing_data_is_one_clear_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(catalogue, "_PACKAGE", Path(tmp_path / "suite"))
+    with pytest.raises(UsageError, match="install suite again"):
+        data_root.__wrapped__()
+
+
+@pytest.mark.parametrize(
+    ("driver", "name"),
+    [
+        ("NVIDIA H200", "H200-141GB"),
+        ("NVIDIA A100-SXM4-80GB", "A100-SXM-80GB"),
+        ("A100-SXM4-40GB", "A100-SXM-40GB"),
+        ("NVIDIA A100-PCIE-40GB", "A100-PCIe-40GB"),
+        ("NVIDIA A100 80GB PCIe", "A100-PCIe-80GB"),
+        ("NVIDIA A800-SXM4-80GB", "A800-SXM-80GB"),
+        ("NVIDIA H100 80GB HBM3", "H100-SXM-80GB"),
+        ("NVIDIA H100 PCIe", "H100-PCIe-80GB"),
+        ("NVIDIA H100 NVL", "H100-NVL-94GB"),
+        ("Tesla V100-SXM2-32GB", "V100-SXM2-32GB"),
+        ("NVIDIA GeForce RTX 4090", "RTX-4090"),
+        ("NVIDIA RTX A6000", "A6000"),
+        ("NVIDIA B200", "B200"),
+        ("AMD Instinct MI250X", "MI250X"),
+        ("AMD Instinct MI300X", "MI300X"),
+        ("nvidia  h200", "H200-141GB"),
+    ],
+)
+def test_devices_are_found_by_the_names_that_drivers_give(driver, name):
+    assert find_device(driver).name == name
+
+
+@pytest.mark.parametrize(
+    "driver",
+    [
+        "", "NVIDIA", "H100", "NVIDIA H100", "NVIDIA H100 80GB HBM2e", "NVIDIA A100", "Tesla V100", "Intel Xeon",
+        "NVIDIA H200 MIG 1g.18gb", "NVIDIA GeForce RTX 4090 D", "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA H20Z",
+        "NVIDIA GH200 480GB",
+    ],
+)  # fmt: skip
+def test_an_unknown_device_stays_unknown_and_is_never_its_sibling(driver):
+    assert find_device(driver) is None
+
+
+def test_no_two_devices_share_a_name():
+    names = [catalogue._plain(name) for device in devices().values() for name in (device.name, *device.aliases)]
+    assert len(names) == len(set(names))
+
+
+def test_device_figures_are_in_bytes_and_flops_and_in_the_order_hardware_has_them():
+    for device in devices().values():
+        assert 10e9 < device.memory_bytes < 300e9, device.name
+        assert 5e11 < device.memory_bytes_per_second < 1e13, device.name
+        assert 1e13 < device.peak_flops["fp32"] < 2e14, device.name
+        rates = [device.peak_flops[name] for name in ("fp32", "tf32", "bf16", "fp8") if name in device.peak_flops]
+        assert rates == sorted(rates), device.name
+        assert device.peak_flops.get("bf16", device.peak_flops["fp16"]) == device.peak_flops["fp16"]
+
+
+@pytest.mark.parametrize(
+    ("name", "bf16"), [("A100-SXM-80GB", 312e12), ("H100-SXM-80GB", 989.5e12), ("H20-96GB", 148e12), ("B200", 2250e12)]
+)
+def test_peaks_are_dense(name, bf16):
+    assert devices()[name].peak_flops["bf16"] == bf16
+
+
+def test_a_device_without_bf16_has_no_bf16_peak():
+    assert "bf16" not in devices()["V100-SXM2-32GB"].peak_flops
+
+
+def test_a_die_is_half_of_its_module():
+    die, module = devices()["MI250X"], devices()["MI250X-module"]
+    assert 2 * die.memory_bytes == module.memory_bytes
+    assert 2 * die.memory_bytes_per_second == module.memory_bytes_per_second
+    assert {name: 2 * rate for name, rate in die.peak_flops.items()} == module.peak_flops

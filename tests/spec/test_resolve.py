@@ -1,0 +1,123 @@
+"""From a workload and a layout to the work of a replica, and to a manifest whose hashes hold."""
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from suite.spec.base import UsageError, canonical_json
+from suite.spec.catalogue import find_size, find_workload
+from suite.spec.layout import Layout
+from suite.spec.manifest import Backend, Limits, Manifest, Measure, work_hash
+from suite.spec.resolve import layout_errors, make_manifest, resolve_work
+from suite.spec.workload import Workload
+
+
+def workload(**changes):
+    body = {"name": "w", "prompt_tokens": 16, "new_tokens": 16, "rollouts": 4, "micro_batch": 4}
+    return Workload(**{**body, **changes})
+
+
+def manifest(**changes):
+    body = {
+        "plan": "p",
+        "repeat": 1,
+        "backend": Backend(name="deepspeed", kind="engine"),
+        "size": find_size("1M"),
+        "workload": find_workload("cpu"),
+        "layout": Layout(devices_per_node=2, data=2, zero_stage=2),
+        "measure": Measure(device="cpu", precision="fp32"),
+        "limits": Limits(),
+        "stack": {"torch": "2.13.0"},
+    }
+    return make_manifest(**{**body, **changes})
+
+
+@given(
+    rollouts=st.integers(1, 64), data=st.integers(1, 8), tensor=st.sampled_from([1, 2, 4]), steps=st.integers(1, 4),
+    micro=st.integers(1, 16), scaling=st.sampled_from(["weak", "strong"]),
+)  # fmt: skip
+def test_the_work_of_all_replicas_is_the_workload_and_micro_batches_fill_each_step(
+    rollouts, data, tensor, steps, micro, scaling
+):
+    load = workload(rollouts=rollouts, optimizer_steps=steps, micro_batch=micro, scaling=scaling)
+    layout = Layout(devices_per_node=tensor * data, tensor=tensor, data=data)
+    assume(not layout_errors(find_size("1M"), load, layout))
+    work = resolve_work(find_size("1M"), load, layout)
+    assert work.global_rollouts == rollouts * (tensor * data if scaling == "weak" else 1)
+    assert work.replica_rollouts * data == work.global_rollouts
+    assert work.replica_batch * steps == work.replica_rollouts
+    assert work.replica_batch % work.micro_batch == 0
+    assert work.micro_batch <= micro
+
+
+@pytest.mark.parametrize(
+    ("size", "changes", "layout", "reason"),
+    [
+        ("3M", {}, {"tensor": 4}, "3M has 6 heads (6 key-value), not divisible by tensor parallel 4"),
+        ("8M", {}, {"pipeline": 3}, "8M has 8 layers, not divisible by pipeline parallel 3"),
+        ("1M", {"new_tokens": 113}, {}, "129 tokens per sample exceed the 128 positions of 1M"),
+        ("1M", {"trainable_layers": 3}, {}, "3 trainable layers exceed the 2 layers of 1M"),
+        ("1M", {"rollouts": 3, "scaling": "strong"}, {"data": 2}, "3 rollouts are not divisible by data parallel 2"),
+        ("1M", {"new_tokens": 15}, {"tensor": 2, "sequence_parallel": True}, "31 tokens per sample are not divisible"),
+    ],
+)
+def test_what_does_not_divide_is_refused_with_its_values(size, changes, layout, reason):
+    degrees = {"tensor": 1, "pipeline": 1, "data": 1, **layout}
+    ranks = degrees["tensor"] * degrees["pipeline"] * degrees["data"]
+    with pytest.raises(UsageError) as caught:
+        resolve_work(find_size(size), workload(**changes), Layout(devices_per_node=ranks, **degrees))
+    assert reason in str(caught.value)
+
+
+def test_every_reason_is_given_at_once():
+    load = workload(new_tokens=200, trainable_layers=9)
+    assert len(layout_errors(find_size("3M"), load, Layout(devices_per_node=4, tensor=4, data=1))) == 3
+
+
+def test_a_manifest_survives_its_json_and_refuses_a_changed_one():
+    made = manifest()
+    body = made.model_dump(mode="json", by_alias=True)
+    assert Manifest.model_validate(body) == made
+    with pytest.raises(ValidationError, match="changed after it was made"):
+        Manifest.model_validate({**body, "measure": {**body["measure"], "iterations": 9}})
+    with pytest.raises(ValidationError, match="work hash"):
+        Manifest.model_validate({**body, "work_hash": "0" * 64})
+
+
+def test_the_run_is_outside_the_hash_and_inside_the_run_id():
+    first, second = manifest(), manifest(plan="q", repeat=2)
+    assert first.hash == second.hash
+    assert first.run.id == f"deepspeed-1M-n2-{first.hash[:8]}-r1"
+    assert second.run.id.endswith("-r2")
+
+
+def test_another_layout_is_another_manifest_of_the_same_work():
+    zero2, zero3 = manifest(), manifest(layout=Layout(devices_per_node=2, data=2, zero_stage=3))
+    assert zero2.hash != zero3.hash
+    assert zero2.work_hash == zero3.work_hash
+
+
+def test_equal_work_does_not_depend_on_names_or_on_the_word_for_its_scaling():
+    size, load = find_size("1M"), workload(rollouts=2)
+    renamed = size.model_copy(update={"name": "other", "note": None, "source": None})
+    strong = load.model_copy(update={"name": "s", "rollouts": 8, "scaling": "strong"})
+    assert work_hash(size, load, 4) == work_hash(renamed, strong, 4)
+    assert work_hash(size, load, 4) != work_hash(size, load, 2)
+    assert work_hash(size, load, 4) != work_hash(size, load.model_copy(update={"ppo_epochs": 2}), 4)
+
+
+@given(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5)))
+def test_canonical_json_does_not_depend_on_the_order_of_keys(data):
+    assert canonical_json(dict(reversed(data.items()))) == canonical_json(data)
+
+
+def test_canonical_json_has_no_nan():
+    with pytest.raises(ValueError):
+        canonical_json({"a": float("nan")})
+
+
+def test_a_hydra_reference_needs_to_know_how_many_layers_train():
+    with pytest.raises(ValidationError, match="trainable_layers must be given"):
+        workload(reference="hydra")
+    assert workload(reference="hydra", trainable_layers=1).reference == "hydra"

@@ -1,0 +1,182 @@
+"""A user's shape file is read, or refused in one line that names the file and the reason."""
+
+import os
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from suite.spec.base import UsageError
+from suite.spec.catalogue import find_size, load_shape, sizes
+from suite.spec.shape_file import MAX_BYTES
+
+GOOD = {"name": "mine", "layers": 2, "hidden": 32, "ffn": 128, "heads": 4, "kv_heads": 4, "vocab": 100, "positions": 64}
+
+
+def written(folder, text, name="shape.yaml"):
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def refused(path):
+    """The message of the refusal; it must be one line and start with the file."""
+    with pytest.raises(UsageError) as caught:
+        load_shape(path)
+    message = str(caught.value)
+    assert "\n" not in message and len(message) < 600
+    return message
+
+
+def with_field(**changes):
+    return yaml.safe_dump({**GOOD, **changes})
+
+
+def test_a_yaml_file_of_the_fields_is_a_shape(tmp_path):
+    shape = load_shape(written(tmp_path, yaml.safe_dump(GOOD)))
+    assert shape.model_dump(include=set(GOOD)) == GOOD
+
+
+@pytest.mark.parametrize("name", sorted(sizes()))
+def test_every_catalogue_size_survives_the_way_through_a_file(tmp_path, name):
+    size = find_size(name)
+    assert load_shape(written(tmp_path, yaml.safe_dump(size.model_dump()))) == size
+
+
+def test_json_of_the_fields_is_read_too(tmp_path):
+    path = written(tmp_path, find_size("8M").model_dump_json(), "own.json")
+    assert load_shape(str(path)) == find_size("8M")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "not nothing"),
+        ("- 1\n- 2\n", "not a list"),
+        ("just words", "not a single text"),
+        ("42", "not a single value"),
+        ("a: [1, 2", "not valid YAML"),
+        ("\tlayers: 1", "not valid YAML"),
+        ("{}", "name is missing"),
+        ("? [1, 2]\n: 3\n", "not valid YAML"),
+        ("name: a\nname: b\n", "'name' is given twice"),
+        ("a: &x [1]\nb: *x\n", "aliases"),
+        ("!!python/object/apply:os.system ['true']", "not valid YAML"),
+        ("layers: " + "9" * 5000, "cannot be read"),
+        ("when: 2001-99-99", "cannot be read"),
+        ("[" * 3000 + "]" * 3000, "nested too deeply"),
+        ("a: 1\n---\nb: 2\n", "not valid YAML"),
+        ("a: \x00", "not valid YAML"),
+    ],
+)
+def test_a_file_that_is_no_record_is_refused(tmp_path, text, reason):
+    message = refused(written(tmp_path, text))
+    assert reason in message and str(tmp_path) in message
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"layer": 2}, "layer is not a field of a shape"),
+        ({"layers": "two"}, "layers is 'two'"),
+        ({"layers": "2"}, "layers is '2'"),
+        ({"layers": 2.0}, "layers is 2.0"),
+        ({"layers": True}, "layers is True"),
+        ({"layers": None}, "layers is None"),
+        ({"layers": float("nan")}, "layers is nan"),
+        ({"layers": float("inf")}, "layers is inf"),
+        ({"layers": 0}, "greater than 0"),
+        ({"vocab": -5}, "greater than 0"),
+        ({"layers": [2]}, "layers is [2]"),
+        ({"layers": 10**12}, "layers is larger than"),
+        ({"heads": 3, "kv_heads": 3}, "not divisible by 3 heads"),
+        ({"kv_heads": 3}, "not divisible by 3 key-value heads"),
+        ({"architecture": "bert"}, "architecture is 'bert'"),
+        ({"tied_embeddings": "maybe"}, "tied_embeddings is 'maybe'"),
+        ({"name": ""}, "name is ''"),
+        ({"name": "x" * 65}, "name is "),
+        ({"name": 7}, "name is 7"),
+        ({"name": "two\nlines"}, "cannot be shown"),
+        ({"name": "\x1b[31mred"}, "cannot be shown"),
+    ],
+)
+def test_a_wrong_value_is_named(tmp_path, changes, reason):
+    assert reason in refused(written(tmp_path, with_field(**changes)))
+
+
+def test_a_missing_field_is_named(tmp_path):
+    assert "heads is missing" in refused(
+        written(tmp_path, yaml.safe_dump({k: v for k, v in GOOD.items() if k != "heads"}))
+    )
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path):
+    assert "not a text file" in refused(written(tmp_path, b"\x89PNG\r\n\xff\xfe"))
+
+
+def test_a_large_file_is_refused_unread(tmp_path):
+    assert "at most" in refused(written(tmp_path, b"#" * (MAX_BYTES + 1)))
+
+
+def test_what_is_no_file_is_refused(tmp_path):
+    assert "No such file" in refused(tmp_path / "absent.yaml")
+    assert "is a folder" in refused(tmp_path)
+    assert "null" in refused("a\0b")
+    os.mkfifo(tmp_path / "pipe.yaml")
+    assert "not a regular file" in refused(tmp_path / "pipe.yaml")
+    assert "not a regular file" in refused("/dev/zero")
+
+
+def test_a_few_lines_cannot_stand_for_gigabytes(tmp_path):
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 20)]
+    assert "aliases" in refused(written(tmp_path, "\n".join(lines)))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "not valid JSON"),
+        ("{", "not valid JSON"),
+        ('{"layers": NaN}', "NaN is not a number"),
+        ('{"layers": -Infinity}', "Infinity is not a number"),
+        ("[1]", "not a list"),
+        ("null", "not nothing"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"layers": ' + "9" * 5000 + "}", "not valid JSON"),
+    ],
+)
+def test_broken_json_is_refused(tmp_path, text, reason):
+    assert reason in refused(written(tmp_path, text, "config.json"))
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.binary(max_size=300) | st.text(max_size=300).map(lambda text: text.encode("utf-8", "surrogatepass")))
+def test_any_bytes_give_a_refusal_and_never_another_error(tmp_path, content):
+    for name in ("shape.yaml", "config.json"):
+        refused(written(tmp_path, content, name))
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(field=st.sampled_from(sorted(GOOD)), value=values)
+def test_any_value_of_any_field_gives_a_shape_or_a_refusal(tmp_path, field, value):
+    path = written(tmp_path, yaml.dump({**GOOD, field: value}, Dumper=NoAliases, allow_unicode=False))
+    try:
+        shape = load_shape(path)
+    except UsageError as error:
+        assert "\n" not in str(error)
+    else:
+        assert getattr(shape, field) == value
+
+
+class NoAliases(yaml.SafeDumper):
+    def ignore_aliases(self, data):
+        return True

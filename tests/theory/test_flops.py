@@ -1,0 +1,160 @@
+"""FLOPs of an iteration against published formulas in their limits, against a counted model, and against themselves."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from suite.spec.catalogue import find_size, find_workload
+from suite.spec.shape import Shape
+from suite.spec.workload import Workload
+from suite.theory.flops import iteration_flops
+from tests.theory.shapes import shapes, workloads
+
+
+def gpt(layers=12, hidden=768, vocab=50257, positions=4096):
+    return Shape(
+        name="gpt",
+        layers=layers,
+        hidden=hidden,
+        ffn=4 * hidden,
+        heads=12,
+        kv_heads=12,
+        vocab=vocab,
+        positions=positions,
+    )
+
+
+def value_head(hidden):
+    return 2 * (2 * hidden**2 + 2 * hidden)
+
+
+@given(samples=st.integers(1, 64), prompt=st.integers(1, 512), response=st.integers(1, 512))
+def test_training_with_recompute_is_the_megatron_formula_with_logits_on_the_response(samples, prompt, response):
+    """96 B s l h^2 (1 + s / 6h) of arXiv 2104.04473, its logit term on the response positions, plus the value head."""
+    size = gpt()
+    work = Workload(name="w", prompt_tokens=prompt, new_tokens=response, rollouts=1, micro_batch=1)
+    flops = iteration_flops(size, work, samples, recompute=True)
+    tokens, layers, h = prompt + response, size.layers, size.hidden
+    blocks = 96 * samples * tokens * layers * h * h + 16 * samples * tokens * tokens * layers * h
+    logits = 6 * samples * response * h * size.vocab
+    assert flops.train + flops.recompute == blocks + logits + 3 * samples * response * value_head(h)
+
+
+def test_training_of_long_responses_approaches_six_flops_per_parameter_and_token():
+    """6 N + 12 L H Q T per token of PaLM, with N the blocks: a one-token prompt leaves one position without logits."""
+    size = gpt(layers=48, hidden=6144, vocab=100, positions=600)
+    work = Workload(name="w", prompt_tokens=1, new_tokens=511, rollouts=1, micro_batch=1)
+    flops = iteration_flops(size, work, 1)
+    parameters = 12 * 48 * 6144**2
+    attention = 12 * 48 * 6144 * 512 * 512
+    assert flops.train == pytest.approx(6 * parameters * 512 + attention, rel=0.01)
+
+
+@given(size=shapes(), data=st.data())
+def test_decode_steps_add_up_to_single_steps_over_a_growing_cache(size, data):
+    work = data.draw(workloads(size.layers))
+    matrices = (2 + 2 * size.kv_heads / size.heads) * size.hidden**2
+    matrices += (3 if size.gated_mlp else 2) * size.hidden * size.ffn
+    expected = sum(
+        size.layers * (2 * matrices + 4 * size.hidden * (work.prompt_tokens + step)) + 2 * size.hidden * size.vocab
+        for step in range(1, work.new_tokens)
+    )
+    assert iteration_flops(size, work, 1).generate_decode == expected
+
+
+@given(size=shapes(), data=st.data())
+def test_prefill_and_decode_under_the_causal_convention_are_one_causal_pass_less_its_last_token(size, data):
+    """Decoding token by token does the work of a causal forward pass over all tokens that are fed."""
+    work = data.draw(workloads(size.layers))
+    causal = iteration_flops(size, work, 1, attention="causal")
+    fed = work.sequence_tokens - 1
+    one_pass = iteration_flops(
+        size, work.model_copy(update={"prompt_tokens": fed, "new_tokens": 1}), 1, attention="causal"
+    )
+    logits = (work.new_tokens - 1) * 2 * size.hidden * size.vocab
+    assert causal.generate == one_pass.generate_prefill + logits
+
+
+@given(size=shapes(), data=st.data(), samples=st.integers(1, 100))
+def test_work_is_proportional_to_samples(size, data, samples):
+    work = data.draw(workloads(size.layers))
+    one, many = iteration_flops(size, work, 1, recompute=True), iteration_flops(size, work, samples, recompute=True)
+    assert many.model == samples * one.model
+    assert many.hardware == samples * one.hardware
+
+
+@given(size=shapes(), data=st.data())
+def test_model_flops_are_the_sum_of_phases_and_hardware_adds_only_recompute(size, data):
+    work = data.draw(workloads(size.layers))
+    plain, again = iteration_flops(size, work, 3), iteration_flops(size, work, 3, recompute=True)
+    assert plain.model == sum(
+        (plain.generate_prefill, plain.generate_decode, plain.score, plain.reference, plain.train)
+    )
+    assert plain.hardware == plain.model == again.model
+    assert again.hardware - again.model == again.recompute >= 0
+
+
+@given(size=shapes(), data=st.data())
+def test_causal_attention_never_counts_more_than_full(size, data):
+    work = data.draw(workloads(size.layers))
+    full, causal = iteration_flops(size, work, 1), iteration_flops(size, work, 1, attention="causal")
+    assert causal.model <= full.model
+    assert causal.generate_decode == full.generate_decode
+    assert causal.convention != full.convention
+
+
+@given(size=shapes(), data=st.data())
+def test_everything_trainable_costs_three_forward_passes(size, data):
+    work = data.draw(workloads(size.layers)).model_copy(update={"trainable_layers": None, "reference": "full"})
+    flops = iteration_flops(size, work, 2)
+    assert flops.train == 3 * work.ppo_epochs * flops.score
+
+
+@given(size=shapes(), data=st.data())
+def test_each_frozen_layer_saves_its_backward_pass_and_no_more(size, data):
+    work = data.draw(workloads(size.layers)).model_copy(update={"ppo_epochs": 1, "reference": "full"})
+    trains = [
+        iteration_flops(size, work.model_copy(update={"trainable_layers": layers}), 1).train
+        for layers in range(size.layers + 1)
+    ]
+    forward = iteration_flops(size, work, 1).score
+    steps = {later - earlier for earlier, later in pairwise(trains)}
+    assert len(steps) == 1
+    assert trains[0] > forward
+    everything = iteration_flops(size, work.model_copy(update={"trainable_layers": None}), 1).train
+    head = work.new_tokens * 2 * size.hidden * size.vocab
+    assert everything - trains[-1] == head
+
+
+@given(size=shapes(), data=st.data())
+def test_a_hydra_reference_runs_only_the_branch(size, data):
+    work = data.draw(workloads(size.layers)).model_copy(update={"trainable_layers": 1, "reference": "full"})
+    hydra = work.model_copy(update={"reference": "hydra"})
+    full, branch = iteration_flops(size, work, 1).reference, iteration_flops(size, hydra, 1).reference
+    head = work.new_tokens * 2 * size.hidden * size.vocab
+    assert (full - head) == size.layers * (branch - head)
+
+
+def test_more_trainable_layers_than_layers_are_refused():
+    work = find_workload("smoke").model_copy(update={"trainable_layers": 3})
+    with pytest.raises(ValueError, match="1M has 2"):
+        iteration_flops(find_size("1M"), work, 1)
+
+
+def test_a_forward_pass_equals_what_torch_counts():
+    """torch's own counter over a GPT-2 block stack: linear layers and eager attention, full convention."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    from torch.utils.flop_counter import FlopCounterMode
+
+    size, tokens = find_size("1M"), 24
+    config = transformers.GPT2Config(
+        n_layer=size.layers, n_embd=size.hidden, n_head=size.heads, n_positions=size.positions, vocab_size=size.vocab
+    )
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model(torch.zeros(1, tokens, dtype=torch.int64), logits_to_keep=8)
+    work = Workload(name="w", prompt_tokens=tokens - 8, new_tokens=8, rollouts=1, micro_batch=1)
+    assert iteration_flops(size, work, 1).reference == counter.get_total_flops()

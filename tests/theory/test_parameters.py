@@ -1,0 +1,144 @@
+"""Parameter counts against the models that Hugging Face builds, and against the published ladder."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from suite.spec.catalogue import find_size, sizes
+from suite.theory.parameters import layer_matrix_elements, parameter_count, trainable_count
+from tests.theory.shapes import shapes
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+
+def build(size):
+    """The Hugging Face model of a shape, on the meta device: parameters have shapes but no memory."""
+    common = {"vocab_size": size.vocab, "tie_word_embeddings": size.tied_embeddings}
+    if size.architecture == "gpt2":
+        config = transformers.GPT2Config(
+            n_layer=size.layers,
+            n_embd=size.hidden,
+            n_head=size.heads,
+            n_inner=size.ffn,
+            n_positions=size.positions,
+            **common,
+        )
+    elif size.architecture == "opt":
+        config = transformers.OPTConfig(
+            num_hidden_layers=size.layers, hidden_size=size.hidden, word_embed_proj_dim=size.hidden, ffn_dim=size.ffn,
+            num_attention_heads=size.heads, max_position_embeddings=size.positions, pad_token_id=0, **common,
+        )  # fmt: skip
+    else:
+        config = transformers.LlamaConfig(
+            num_hidden_layers=size.layers, hidden_size=size.hidden, intermediate_size=size.ffn,
+            num_attention_heads=size.heads, num_key_value_heads=size.kv_heads,
+            max_position_embeddings=size.positions, **common,
+        )  # fmt: skip
+    with torch.device("meta"):
+        return transformers.AutoModelForCausalLM.from_config(config)
+
+
+def blocks_of(model):
+    base = model.base_model
+    return getattr(base, "h", None) or getattr(base, "decoder", base).layers
+
+
+def elements(module):
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+@settings(max_examples=25, deadline=None)
+@given(shapes(architectures=("gpt2", "opt"), grouped=False) | shapes(architectures=("llama",)))
+def test_total_equals_the_instantiated_model(size):
+    assert parameter_count(size).total == elements(build(size))
+
+
+@pytest.mark.parametrize("name", ["8M", "125M", "1.3B-trlx", "66B"])
+def test_ladder_sizes_equal_the_instantiated_model(name):
+    size = find_size(name)
+    model = build(size)
+    count = parameter_count(size)
+    assert count.total == elements(model)
+    assert count.per_layer == elements(blocks_of(model)[0])
+
+
+@settings(max_examples=10, deadline=None)
+@given(size=shapes(grouped=False), data=st.data())
+def test_trainable_count_equals_the_unfrozen_blocks_of_the_model(size, data):
+    trainable = data.draw(st.integers(0, size.layers))
+    model = build(size)
+    blocks = blocks_of(model)
+    unfrozen = sum(elements(block) for block in blocks[len(blocks) - trainable :])
+    norm = size.hidden if size.architecture == "llama" else 2 * size.hidden
+    value_head = torch.nn.Sequential(torch.nn.Linear(size.hidden, 2 * size.hidden), torch.nn.Linear(2 * size.hidden, 1))
+    assert trainable_count(size, trainable) == unfrozen + norm + elements(value_head)
+
+
+@given(shapes())
+def test_training_everything_counts_the_value_head_and_every_parameter_once(size):
+    count = parameter_count(size)
+    assert (
+        trainable_count(size, None) == count.with_value_head == count.total + 2 * size.hidden**2 + 4 * size.hidden + 1
+    )
+
+
+@given(shapes(), st.integers(0, 1000))
+def test_padding_the_vocabulary_adds_rows_to_embedding_and_untied_head_only(size, extra):
+    padded, plain = parameter_count(size, vocab=size.vocab + extra), parameter_count(size)
+    tables = 1 if size.tied_embeddings else 2
+    assert padded.total - plain.total == tables * extra * size.hidden
+    assert padded.per_layer == plain.per_layer
+
+
+def test_a_vocabulary_cannot_be_padded_to_fewer_rows():
+    with pytest.raises(ValueError, match="smaller than the 50257"):
+        parameter_count(find_size("66B"), vocab=50000)
+
+
+@pytest.mark.parametrize("trainable", [-1, 65])
+def test_trainable_layers_outside_the_model_are_refused(trainable):
+    with pytest.raises(ValueError, match="66B has 64"):
+        trainable_count(find_size("66B"), trainable)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "billions"),
+    [
+        ("1.3B-trlx", 1, 0.812),
+        ("6.7B-trlx", 1, 6.659),
+        ("13B-trlx", 2, 12.854),
+        ("20B-trlx", 4, 20.259),
+        ("33B-trlx", 8, 29.981),
+        ("66B-trlx", 8, 65.728),
+    ],
+)
+def test_trlx_sizes_hold_their_published_parameters_with_padded_vocabulary(name, tensor, billions):
+    size = find_size(name)
+    total = parameter_count(size, vocab=size.padded_vocab(128 * tensor)).total
+    assert round(total / 1e9, 3) == billions
+
+
+def test_trlx_trains_half_of_66b():
+    """33.64 B: the script asks for 32 layers, the code unfreezes 33."""
+    size = find_size("66B-trlx")
+    trained = trainable_count(size, 33) - parameter_count(size).value_head
+    assert round(trained / 1e9, 2) == 33.64
+
+
+def test_sizes_of_the_true_ladder_hold_what_their_names_promise():
+    for name, size in sizes("true").items():
+        promised = float(name.removesuffix("B")) * 1e9
+        assert parameter_count(size).total == pytest.approx(promised, rel=0.02), name
+
+
+def test_sizes_of_the_cpu_ladder_are_near_their_names():
+    for name, size in sizes("cpu").items():
+        promised = float(name.removesuffix("M")) * 1e6
+        assert parameter_count(size).total == pytest.approx(promised, rel=0.08), name
+
+
+@given(shapes())
+def test_matrix_elements_leave_out_only_biases_and_norms(size):
+    vectors = parameter_count(size).per_layer - layer_matrix_elements(size)
+    assert 0 < vectors <= 9 * size.hidden + size.ffn
