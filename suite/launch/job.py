@@ -1,0 +1,49 @@
+"""The one thing a launcher is given: what to start, where, on what, and when to give it up."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from suite.spec.base import Frozen
+from suite.spec.manifest import Limits
+
+
+class Mount(Frozen):
+    """A folder of the host that the ranks see at ``target``."""
+
+    source: str
+    target: str
+    read_only: bool = True
+
+
+class JobLimits(Limits):
+    """When a job is given up, and what it may use."""
+
+    memory_bytes: int | None = Field(
+        default=None,
+        gt=0,
+        description="host memory of one rank. Without a container this limits the address space, of which CUDA "
+        "reserves far more than it uses: there it fits CPU runs only",
+    )
+
+
+class Job(Frozen):
+    """One run as a launcher sees it: the same command on ``ranks_per_node`` ranks of each of ``nodes``."""
+
+    name: str = Field(min_length=1, description="the run id: names containers, batch jobs and their labels")
+    argv: tuple[str, ...] = Field(min_length=1, description="command of one rank, never a shell line")
+    env: dict[str, str] = Field(default={}, description="variables added to those the ranks would have anyway")
+    image: str | None = Field(default=None, description="container image; null: the ranks run on the host")
+    nodes: int = Field(default=1, gt=0)
+    ranks_per_node: int = Field(gt=0)
+    devices: tuple[str, ...] | None = Field(
+        default=None, description="ids of the devices the ranks may see; empty: none; null: as the host has it"
+    )
+    mounts: tuple[Mount, ...] = ()
+    limits: JobLimits = JobLimits()
+    working_directory: str | None = None
+    labels: dict[str, str] = Field(default={}, description="how the run is found again in an engine or a cluster")
+
+    @property
+    def ranks(self) -> int:
+        return self.nodes * self.ranks_per_node

@@ -1,0 +1,110 @@
+"""Ranks of one node, started by this process and watched without polling."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import subprocess
+import threading
+from contextlib import suppress
+
+from suite.launch.job import Job
+from suite.launch.outcome import OnEvent, Outcome, RunFolder
+from suite.launch.processes import child_subreaper, descendants
+from suite.launch.requests import stop_requests
+from suite.launch.supervise import USUAL_PATIENCE, Patience, Rank, Supervision
+from suite.spec.base import UsageError
+
+
+class LocalLauncher:
+    """Runs a job's ranks on this machine, each in its own session, with the variables that torchrun would set.
+
+    Must run in the main thread: workers ask the kernel to end them when the thread that started them ends
+    (PR_SET_PDEATHSIG), and only the main thread may wait for Ctrl-C and SIGTERM. These are turned into an Outcome
+    with status ``interrupted`` while a job runs; a second one stops the ranks without further patience.
+    """
+
+    name = "local"
+
+    def __init__(self, patience: Patience = USUAL_PATIENCE) -> None:
+        self._patience = patience
+
+    def run(self, job: Job, folder: RunFolder, on_event: OnEvent) -> Outcome:
+        """See ``Launcher.run``. Raises UsageError for several nodes, an image, or a program that cannot be started."""
+        assert threading.current_thread() is threading.main_thread(), "ranks are started from the main thread only"
+        _check(job)
+        folder.logs_dir.mkdir(parents=True, exist_ok=True)
+        with stop_requests() as requests, child_subreaper():
+            supervision = Supervision(job, folder, on_event, self._patience, requests, descendants())
+            try:
+                start_ranks(job, folder, supervision.ranks)
+                supervision.watch()
+            finally:
+                supervision.clean_up()
+            return supervision.outcome()
+
+
+def start_ranks(job: Job, folder: RunFolder, started: list[Rank]) -> None:
+    """Start every rank of the job, appending each to ``started`` at once: a failing start leaves none unknown."""
+    port = free_port()
+    for index in range(job.ranks):
+        environment = {**os.environ, **job.env, **rank_variables(job, index, port)}
+        with (folder.logs_dir / f"rank-{index}.log").open("ab") as log:
+            started.append(Rank(index, _start(job, environment, log.fileno(), is_speaker=index == 0)))
+        if job.limits.memory_bytes is not None:
+            limit = job.limits.memory_bytes
+            with suppress(ProcessLookupError):  # it may have ended already
+                resource.prlimit(started[-1].process.pid, resource.RLIMIT_AS, (limit, limit))
+
+
+def rank_variables(job: Job, rank: int, port: int) -> dict[str, str]:
+    """torchrun's environment contract for one rank of a single node, and the devices it may see."""
+    variables = {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(job.ranks),
+        "LOCAL_RANK": str(rank),
+        "LOCAL_WORLD_SIZE": str(job.ranks),
+        "GROUP_RANK": "0",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+    if job.devices is not None:
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(job.devices)
+    return variables
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _start(job: Job, environment: dict[str, str], log: int, is_speaker: bool) -> subprocess.Popen:
+    try:
+        return subprocess.Popen(
+            job.argv,
+            env=environment,
+            cwd=job.working_directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if is_speaker else log,
+            stderr=log,
+            bufsize=0,
+            start_new_session=True,
+        )
+    except OSError as error:
+        where = error.filename or job.argv[0]
+        raise UsageError(
+            f"cannot start the ranks: {where}: {error.strerror}; suite doctor checks the interpreter"
+        ) from error
+
+
+def _check(job: Job) -> None:
+    if job.nodes > 1:
+        raise UsageError(f"the local launcher runs one node, not {job.nodes}")
+    if job.image is not None:
+        raise UsageError(f"the local launcher runs on the host, not in the image {job.image}")
+    for mount in job.mounts:
+        if mount.source != mount.target:
+            raise UsageError(f"the local launcher cannot show {mount.source} as {mount.target}")

@@ -1,0 +1,74 @@
+"""How a job ended, and what a launcher is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from pydantic import Field
+
+from suite.launch.job import Job
+from suite.spec.base import Frozen
+
+FailureKind = Literal[
+    "oom_device",
+    "oom_host",
+    "nccl_timeout",
+    "hang",
+    "rank_lost",
+    "image_missing",
+    "image_pull",
+    "gpu_unavailable",
+    "driver_mismatch",
+    "disk_full",
+    "config",
+    "timeout",
+    "interrupted",
+    "unknown",
+]
+
+
+class Failure(Frozen):
+    """Why a run did not end well, with the lines that prove it."""
+
+    kind: FailureKind
+    phase: str | None = Field(default=None, description="where it happened, else the last phase rank 0 reported")
+    iteration: int | None = None
+    evidence: tuple[str, ...] = ()
+
+
+class Outcome(Frozen):
+    """One job's end. ``ok`` means that every rank ended with exit code 0 and nobody stopped the run."""
+
+    status: Literal["ok", "failed", "interrupted"]
+    exit_codes: dict[int, int | None] = Field(
+        description="by rank; negative: ended by that signal; null: never started, or not seen to end"
+    )
+    elapsed_seconds: float = Field(ge=0, description="from the start of the ranks to the end of the last one")
+    failure: Failure | None = Field(default=None, description="null exactly where the status is ok")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where a run's files go: all that a launcher needs to know of a bundle."""
+
+    events_dir: Path  # rank-N.jsonl, written by the ranks
+    logs_dir: Path  # rank-N.log, written by the launcher
+
+
+OnEvent = Callable[[dict[str, Any]], None]
+
+
+class Launcher(Protocol):
+    """One way to run a job."""
+
+    name: str
+
+    def run(self, job: Job, folder: RunFolder, on_event: OnEvent) -> Outcome:
+        """Run the job to its end, calling ``on_event`` with each event of rank 0 as it arrives.
+
+        When it returns or raises, nothing of the job is running any more. Raises UsageError when the job
+        cannot be started as it is told; what goes wrong afterwards is an Outcome.
+        """

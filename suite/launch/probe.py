@@ -1,0 +1,166 @@
+"""What this machine has: its host, its devices, and the packages of a stack's interpreter."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from suite.spec.base import Frozen, UsageError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+ASK_SECONDS = 30.0
+_ASK_VERSIONS = """
+import json, sys
+from importlib.metadata import PackageNotFoundError, version
+found = {}
+for package in sys.argv[1:]:
+    try:
+        found[package] = version(package)
+    except PackageNotFoundError:
+        found[package] = None
+print(json.dumps(found))
+"""
+
+
+class LocalDevice(Frozen):
+    """One GPU of this machine, as its driver describes it."""
+
+    index: int = Field(ge=0, description="the driver's own order, which CUDA_VISIBLE_DEVICES does not change")
+    uuid: str
+    name: str
+    memory_bytes: int | None = Field(description="null where the driver does not say (memory shared with the host)")
+
+
+def host_facts() -> dict[str, Any]:
+    """``cpu`` {model, cores, threads}, ``memory_bytes``, ``kernel``, ``python``, ``container``, ``host``.
+
+    ``cores`` are physical; ``threads`` those this process may run on. What cannot be told is ``None``.
+    """
+    import psutil
+
+    return {
+        "cpu": {"model": _cpu_model(), "cores": psutil.cpu_count(logical=False), "threads": _usable_threads()},
+        "memory_bytes": psutil.virtual_memory().total,
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "container": container_id(),
+        "host": platform.node(),
+    }
+
+
+def local_devices() -> tuple[LocalDevice, ...]:
+    """The NVIDIA GPUs of this machine; empty where no driver answers."""
+    with _nvml() as nvml:
+        if nvml is None:
+            return ()
+        return tuple(_device(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
+
+
+def driver_version() -> str | None:
+    """Version of the NVIDIA driver; ``None`` where none answers."""
+    with _nvml() as nvml:
+        return None if nvml is None else _text(nvml.nvmlSystemGetDriverVersion())
+
+
+def stack_versions(python: str, packages: tuple[str, ...]) -> dict[str, str | None]:
+    """Installed version of each package in the interpreter ``python``; ``None`` for a package it does not have.
+
+    Asks that interpreter in one short process, apart from this one's environment (``-I``), importing no package.
+    Raises UsageError when it cannot be started, does not answer, or is no Python 3.8 or newer.
+    """
+    try:
+        answer = subprocess.run(
+            (python, "-I", "-c", _ASK_VERSIONS, *packages),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=ASK_SECONDS,
+            check=True,
+        )
+        versions = json.loads(answer.stdout)
+    except OSError as error:
+        raise UsageError(f"no interpreter at {python}: {error.strerror}; name one with --python") from error
+    except subprocess.TimeoutExpired as error:
+        raise UsageError(f"{python} did not answer in {ASK_SECONDS:g} s; name an interpreter with --python") from error
+    except (subprocess.CalledProcessError, ValueError) as error:
+        raise UsageError(f"{python} is no Python 3.8 or newer; name one with --python") from error
+    if not isinstance(versions, dict):
+        raise UsageError(f"{python} is no Python 3.8 or newer; name one with --python")
+    return versions
+
+
+def container_id() -> str | None:
+    """Id of the container this process is in, or its host name where a container shows no id; ``None`` on a host."""
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text()
+    except OSError:
+        mounts = ""
+    found = id_in_mounts(mounts)
+    if found is None and (Path("/.dockerenv").exists() or Path("/run/.containerenv").exists()):
+        return platform.node()
+    return found
+
+
+def id_in_mounts(mountinfo: str) -> str | None:
+    """The container id in a ``/proc/self/mountinfo`` text: engines mount /etc/hostname from a folder named by it."""
+    for line in mountinfo.splitlines():
+        fields = line.split()
+        if len(fields) > 4 and fields[4] == "/etc/hostname":
+            match = re.search(r"/([0-9a-f]{64})/", fields[3])
+            if match:
+                return match.group(1)
+    return None
+
+
+def _cpu_model() -> str | None:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or None
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.processor() or None
+
+
+def _usable_threads() -> int | None:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+@contextmanager
+def _nvml() -> Iterator[ModuleType | None]:
+    """The NVML binding while its library is initialised; ``None`` where there is no driver to talk to."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        yield None
+        return
+    try:
+        yield pynvml
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _device(nvml: ModuleType, index: int) -> LocalDevice:
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    try:
+        memory: int | None = nvml.nvmlDeviceGetMemoryInfo(handle).total
+    except nvml.NVMLError_NotSupported:
+        memory = None
+    name, uuid = nvml.nvmlDeviceGetName(handle), nvml.nvmlDeviceGetUUID(handle)
+    return LocalDevice(index=index, uuid=_text(uuid), name=_text(name), memory_bytes=memory)
+
+
+def _text(value: Any) -> str:
+    """NVML's bindings gave bytes before version 11.5 and text since."""
+    return value.decode() if isinstance(value, bytes) else value

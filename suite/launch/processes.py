@@ -1,0 +1,115 @@
+"""Processes of a run: waiting for them, signalling them, and leaving none behind."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import psutil
+
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_GET_CHILD_SUBREAPER = 37
+
+
+def exit_descriptor(process: subprocess.Popen) -> int:
+    """A file descriptor that becomes readable when the process ends; the caller closes it."""
+    if hasattr(os, "pidfd_open"):
+        return os.pidfd_open(process.pid)
+    reading, writing = os.pipe()
+
+    def wait_and_close() -> None:
+        process.wait()
+        os.close(writing)
+
+    threading.Thread(target=wait_and_close, daemon=True).start()
+    return reading
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Whether the process has a handler for the signal, so that it is told something by it rather than ended."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    masks = [line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")]
+    return bool(masks) and bool(int(masks[0], 16) >> (number - 1) & 1)
+
+
+def signal_group(process: subprocess.Popen, number: signal.Signals) -> None:
+    """Signal the group that a process leads; nothing once it was waited for: its id may be another's by then."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+
+
+def signal_name(exit_code: int) -> str:
+    """``SIGKILL`` for -9; the number where the system has no name for it."""
+    try:
+        return signal.Signals(-exit_code).name
+    except ValueError:
+        return f"signal {-exit_code}"
+
+
+@contextmanager
+def child_subreaper() -> Iterator[None]:
+    """Orphans of the ranks become children of this process while the block runs, so that they can be found (Linux)."""
+    if sys.platform != "linux":
+        yield
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    before = ctypes.c_int()
+    libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, before.value, 0, 0, 0)
+
+
+def descendants() -> set[int]:
+    """Ids of all processes below this one."""
+    import psutil
+
+    return {child.pid for child in psutil.Process().children(recursive=True)}
+
+
+def sweep(before: Collection[int], sessions: Collection[int], patience_seconds: float) -> None:
+    """End what is left of a run: descendants of this process that are not in ``before``, and members of ``sessions``.
+
+    Helpers that end by themselves once their rank is gone have ``patience_seconds`` to do so; the rest is killed.
+    """
+    import psutil
+
+    left = _left(before, sessions)
+    if left:
+        psutil.wait_procs(left, timeout=patience_seconds)
+    for _ in range(10):  # a process may have started another while it was killed
+        left = _left(before, sessions)
+        if not left:
+            return
+        for process in left:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(left, timeout=1.0)
+
+
+def _left(before: Collection[int], sessions: Collection[int]) -> list[psutil.Process]:
+    import psutil
+
+    found = {process.pid: process for process in psutil.Process().children(recursive=True) if process.pid not in before}
+    for pid in psutil.pids():
+        try:
+            if pid not in found and os.getsid(pid) in sessions:
+                found[pid] = psutil.Process(pid)
+        except (ProcessLookupError, PermissionError, psutil.NoSuchProcess):
+            continue
+    return list(found.values())

@@ -1,0 +1,52 @@
+"""Ctrl-C and SIGTERM as something to wait for, instead of an exception in the middle of a step."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class StopRequests:
+    """Signals that ask the driver to stop. ``descriptor`` is readable when one has arrived."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def take(self) -> str | None:
+        """Name of the oldest request that was not taken yet, such as ``SIGINT``; ``None`` when there is none."""
+        try:
+            return signal.Signals(os.read(self.descriptor, 1)[0]).name
+        except BlockingIOError:
+            return None
+
+
+@contextmanager
+def stop_requests() -> Iterator[StopRequests]:
+    """Collect stop signals while the block runs; the handlers are as before afterwards. Main thread only.
+
+    A signal that the driver was told to ignore (``nohup``) stays ignored.
+    """
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    os.set_blocking(writing, False)
+
+    def note(number: int, frame: FrameType | None) -> None:
+        with suppress(BlockingIOError):  # thousands of requests wait already
+            os.write(writing, bytes([number]))
+
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    try:
+        for number, handler in before.items():
+            if handler is not signal.SIG_IGN:
+                signal.signal(number, note)
+        yield StopRequests(reading)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(reading)
+        os.close(writing)

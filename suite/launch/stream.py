@@ -1,0 +1,82 @@
+"""Rank 0's standard output, parted into events and log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+EVENT_PREFIX = b"::suite:: "
+#: a line behind the prefix that grows longer than this is no event
+LONGEST_EVENT_BYTES = 1 << 20
+
+
+class EventStream:
+    """Takes output in chunks of any size; gives events to ``on_event`` and every other byte, in order, to ``write``.
+
+    An event is a whole line: the prefix, then a JSON object with a ``kind``. A line that only looks like one goes
+    to the log. Holds at most one possible event line back, never an ordinary one, so memory stays bounded.
+    """
+
+    def __init__(self, write: Callable[[bytes], None], on_event: Callable[[dict[str, Any]], None]) -> None:
+        self._write = write
+        self._on_event = on_event
+        self._held = b""
+        self._inside_line = False
+
+    def feed(self, chunk: bytes) -> None:
+        data = self._held + chunk
+        self._held = b""
+        start = 0
+        while start < len(data):
+            start = self._ordinary(data, start) if self._inside_line else self._line_start(data, start)
+
+    def close(self) -> None:
+        """The output has ended: what was held back is an event without line end, or log."""
+        held, self._held = self._held, b""
+        self._deliver(held)
+
+    def _line_start(self, data: bytes, start: int) -> int:
+        """Handle the line that begins at ``start`` if it may be an event; the position after what was consumed."""
+        head = data[start : start + len(EVENT_PREFIX)]
+        if not EVENT_PREFIX.startswith(head):
+            self._inside_line = True
+            return start
+        end = data.find(b"\n", start) + 1
+        if end:
+            self._deliver(data[start:end])
+            return end
+        if len(data) - start > LONGEST_EVENT_BYTES:
+            self._inside_line = True
+            return start
+        self._held = data[start:]
+        return len(data)
+
+    def _ordinary(self, data: bytes, start: int) -> int:
+        """Write up to the next line that may be an event: one with the prefix, or a last one that begins like it."""
+        newline = data.find(b"\n" + EVENT_PREFIX, start)
+        if newline < 0:
+            newline = data.rfind(b"\n", max(start, len(data) - len(EVENT_PREFIX)))
+        may_be_event = newline >= 0 and EVENT_PREFIX.startswith(data[newline + 1 :][: len(EVENT_PREFIX)])
+        end = newline + 1 if may_be_event else len(data)
+        self._write(data[start:end])
+        self._inside_line = not may_be_event
+        return end
+
+    def _deliver(self, line: bytes) -> None:
+        event = parse_event(line)
+        if event is not None:
+            self._on_event(event)
+        elif line:
+            self._write(line)
+
+
+def parse_event(line: bytes) -> dict[str, Any] | None:
+    """The event of a line of standard output; ``None`` where the line is none."""
+    if not line.startswith(EVENT_PREFIX):
+        return None
+    try:
+        event = json.loads(line[len(EVENT_PREFIX) :])
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("kind"), str) else None

@@ -1,0 +1,285 @@
+"""Watching the ranks of one node to their end: one wait for output, exits, stop requests and the next deadline."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from suite.launch.classify import RankEnd, RunEnd, classify
+from suite.launch.job import Job
+from suite.launch.outcome import Failure, FailureKind, OnEvent, Outcome, RunFolder
+from suite.launch.processes import catches, exit_descriptor, signal_group, sweep
+from suite.launch.requests import StopRequests
+from suite.launch.stream import EventStream
+from suite.launch.traces import log_size, log_tail, oom_kill_count, stack_lines, told
+
+READ_BYTES = 64 * 1024
+STACK_LINES = 60
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long the ranks of a run that is over are given, in seconds."""
+
+    grace_seconds: float = 5.0  # after one rank failed, until the others are asked to end: they may know the cause
+    dump_seconds: float = 1.0  # for silent ranks to write their stacks
+    end_seconds: float = 3.0  # from SIGTERM to SIGKILL
+    kill_seconds: float = 10.0  # from SIGKILL until a rank is given up as unkillable
+    helper_seconds: float = 0.5  # for helpers of the ranks to end once these are gone
+
+
+USUAL_PATIENCE = Patience()
+
+
+@dataclass
+class Rank:
+    """A started rank; ``ended_at`` (Unix seconds) is set when it was seen to end."""
+
+    index: int
+    process: subprocess.Popen
+    ended_at: float | None = None
+
+
+class Supervision:
+    """One run from its start to its outcome: ``watch``, ``clean_up``, ``outcome``, in this order."""
+
+    def __init__(
+        self,
+        job: Job,
+        folder: RunFolder,
+        on_event: OnEvent,
+        patience: Patience,
+        requests: StopRequests,
+        foreign: Collection[int],
+    ) -> None:
+        self.ranks: list[Rank] = []
+        self._job, self._folder, self._patience = job, folder, patience
+        self._requests, self._on_event, self._foreign = requests, on_event, foreign
+        self._began = time.monotonic()
+        self._ended = self._began
+        self._oom_kills_before = oom_kill_count()
+        self._selector = selectors.DefaultSelector()
+        self._exits: list[int] = []
+        self._log = os.open(folder.logs_dir / "rank-0.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        self._stream = EventStream(self._write, self._take_event)
+        self._alarms: dict[Callable[[], None], float] = {}  # what is to be done, and when (monotonic)
+        self._phase: str | None = None  # the last that rank 0 reported
+        self._iteration: int | None = None
+        self._verdict: Failure | None = None
+        self._stopped_at: float | None = None
+        self._interrupted_by: str | None = None
+        self._unkillable = False
+
+    def watch(self) -> None:
+        """Block until every rank has ended or was given up."""
+        limits = self._job.limits
+        self._alarms = {
+            self._time_out: self._began + limits.run_seconds,
+            self._silent: time.monotonic() + limits.silence_seconds,
+        }
+        self._selector.register(self._requests.descriptor, selectors.EVENT_READ, self._take_request)
+        self._selector.register(self._stdout(), selectors.EVENT_READ, self._read_output)
+        for rank in self.ranks:
+            descriptor = exit_descriptor(rank.process)
+            self._exits.append(descriptor)
+            self._selector.register(descriptor, selectors.EVENT_READ, partial(self._end, rank, descriptor))
+        while any(rank.ended_at is None for rank in self.ranks) and not self._unkillable:
+            wait = min(self._alarms.values()) - time.monotonic()
+            for key, _ in self._selector.select(max(wait, 0.0)):
+                key.data()
+            for action in [action for action, due in self._alarms.items() if due <= time.monotonic()]:
+                if self._alarms.pop(action, None) is not None:
+                    action()
+        self._ended = time.monotonic()
+
+    def clean_up(self) -> None:
+        """Leave no process of the run, then take in what they wrote. Also after a failed start or an exception."""
+        for rank in self.ranks:
+            signal_group(rank.process, signal.SIGKILL)
+        if not self._unkillable:
+            for rank in self.ranks:
+                with suppress(subprocess.TimeoutExpired):
+                    rank.process.wait(self._patience.kill_seconds)
+        sweep(self._foreign, [rank.process.pid for rank in self.ranks], self._patience.helper_seconds)
+        try:
+            if self.ranks:
+                self._drain()
+        finally:
+            for descriptor in self._exits:
+                os.close(descriptor)
+            for pipe in filter(None, [rank.process.stdout for rank in self.ranks]):
+                pipe.close()
+            self._selector.close()
+            os.close(self._log)
+
+    def outcome(self) -> Outcome:
+        """How the run ended, with the reason where it did not end well."""
+        if self._interrupted_by is None:
+            self._interrupted_by = self._requests.take()
+        codes = {rank.index: rank.process.returncode for rank in self.ranks}
+        failed = self._verdict is not None or any(code != 0 for code in codes.values())
+        status: Literal["ok", "failed", "interrupted"] = "ok"
+        failure = None
+        if self._interrupted_by is not None:
+            status, failure = "interrupted", self._failure("interrupted", f"the driver was sent {self._interrupted_by}")
+        elif failed:
+            status, failure = "failed", self._why()
+        return Outcome(status=status, exit_codes=codes, elapsed_seconds=self._ended - self._began, failure=failure)
+
+    def _end(self, rank: Rank, descriptor: int) -> None:
+        """A rank has ended. The first to end badly gives the others a grace, so that the first cause is written."""
+        self._selector.unregister(descriptor)
+        code = rank.process.wait()
+        rank.ended_at = time.time()
+        if code != 0 and self._verdict is None and self._stopped_at is None and self._terminate not in self._alarms:
+            self._alarms = {self._terminate: time.monotonic() + self._patience.grace_seconds}
+
+    def _take_event(self, event: dict[str, Any]) -> None:
+        if isinstance(event.get("phase"), str):
+            self._phase = event["phase"]
+        if isinstance(event.get("iteration"), int):
+            self._iteration = event["iteration"]
+        if self._silent in self._alarms:
+            self._alarms[self._silent] = time.monotonic() + self._job.limits.silence_seconds
+        self._on_event(event)
+
+    def _take_request(self) -> None:
+        """The first request ends the ranks, a second one at once."""
+        name = self._requests.take()
+        if name is None:
+            return
+        if self._interrupted_by is None:
+            self._interrupted_by = name
+            self._terminate()
+        else:
+            self._kill()
+
+    def _time_out(self) -> None:
+        self._verdict = self._failure(
+            "timeout", f"the run took longer than its limit of {self._job.limits.run_seconds:g} s"
+        )
+        self._terminate()
+
+    def _silent(self) -> None:
+        """No event for too long: ask the ranks for their stacks, then end them."""
+        limit = self._job.limits.silence_seconds
+        self._verdict = self._failure("hang", f"no event from rank 0 for {limit:g} s; {self._last_seen()}")
+        sizes = [log_size(self._log_file(rank)) for rank in self.ranks]
+        for rank in self._alive():
+            if catches(rank.process.pid, signal.SIGUSR1):
+                rank.process.send_signal(signal.SIGUSR1)
+        self._alarms = {partial(self._take_stacks, sizes): time.monotonic() + self._patience.dump_seconds}
+
+    def _take_stacks(self, sizes: list[int]) -> None:
+        """What the logs gained beyond ``sizes`` (bytes, by rank) since the ranks were asked for their stacks."""
+        seen = self._verdict.evidence if self._verdict else ()
+        stacks = [line for rank, size in zip(self.ranks, sizes, strict=True) for line in self._stack(rank, size)]
+        self._verdict = self._failure("hang", *seen, *stacks)
+        self._terminate()
+
+    def _terminate(self) -> None:
+        self._signal(signal.SIGTERM)
+        self._alarms = {self._kill: time.monotonic() + self._patience.end_seconds}
+
+    def _kill(self) -> None:
+        self._signal(signal.SIGKILL)
+        self._alarms = {self._give_up: time.monotonic() + self._patience.kill_seconds}
+
+    def _give_up(self) -> None:
+        self._unkillable = True
+
+    def _signal(self, number: signal.Signals) -> None:
+        self._stopped_at = self._stopped_at or time.time()
+        for rank in self._alive():
+            signal_group(rank.process, number)
+
+    def _alive(self) -> list[Rank]:
+        return [rank for rank in self.ranks if rank.ended_at is None]
+
+    def _stdout(self) -> int:
+        output = self.ranks[0].process.stdout
+        assert output is not None, "rank 0 is started with a pipe"
+        return output.fileno()
+
+    def _read_output(self) -> None:
+        chunk = os.read(self._stdout(), READ_BYTES)
+        if chunk:
+            self._stream.feed(chunk)
+        else:
+            self._selector.unregister(self._stdout())
+
+    def _drain(self) -> None:
+        """What the pipe still holds; every writer is gone, or given up, so there is an end to it."""
+        output = self._stdout()
+        os.set_blocking(output, False)
+        try:
+            while chunk := os.read(output, READ_BYTES):
+                self._stream.feed(chunk)
+        except BlockingIOError:
+            pass
+        self._stream.close()
+
+    def _write(self, data: bytes) -> None:
+        """Append to rank 0's log. A full disk ends the run; its rank is heard further, so that it can end."""
+        try:
+            while data:
+                data = data[os.write(self._log, data) :]
+        except OSError as error:
+            if self._verdict is None:
+                self._verdict = self._failure("disk_full", f"{self._log_file(self.ranks[0])}: {error.strerror}")
+                self._terminate()
+
+    def _log_file(self, rank: Rank) -> Path:
+        return self._folder.logs_dir / f"rank-{rank.index}.log"
+
+    def _stack(self, rank: Rank, since: int) -> tuple[str, ...]:
+        lines = stack_lines(log_tail(self._log_file(rank), since), max(STACK_LINES // len(self.ranks), 4))
+        return tuple(f"rank {rank.index}: {line}" for line in lines)
+
+    def _last_seen(self) -> str:
+        if self._phase is None:
+            return "it had reported no phase yet"
+        within = "" if self._iteration is None else f" of iteration {self._iteration}"
+        return f"the last it reported was phase {self._phase}{within}"
+
+    def _why(self) -> Failure:
+        """The classifier's word, and ranks that could not even be killed."""
+        before, after = self._oom_kills_before, oom_kill_count()
+        failure = classify(
+            RunEnd(
+                ranks=tuple(self._rank_end(rank) for rank in self.ranks),
+                verdict=self._verdict,
+                stopped_at=self._stopped_at,
+                oom_kills=after - before if before is not None and after is not None else 0,
+                phase=self._phase,
+                iteration=self._iteration,
+            )
+        )
+        left = tuple(
+            f"rank {rank.index} (process {rank.process.pid}) did not end after SIGKILL" for rank in self._alive()
+        )
+        return failure.model_copy(update={"evidence": failure.evidence + left})
+
+    def _rank_end(self, rank: Rank) -> RankEnd:
+        by_itself = rank.ended_at is not None and (self._stopped_at is None or rank.ended_at <= self._stopped_at)
+        said = told(self._folder.events_dir / f"rank-{rank.index}.jsonl")
+        return RankEnd(
+            rank=rank.index,
+            exit_code=rank.process.returncode,
+            ended_at=rank.ended_at if by_itself else None,
+            started=said.started,
+            reports=said.reports,
+            log=log_tail(self._log_file(rank)),
+        )
+
+    def _failure(self, kind: FailureKind, *evidence: str) -> Failure:
+        return Failure(kind=kind, phase=self._phase, iteration=self._iteration, evidence=evidence)

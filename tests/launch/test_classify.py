@@ -1,0 +1,217 @@
+"""From what ranks said and how they ended to one root cause."""
+
+from __future__ import annotations
+
+import signal
+from typing import get_args
+
+import pytest
+
+from suite.launch.classify import RankEnd, Report, RunEnd, classify
+from suite.launch.next_step import NEXT_STEPS, next_step
+from suite.launch.outcome import Failure, FailureKind
+from suite.launch.patterns import PATTERNS, Pattern, strongest
+
+#: what each pattern of the table is for, line by line as CPython, torch, gloo, NCCL and the CUDA runtime word it
+REAL_LINES = [
+    (
+        "oom_device",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity",
+    ),
+    ("oom_device", "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 64.00 MiB."),
+    ("oom_device", "RuntimeError: CUDA error: out of memory"),
+    ("oom_device", "node1:412:412 [0] include/alloc.h:228 NCCL WARN Cuda failure 2 'out of memory'"),
+    ("oom_device", "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    ("oom_host", "MemoryError"),
+    ("oom_host", "terminate called after throwing an instance of 'std::bad_alloc'"),
+    (
+        "oom_host",
+        "RuntimeError: [enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: "
+        "you tried to allocate 400000000000 bytes. Error code 12 (Cannot allocate memory)",
+    ),
+    ("oom_host", "OSError: [Errno 12] Cannot allocate memory"),
+    ("disk_full", "OSError: [Errno 28] No space left on device"),
+    ("disk_full", "OSError: [Errno 122] Disk quota exceeded: 'rank-0.jsonl'"),
+    (
+        "driver_mismatch",
+        "RuntimeError: The NVIDIA driver on your system is too old (found version 11040). Please update",
+    ),
+    ("driver_mismatch", "RuntimeError: CUDA error: CUDA driver version is insufficient for CUDA runtime version"),
+    ("driver_mismatch", "Error 804: forward compatibility was attempted on non supported HW"),
+    ("driver_mismatch", "Error 803: system has unsupported display driver / cuda driver combination"),
+    ("driver_mismatch", "Failed to initialize NVML: Driver/library version mismatch"),
+    ("driver_mismatch", "RuntimeError: CUDA error: no kernel image is available for execution on the device"),
+    (
+        "gpu_unavailable",
+        "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU",
+    ),
+    ("gpu_unavailable", "RuntimeError: No CUDA GPUs are available"),
+    ("gpu_unavailable", "RuntimeError: CUDA error: no CUDA-capable device is detected"),
+    ("gpu_unavailable", "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable"),
+    ("gpu_unavailable", "RuntimeError: CUDA error: invalid device ordinal"),
+    ("gpu_unavailable", "RuntimeError: CUDA error: uncorrectable ECC error encountered"),
+    ("gpu_unavailable", "AssertionError: Torch not compiled with CUDA enabled"),
+    ("config", "ModuleNotFoundError: No module named 'deepspeed'"),
+    ("config", "ImportError: cannot import name 'x' from 'torch'"),
+    ("config", "/usr/bin/python3: No module named suite.worker"),
+    ("config", "python3: can't open file '/x/train.py': [Errno 2] No such file or directory"),
+    ("config", "python3: error while loading shared libraries: libpython3.8.so.1.0: cannot open shared object file"),
+    (
+        "nccl_timeout",
+        "[rank1]:[E1121 02:00:00 ProcessGroupNCCL.cpp:629] [Rank 1] Watchdog caught collective operation timeout: "
+        "WorkNCCL(SeqNum=12, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600029 milliseconds",
+    ),
+    ("nccl_timeout", "[Rank 1] Some NCCL operations have failed or timed out. Due to the asynchronous nature of CUDA"),
+    ("hang", "RuntimeError: [unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete"),
+    (
+        "rank_lost",
+        "[rank0]: RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:26795. "
+        "This is typically caused by a remote worker crashing.",
+    ),
+    (
+        "rank_lost",
+        "RuntimeError: [gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:15578: Connection reset by peer.",
+    ),
+    ("rank_lost", "RuntimeError: Application timeout caused pair closure"),
+    ("rank_lost", "RuntimeError: [gloo/transport/tcp/pair.cc:598] writev [127.0.0.1]:2211: Broken pipe"),
+    ("rank_lost", "DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server"),
+    ("rank_lost", "misc/socket.cc:58 NCCL WARN Net : Connection closed by remote peer node1<41234>"),
+    (
+        "rank_lost",
+        "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
+    ),
+    ("rank_lost", "RuntimeError: NCCL communicator was aborted on rank 0."),
+    ("rank_lost", "RuntimeError: Gloo connectFullMesh failed with [gloo/transport/tcp/pair.cc:144] no error"),
+]
+
+
+def a_rank(rank: int = 0, code: int | None = 1, at: float | None = 10.0, log=(), reports=(), started=True) -> RankEnd:
+    return RankEnd(rank=rank, exit_code=code, ended_at=at, started=started, reports=tuple(reports), log=tuple(log))
+
+
+def a_report(kind: FailureKind, time: float, *evidence: str) -> Report:
+    return Report(time, Failure(kind=kind, phase="train", iteration=2, evidence=evidence))
+
+
+@pytest.mark.parametrize(("kind", "line"), REAL_LINES, ids=[line[:40] for _, line in REAL_LINES])
+def test_a_line_of_a_failed_rank_is_recognised_and_kept_as_proof(kind, line):
+    failure = classify(RunEnd((a_rank(log=("setting up", line, "the end"), started=False),)))
+    assert failure.kind == kind
+    assert failure.evidence == (f"rank 0: {line}", "rank 0 ended with exit code 1")
+
+
+def test_every_pattern_is_exercised_by_a_real_line():
+    used = {
+        strongest([line], (pattern,), False) is not None and pattern for _, line in REAL_LINES for pattern in PATTERNS
+    }
+    assert used - {False} == set(PATTERNS)
+
+
+def test_a_missing_module_after_the_start_event_is_no_proof_of_a_wrong_configuration():
+    failure = classify(RunEnd((a_rank(log=("ModuleNotFoundError: No module named 'x'",), started=True),)))
+    assert failure.kind == "unknown"
+
+
+def test_a_warning_is_no_proof():
+    log = ("UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 11040)",)
+    assert classify(RunEnd((a_rank(log=log),))).kind == "unknown"
+
+
+def test_a_cause_in_the_log_counts_before_the_closed_connections_around_it():
+    log = ("Connection closed by peer", "RuntimeError: CUDA error: out of memory", "OSError: No space left on device")
+    assert classify(RunEnd((a_rank(log=log),))).kind == "oom_device"
+
+
+def test_another_launcher_adds_its_own_texts():
+    added = Pattern("image_missing", "cause", r"No such image: \S+")
+    end = RunEnd((a_rank(code=125, log=("Error: No such image: suite:1",)),))
+    assert classify(end, (*PATTERNS, added)).kind == "image_missing"
+    assert classify(end).kind == "unknown"
+
+
+def test_of_two_ranks_that_ran_out_of_memory_the_first_is_named():
+    ranks = (
+        a_rank(0, reports=[a_report("oom_device", 12.0, "late")]),
+        a_rank(1, reports=[a_report("oom_device", 11.0, "early")]),
+    )
+    assert classify(RunEnd(ranks)).evidence == ("rank 1: early",)
+
+
+def test_the_kernels_out_of_memory_kill_is_told_from_another_kill():
+    ranks = (a_rank(0, code=None, at=None), a_rank(1, code=-signal.SIGKILL))
+    killed = classify(RunEnd(ranks, oom_kills=1))
+    assert killed.kind == "oom_host"
+    assert killed.evidence[0] == "rank 1 ended by SIGKILL"
+    assert "rose by 1" in killed.evidence[1]
+    assert classify(RunEnd(ranks, oom_kills=0)).kind == "rank_lost"
+
+
+def test_a_segmentation_fault_is_not_blamed_on_memory():
+    failure = classify(RunEnd((a_rank(code=-signal.SIGSEGV, log=("last line",)),), oom_kills=1))
+    assert failure.kind == "rank_lost"
+    assert failure.evidence == ("rank 0 ended by SIGSEGV", "rank 0: last line")
+
+
+def test_an_abort_of_the_nccl_watchdog_is_its_time_out():
+    log = ("[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3)",)
+    assert classify(RunEnd((a_rank(code=-signal.SIGABRT, log=log),))).kind == "nccl_timeout"
+
+
+def test_a_lost_rank_explains_its_neighbours_nccl_time_out():
+    ranks = (a_rank(0, reports=[a_report("nccl_timeout", 610.0, "Watchdog")]), a_rank(1, code=-signal.SIGKILL, at=11.0))
+    assert classify(RunEnd(ranks)).kind == "rank_lost"
+
+
+def test_an_exception_on_one_rank_explains_the_closed_connection_on_another_whatever_the_order():
+    ranks = (
+        a_rank(0, reports=[a_report("unknown", 10.0, "RuntimeError: Connection closed by peer [::1]:5")]),
+        a_rank(1, reports=[a_report("unknown", 10.1, "ValueError: shapes differ")]),
+    )
+    assert classify(RunEnd(ranks)).evidence == ("rank 1: ValueError: shapes differ",)
+
+
+def test_a_rank_that_left_without_a_word_explains_the_closed_connection_on_another():
+    ranks = (
+        a_rank(0, reports=[a_report("rank_lost", 10.1, "Connection closed by peer")]),
+        a_rank(1, code=3, log=("bye",)),
+    )
+    failure = classify(RunEnd(ranks))
+    assert failure.kind == "unknown"
+    assert failure.evidence == ("rank 1 ended with exit code 3", "rank 1: bye")
+
+
+def test_a_worker_that_could_not_name_the_kind_is_helped_by_its_own_lines():
+    ranks = (a_rank(reports=[a_report("unknown", 10.0, "OSError: [Errno 28] No space left on device")]),)
+    failure = classify(RunEnd(ranks))
+    assert (failure.kind, failure.phase, failure.iteration) == ("disk_full", "train", 2)
+
+
+def test_what_ranks_say_once_the_driver_ends_them_is_its_own_doing():
+    verdict = Failure(kind="timeout", evidence=("too long",))
+    ranks = (
+        a_rank(0, code=-signal.SIGTERM, at=None, reports=[a_report("interrupted", 21.0, "SIGTERM")]),
+        a_rank(1, code=-signal.SIGKILL, at=None),
+    )
+    assert classify(RunEnd(ranks, verdict=verdict, stopped_at=20.0)) == verdict
+
+
+def test_a_failure_that_came_before_the_silence_explains_it():
+    ranks = (a_rank(0, at=None), a_rank(1, at=None, reports=[a_report("oom_device", 5.0, "CUDA out of memory")]))
+    end = RunEnd(ranks, verdict=Failure(kind="hang"), stopped_at=20.0)
+    assert classify(end).kind == "oom_device"
+
+
+def test_where_a_rank_does_not_say_the_last_phase_of_rank_0_stands():
+    failure = classify(RunEnd((a_rank(code=-signal.SIGKILL),), phase="generate", iteration=5))
+    assert (failure.phase, failure.iteration) == ("generate", 5)
+
+
+def test_a_run_of_which_nothing_is_known_is_unknown():
+    assert classify(RunEnd((a_rank(code=None, at=None),))).kind == "unknown"
+
+
+def test_each_failure_kind_has_one_sentence_of_advice():
+    assert set(NEXT_STEPS) == set(get_args(FailureKind))
+    for kind in get_args(FailureKind):
+        assert next_step(kind).endswith(".")
+        assert "\n" not in next_step(kind)

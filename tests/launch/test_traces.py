@@ -1,0 +1,85 @@
+"""Reading what ranks left behind, whatever state it is in."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from suite.launch.traces import LONGEST_LINE, TAIL_BYTES, log_size, log_tail, stack_lines, told
+
+
+def test_failures_are_read_around_torn_and_foreign_lines(tmp_path):
+    file = tmp_path / "rank-0.jsonl"
+    failure = {
+        "kind": "failure",
+        "time": 5.5,
+        "failure": "disk_full",
+        "phase": "train",
+        "iteration": 1,
+        "evidence": ["x"],
+    }
+    file.write_text(
+        "\n".join(
+            ["null", "[]", '{"start"', json.dumps({"kind": "start"}), json.dumps(failure), '{"kind": "failure", "ti']
+        )
+    )
+    found = told(file)
+    assert found.started
+    assert len(found.reports) == 1
+    assert found.reports[0].time == 5.5
+    assert found.reports[0].failure.model_dump() == {
+        "kind": "disk_full",
+        "phase": "train",
+        "iteration": 1,
+        "evidence": ("x",),
+    }
+
+
+def test_a_rank_without_an_event_file_told_nothing(tmp_path):
+    assert told(tmp_path / "rank-9.jsonl") == (False, ())
+    assert log_tail(tmp_path / "rank-9.log") == ()
+    assert log_size(tmp_path / "rank-9.log") == 0
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+)
+
+
+@given(JSON, JSON, JSON, JSON, JSON)
+def test_a_failure_event_of_any_content_is_taken_without_trust(
+    tmp_path_factory, kind, time, phase, iteration, evidence
+):
+    file = tmp_path_factory.mktemp("events") / "rank-0.jsonl"
+    event = {
+        "kind": "failure",
+        "failure": kind,
+        "time": time,
+        "phase": phase,
+        "iteration": iteration,
+        "evidence": evidence,
+    }
+    file.write_text(json.dumps(event) + "\n")
+    assert len(told(file).reports) == 1
+
+
+def test_the_tail_of_a_huge_log_is_short_and_its_lines_are_cut(tmp_path):
+    log = tmp_path / "rank-0.log"
+    log.write_bytes(b"early\n" + b"x" * TAIL_BYTES * 2 + b"\n\xff last\n\n")
+    lines = log_tail(log)
+    assert lines == ("x" * LONGEST_LINE, "\N{REPLACEMENT CHARACTER} last")
+    assert log_tail(log, log_size(log) - 6) == ("last",)
+
+
+def test_of_a_dump_the_running_thread_is_kept():
+    dump = (
+        "Thread 0x1 (most recent call first):",
+        "  File a",
+        "Current thread 0x2 (most recent call first):",
+        "  File b",
+    )
+    assert stack_lines(dump, 10) == dump[2:]
+    assert stack_lines(dump[:2], 1) == dump[:1]
