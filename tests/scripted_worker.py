@@ -1,0 +1,258 @@
+"""A stand-in for ``python -m suite.worker``: the contract's events from a script, standard library alone.
+
+    RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 SUITE_SCRIPT='{"seconds": 0.01}' \
+        python tests/scripted_worker.py MANIFEST.json --bundle DIR
+
+``SUITE_SCRIPT`` is a JSON object; all of it may be left out:
+
+    seconds       of an iteration, or a list by iteration (the last one goes on); default 0.01
+    sleep         whether that time really passes; default false: it is only claimed
+    noise, seed   spread of a log-normal factor on each iteration and rank; the same seed gives the same times
+    skew          list by rank: share by which that rank is slower
+    counts        fields of the counts to replace
+    memory_bytes  peak of every phase
+    facts         fields of the environment's facts to replace
+    device        object for each iteration's ``device``
+    setup_seconds slept before iteration 0
+    at            what goes wrong: {"iteration": K, "rank": R, "phase": "train", "do": ..., ...}; without a rank
+                  on all of them. The other ranks finish unless "others" is "hang".
+
+``do``: ``signal`` (with "signal", default 9), ``raise`` (with "message" and "kind"), ``hang``, ``oom`` (prints torch's
+line, fails), ``exit`` (status 1 without a word), ``garbage`` (a line of no JSON among the events), ``torn`` (half a
+line, then killed), ``flood`` (10 MB on standard output), ``counts`` (one sample more than asked).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+PHASES = {"generate": 0.5, "score": 0.1, "reference": 0.1, "reward": 0.0, "train": 0.25}
+MIB = 1 << 20
+OOM_LINE = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+
+
+class ScriptedError(Exception):
+    """What the script asked for: a failure kind and its message."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class EventFile:
+    """Events of this rank, on standard output too from rank 0."""
+
+    def __init__(self, bundle: str, rank: int) -> None:
+        path = Path(bundle) / "events" / f"rank-{rank}.jsonl"
+        path.parent.mkdir(exist_ok=True)
+        self.rank = rank
+        self.seq = 0
+        self.file = path.open("w")
+
+    def emit(self, kind: str, **fields: Any) -> None:
+        event = {"kind": kind, "rank": self.rank, "time": time.time(), "seq": self.seq, **fields}
+        line = json.dumps(event)
+        self.seq += 1
+        if self.rank == 0:
+            print(f"::suite:: {line}", flush=True)
+        self.raw(line + "\n")
+
+    def raw(self, text: str) -> None:
+        self.file.write(text)
+        self.file.flush()
+
+
+class Worker:
+    """One rank that follows a script."""
+
+    def __init__(self, manifest: dict[str, Any], script: dict[str, Any], events: EventFile, world_size: int) -> None:
+        self.manifest = manifest
+        self.script = script
+        self.events = events
+        self.world_size = world_size
+        self.random = random.Random(f"{script.get('seed', 0)}-{events.rank}")
+        self.completed = 0
+        self.phase: str | None = "setup"
+
+    def run(self) -> int:
+        """Exit status: what was asked, or the failure and status 1."""
+        measure = self.manifest["measure"]
+        try:
+            self.start()
+            for iteration in range(measure["warmup"] + measure["iterations"]):
+                self.iterate(iteration)
+        except ScriptedError as error:
+            self.events.emit(
+                "failure", failure=error.kind, phase=self.phase, iteration=self.completed, evidence=[str(error)]
+            )
+            self.events.emit("end", status="failed", iterations=self.completed)
+            print(f"Traceback (most recent call last):\n{error}", file=sys.stderr, flush=True)
+            return 1
+        self.events.emit("end", status="ok", iterations=self.completed, model_seconds=0.0)
+        return 0
+
+    def start(self) -> None:
+        resident = 100 * MIB
+        self.events.emit(
+            "start",
+            schema="suite/events/1",
+            world_size=self.world_size,
+            local_rank=int(os.environ.get("LOCAL_RANK", "0")),
+            host="scripted",
+            pid=os.getpid(),
+            manifest_hash=self.manifest["hash"],
+            suite_version="0",
+            resident_bytes=resident,
+        )
+        facts = {"device": {"type": self.manifest["measure"]["device"], "name": None, "count": 1}, "host": "scripted"}
+        self.events.emit(
+            "environment", facts={**facts, "resident_baseline_bytes": resident, **self.script.get("facts", {})}
+        )
+        time.sleep(self.script.get("setup_seconds", 0))
+        self.events.emit("memory", iteration=None, phase="setup", **self.peaks())
+
+    def iterate(self, iteration: int) -> None:
+        whole = self.seconds(iteration)
+        began = time.monotonic()
+        for phase, share in PHASES.items():
+            self.phase = phase
+            self.go_wrong(iteration, phase)
+            self.pass_time(share * whole)
+            here = {"iteration": iteration, "phase": phase}
+            self.events.emit("phase", seconds=share * whole, wait_seconds=0.0, **here)
+            self.events.emit("memory", **here, **self.peaks())
+        if self.script.get("sleep"):
+            time.sleep(max(0.0, began + whole - time.monotonic()))
+        window = {"device": self.script["device"]} if "device" in self.script else {}
+        stats = {"loss": 0.5, "policy_loss": 0.1, "value_loss": 0.4, "kl": 0.0, "reward": 0.5, "gradient_norm": None}
+        self.events.emit(
+            "iteration", iteration=iteration, seconds=whole, counts=self.counts(iteration), stats=stats, **window
+        )
+        self.completed += 1
+
+    def seconds(self, iteration: int) -> float:
+        told = self.script.get("seconds", 0.01)
+        base = told[min(iteration, len(told) - 1)] if isinstance(told, list) else told
+        skew = self.script.get("skew", [])
+        slower = skew[self.events.rank] if self.events.rank < len(skew) else 0.0
+        return base * (1 + slower) * self.random.lognormvariate(0, self.script.get("noise", 0))
+
+    def pass_time(self, seconds: float) -> None:
+        if self.script.get("sleep"):
+            time.sleep(seconds)
+
+    def counts(self, iteration: int) -> dict[str, int]:
+        workload, samples = self.manifest["workload"], self.manifest["work"]["global_rollouts"]
+        if self.trouble(iteration) == "counts":
+            samples += 1
+        sequence = workload["prompt_tokens"] + workload["new_tokens"]
+        counts = {
+            "samples": samples,
+            "prompt_tokens": samples * workload["prompt_tokens"],
+            "response_tokens": samples * workload["new_tokens"],
+            "padded_tokens": 0,
+            "trained_tokens": samples * sequence * workload["ppo_epochs"],
+            "optimizer_steps": workload["optimizer_steps"] * workload["ppo_epochs"],
+            "trainable_parameters": 1_000_000,
+            "total_parameters": 1_000_000,
+        }
+        return {**counts, **self.script.get("counts", {})}
+
+    def peaks(self) -> dict[str, int | None]:
+        peak = self.script.get("memory_bytes", 512 * MIB)
+        cuda = self.manifest["measure"]["device"] == "cuda"
+        return {
+            "peak_allocated_bytes": peak,
+            "peak_reserved_bytes": peak + 64 * MIB if cuda else None,
+            "peak_device_bytes": peak + 512 * MIB if cuda else None,
+            "peak_resident_bytes": peak + 100 * MIB,
+            "allocation_retries": 0 if cuda else None,
+        }
+
+    def trouble(self, iteration: int) -> str | None:
+        """What the script does to this rank in this iteration."""
+        at = self.script.get("at")
+        if at is None or at["iteration"] != iteration:
+            return None
+        if at.get("rank") in (None, self.events.rank):
+            return at["do"]
+        return at.get("others")
+
+    def go_wrong(self, iteration: int, phase: str) -> None:
+        if phase == self.script.get("at", {}).get("phase", "train"):
+            action = ACTIONS.get(self.trouble(iteration) or "")
+            if action is not None:
+                action(self)
+
+
+def _signal(worker: Worker) -> None:
+    os.kill(os.getpid(), worker.script["at"].get("signal", signal.SIGKILL))
+
+
+def _raise(worker: Worker) -> None:
+    at = worker.script["at"]
+    raise ScriptedError(at.get("kind", "unknown"), at.get("message", "RuntimeError: as the script says"))
+
+
+def _hang(worker: Worker) -> None:
+    while True:
+        signal.pause()
+
+
+def _oom(worker: Worker) -> None:
+    raise ScriptedError("oom_device", OOM_LINE)
+
+
+def _exit(worker: Worker) -> None:
+    os._exit(1)
+
+
+def _garbage(worker: Worker) -> None:
+    worker.events.raw("\x00 this is no JSON {{{\n")
+
+
+def _torn(worker: Worker) -> None:
+    worker.events.raw('{"kind": "phase", "rank": ')
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _flood(worker: Worker) -> None:
+    line = "x" * 1023 + "\n"
+    for _ in range(10 * 1024):
+        sys.stdout.write(line)
+    sys.stdout.flush()
+
+
+ACTIONS = {
+    "signal": _signal,
+    "raise": _raise,
+    "hang": _hang,
+    "oom": _oom,
+    "exit": _exit,
+    "garbage": _garbage,
+    "torn": _torn,
+    "flood": _flood,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("manifest")
+    parser.add_argument("--bundle", required=True)
+    arguments = parser.parse_args()
+    manifest = json.loads(Path(arguments.manifest).read_text())
+    script = json.loads(os.environ.get("SUITE_SCRIPT", "{}"))
+    events = EventFile(arguments.bundle, int(os.environ.get("RANK", "0")))
+    return Worker(manifest, script, events, int(os.environ.get("WORLD_SIZE", "1"))).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
