@@ -1,23 +1,30 @@
 """The engines: one module per training stack, imported only when a manifest names it."""
 
-from typing import Any, Dict
+import os
+from typing import Any, Dict, Type
 
 from suite.worker.engines.base import Engine
 from suite.worker.world import World
 
 
-def build_engine(manifest: Dict[str, Any], world: World) -> Engine:
-    """The engine that ``manifest["backend"]["name"]`` asks for, its model built and laid out on this rank.
-
-    torch.distributed is initialised before. Raises ValueError for a backend without an engine.
-    """
-    name = manifest["backend"]["name"]
+def engine_class(name: str, device_type: str) -> Type[Engine]:
+    """Import the stack of backend ``name``. Raises ValueError for a backend without an engine."""
     if name == "deepspeed":
+        # Told, DeepSpeed does not look for an accelerator, and takes the CPU where a GPU is present too.
+        os.environ.setdefault("DS_ACCELERATOR", device_type)
         from suite.worker.engines.deepspeed_engine import DeepSpeedEngine
 
-        return DeepSpeedEngine(manifest, world)
+        return DeepSpeedEngine
     if name == "megatron":
         from suite.worker.engines.megatron_engine import MegatronEngine
 
-        return MegatronEngine(manifest, world)
+        return MegatronEngine
     raise ValueError("backend {!r} has no engine in this worker; known: deepspeed, megatron".format(name))
+
+
+def build_engine(manifest: Dict[str, Any], world: World) -> Engine:
+    """The engine that ``manifest["backend"]["name"]`` asks for, its model built and laid out on this rank.
+
+    torch.distributed is initialised before. Raises ValueError for what the engine cannot do.
+    """
+    return engine_class(manifest["backend"]["name"], world.device.type)(manifest, world)

@@ -1,0 +1,70 @@
+"""The manifest in DeepSpeed's own words."""
+
+from typing import Any, Dict
+
+#: DeepSpeed's default number of elements in a reduction bucket; it is allocated whatever the model's size.
+_DEFAULT_BUCKET_ELEMENTS = 500_000_000
+#: An overflow would skip an optimizer step: start lower than DeepSpeed's 2^16.
+_INITIAL_SCALE_POWER = 12
+
+
+def check(manifest: Dict[str, Any]) -> None:
+    """Raise ValueError for what this engine cannot do, with the value."""
+    size, layout, precision = manifest["size"], manifest["layout"], manifest["measure"]["precision"]
+    if size["architecture"] != "gpt2":
+        raise ValueError("the deepspeed engine builds gpt2 shapes, not {}".format(size["architecture"]))
+    if size["kv_heads"] != size["heads"]:
+        raise ValueError("GPT-2 has no grouped queries: {} heads, {} kv heads".format(size["heads"], size["kv_heads"]))
+    if layout["tensor"] > 1 or layout["pipeline"] > 1:
+        raise ValueError(
+            "the deepspeed engine is data parallel only: tensor {}, pipeline {}".format(
+                layout["tensor"], layout["pipeline"]
+            )
+        )
+    if layout["distributed_optimizer"] or layout["sequence_parallel"]:
+        raise ValueError("distributed optimizer and sequence parallelism belong to the megatron backend")
+    if precision == "fp16" and manifest["measure"]["device"] == "cpu":
+        raise ValueError("fp16 is not trained on a CPU; use fp32 or bf16")
+
+
+def training_config(manifest: Dict[str, Any], trainable_parameters: int) -> Dict[str, Any]:
+    """One ``engine.train`` is one optimizer step: the replica's batch, accumulated over its micro batches."""
+    work, layout = manifest["work"], manifest["layout"]
+    zero = _zero(manifest)
+    zero["reduce_bucket_size"] = min(_DEFAULT_BUCKET_ELEMENTS, trainable_parameters)
+    if layout["offload_optimizer"]:
+        zero["offload_optimizer"] = _host_memory(manifest)
+    config = dict(_common(manifest), zero_optimization=zero)
+    config["gradient_accumulation_steps"] = work["replica_batch"] // work["micro_batch"]
+    config["gradient_clipping"] = manifest["workload"]["optimizer"]["gradient_clip"]
+    # torch's AdamW is not on DeepSpeed's lists of tested and of host optimizers; its own would be compiled first.
+    config["zero_allow_untested_optimizer"] = True
+    config["zero_force_ds_cpu_optimizer"] = False
+    return config
+
+
+def inference_config(manifest: Dict[str, Any]) -> Dict[str, Any]:
+    """A frozen model partitioned as the policy is."""
+    return dict(_common(manifest), zero_optimization=_zero(manifest))
+
+
+def _common(manifest: Dict[str, Any]) -> Dict[str, Any]:
+    precision = manifest["measure"]["precision"]
+    return {
+        "train_micro_batch_size_per_gpu": manifest["work"]["micro_batch"],
+        "bf16": {"enabled": precision == "bf16"},
+        "fp16": {"enabled": precision == "fp16", "initial_scale_power": _INITIAL_SCALE_POWER},
+        "steps_per_print": None,
+        "wall_clock_breakdown": False,
+    }
+
+
+def _zero(manifest: Dict[str, Any]) -> Dict[str, Any]:
+    zero = {"stage": manifest["layout"]["zero_stage"]}  # type: Dict[str, Any]
+    if manifest["layout"]["offload_parameters"]:
+        zero["offload_param"] = _host_memory(manifest)
+    return zero
+
+
+def _host_memory(manifest: Dict[str, Any]) -> Dict[str, Any]:
+    return {"device": "cpu", "pin_memory": manifest["measure"]["device"] == "cuda"}

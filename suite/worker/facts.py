@@ -1,0 +1,107 @@
+"""The environment a rank runs in, as docs/contracts.md tells it; unknown is None."""
+
+import os
+import platform
+import re
+import socket
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Set, Tuple
+
+import torch
+
+from suite.worker.manifest import installed_version
+from suite.worker.world import World
+
+_PACKAGES = ("torch", "deepspeed", "transformers", "megatron-core", "numpy", "triton", "transformer-engine", "apex")
+_MORE_PACKAGES = ("flash-attn", "accelerate", "nvidia-ml-py", "nvidia-nccl-cu12", "nvidia-nccl-cu13")
+_VARIABLES = ("OMP_", "NCCL_", "CUDA_", "TORCH_", "PYTORCH_", "DS_", "MKL", "GLOO_", "NVIDIA_", "KMP_")
+_SECRETS = re.compile("TOKEN|SECRET|KEY|PASSWORD|PASSWD|CREDENTIAL|AUTH", re.IGNORECASE)
+_CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
+
+
+def collect_facts(world: World, stack: Iterable[str]) -> Dict[str, Any]:
+    """Everything but what is measured or the engine's: ``ceilings``, ``notes``, ``resident_baseline_bytes``."""
+    packages = {name: installed_version(name) for name in sorted({*_PACKAGES, *_MORE_PACKAGES, *stack})}
+    is_cuda = world.device.type == "cuda"
+    return {
+        "device": _device(world),
+        "driver": _first_match("/proc/driver/nvidia/version", r"Kernel Module.*?\s(\d+\.\d+[.\d]*)")
+        if is_cuda
+        else None,
+        "cuda": torch.version.cuda if is_cuda else None,
+        "nccl": ".".join(str(part) for part in torch.cuda.nccl.version()) if is_cuda else None,
+        "packages": {name: version for name, version in packages.items() if version is not None},
+        "python": platform.python_version(),
+        "variables": relevant_variables(os.environ),
+        "cpu": _cpu(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "kernel": platform.release(),
+        "container": _container(),
+        "image": os.environ.get("SUITE_IMAGE"),
+        "host": socket.gethostname(),
+    }
+
+
+def relevant_variables(environment: Mapping[str, str]) -> Dict[str, str]:
+    """The variables that steer the stack, without any whose name speaks of a secret."""
+    return {
+        name: value
+        for name, value in sorted(environment.items())
+        if name.startswith(_VARIABLES) and not _SECRETS.search(name)
+    }
+
+
+def _device(world: World) -> Dict[str, Any]:
+    if world.device.type == "cpu":
+        model = _cpu()["model"]
+        return {"type": "cpu", "name": model, "count": 1, "memory_bytes": None, "capability": None}
+    properties = torch.cuda.get_device_properties(world.device)
+    return {
+        "type": "cuda",
+        "name": properties.name,
+        "count": torch.cuda.device_count(),
+        "memory_bytes": properties.total_memory,
+        "capability": "{}.{}".format(properties.major, properties.minor),
+    }
+
+
+def _cpu() -> Dict[str, Any]:
+    text = _read("/proc/cpuinfo") or ""
+    model = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return {"model": model.group(1) if model else None, "cores": _physical_cores(text), "threads": os.cpu_count()}
+
+
+def _physical_cores(cpuinfo: str) -> Optional[int]:
+    """Distinct pairs of socket and core, or None where the kernel does not tell them (virtual machines, ARM)."""
+    cores = set()  # type: Set[Tuple[str, str]]
+    for block in cpuinfo.split("\n\n"):
+        fields = dict(re.findall(r"^(physical id|core id)\s*:\s*(\d+)$", block, re.MULTILINE))
+        if len(fields) == 2:
+            cores.add((fields["physical id"], fields["core id"]))
+    return len(cores) or None
+
+
+def _container() -> Optional[str]:
+    """The id of the container this process is in: in its control group, or where its files are mounted from."""
+    for path, lines_with in (("/proc/self/cgroup", ""), ("/proc/self/mountinfo", "/containers/")):
+        lines = [line for line in (_read(path) or "").splitlines() if lines_with in line]
+        found = _ids(lines)
+        if found:
+            return found[0]
+    return None
+
+
+def _ids(lines: List[str]) -> List[str]:
+    return [match.group(0) for match in (_CONTAINER_ID.search(line) for line in lines) if match]
+
+
+def _first_match(path: str, pattern: str) -> Optional[str]:
+    found = re.search(pattern, _read(path) or "")
+    return found.group(1) if found else None
+
+
+def _read(path: str) -> Optional[str]:
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return None

@@ -1,0 +1,61 @@
+"""From an exception to a failure kind of docs/contracts.md, with the lines that prove it."""
+
+import errno
+import sys
+from typing import List, Tuple
+
+from suite.worker.place import ConfigError
+
+#: (kind, what the message of a RuntimeError says), the first that fits counts
+_MESSAGES = (
+    ("oom_device", ("CUDA out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDA error: out of memory")),
+    ("oom_host", ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory")),
+    ("driver_mismatch", ("NVIDIA driver on your system is too old", "CUDA driver version is insufficient")),
+    (
+        "gpu_unavailable",
+        ("Found no NVIDIA driver", "No CUDA GPUs are available", "not compiled with CUDA", "invalid device ordinal"),
+    ),
+    (
+        "rank_lost",
+        ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "remote process exited"),
+    ),
+    (
+        "nccl_timeout",
+        ("Timed out waiting", "collective operation timeout", "Socket Timeout", "timed out after", "wait timeout"),
+    ),
+)
+_EVIDENCE_LINES = 6
+
+
+def failure_kind(error: BaseException, phase: str) -> str:
+    """The failure kind of ``error``, raised in ``phase``; ``unknown`` where nothing proves another."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(error, torch.cuda.OutOfMemoryError):
+        return "oom_device"
+    if isinstance(error, MemoryError):
+        return "oom_host"
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "disk_full"
+    if isinstance(error, ConfigError) or (phase == "setup" and isinstance(error, (ValueError, ImportError))):
+        return "config"
+    if isinstance(error, (RuntimeError, AssertionError)):
+        for kind, texts in _MESSAGES:
+            if any(text in str(error) for text in texts):
+                return kind
+    return "unknown"
+
+
+def failure_evidence(error: BaseException) -> List[str]:
+    """The exception, and what caused it, as at most a few lines each: ``Type: message``."""
+    lines = []  # type: List[str]
+    for link in _chain(error):
+        text = "{}: {}".format(type(link).__name__, link)
+        lines.extend(line.rstrip() for line in text.splitlines()[:_EVIDENCE_LINES] if line.strip())
+    return lines
+
+
+def _chain(error: BaseException) -> Tuple[BaseException, ...]:
+    cause = error.__cause__
+    return (error,) if cause is None else (error, cause)

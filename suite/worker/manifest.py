@@ -1,0 +1,57 @@
+"""Reading the manifest with the standard library alone: the driver has validated it, here it is held to the facts."""
+
+import json
+from importlib import metadata
+from typing import Any, Dict, List
+
+from suite.worker.place import ConfigError, Place
+
+MANIFEST_SCHEMA = "suite/manifest/1"
+_SECTIONS = ("run", "backend", "size", "workload", "work", "layout", "measure", "limits", "stack", "hash")
+
+
+def read_manifest(path: str) -> Dict[str, Any]:
+    """The manifest at ``path``. Raises ConfigError where it cannot be read or is of another schema."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            manifest = json.load(file)
+    except (OSError, ValueError) as error:
+        raise ConfigError("cannot read the manifest {}: {}".format(path, error)) from error
+    schema = manifest.get("schema") if isinstance(manifest, dict) else None
+    if schema != MANIFEST_SCHEMA:
+        raise ConfigError("{} has schema {!r}; this worker reads {!r}".format(path, schema, MANIFEST_SCHEMA))
+    missing = [name for name in _SECTIONS if name not in manifest]
+    if missing:
+        raise ConfigError("{} lacks {}".format(path, ", ".join(missing)))
+    return manifest
+
+
+def check_place(manifest: Dict[str, Any], place: Place) -> None:
+    """Raise ConfigError unless the launcher started as many ranks as the layout has."""
+    layout = manifest["layout"]
+    ranks = layout["nodes"] * layout["devices_per_node"]
+    if place.world_size != ranks:
+        raise ConfigError(
+            "the layout has {} ranks ({} nodes x {} devices) but the launcher started {}".format(
+                ranks, layout["nodes"], layout["devices_per_node"], place.world_size
+            )
+        )
+
+
+def check_stack(wanted: Dict[str, str]) -> None:
+    """Raise ConfigError, naming each package, unless exactly the ``wanted`` versions are installed."""
+    wrong = []  # type: List[str]
+    for name, version in sorted(wanted.items()):
+        found = installed_version(name)
+        if found != version:
+            wrong.append("{} {} wanted, {} found".format(name, version, found or "none"))
+    if wrong:
+        raise ConfigError("the stack is not the manifest's: " + "; ".join(wrong))
+
+
+def installed_version(package: str) -> Any:
+    """The version that the package's metadata tells, or None where it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

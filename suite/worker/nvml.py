@@ -1,0 +1,149 @@
+"""Power, energy, clocks and temperature of this rank's GPU, sampled by a thread through NVIDIA's management library."""
+
+import threading
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
+
+import torch
+
+INTERVAL_SECONDS = 0.1
+#: NVML's clock event reason bits (nvml.h, nvmlClocksEventReasons); 0x1 is idle, which limits nothing
+_THROTTLE_REASONS = {
+    0x2: "applications_clocks_setting",
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+}
+Summary = Dict[str, Any]
+
+
+class Sample(NamedTuple):
+    """One reading; None where this GPU does not tell."""
+
+    power_watts: Optional[float]
+    sm_clock_mhz: Optional[int]
+    memory_clock_mhz: Optional[int]
+    temperature: Optional[int]
+    throttle_mask: Optional[int]
+    utilisation: Optional[int]
+
+
+class NvmlGpu:
+    """One GPU by its NVML handle."""
+
+    def __init__(self, nvml: Any, handle: Any) -> None:
+        self._nvml = nvml
+        self._handle = handle
+
+    def sample(self) -> Sample:
+        nvml, handle = self._nvml, self._handle
+        milliwatts = self._ask(nvml.nvmlDeviceGetPowerUsage)
+        rates = self._ask(nvml.nvmlDeviceGetUtilizationRates)
+        return Sample(
+            power_watts=None if milliwatts is None else milliwatts / 1000,
+            sm_clock_mhz=self._ask(lambda of: nvml.nvmlDeviceGetClockInfo(of, nvml.NVML_CLOCK_SM)),
+            memory_clock_mhz=self._ask(lambda of: nvml.nvmlDeviceGetClockInfo(of, nvml.NVML_CLOCK_MEM)),
+            temperature=self._ask(lambda of: nvml.nvmlDeviceGetTemperature(of, nvml.NVML_TEMPERATURE_GPU)),
+            throttle_mask=self._ask(nvml.nvmlDeviceGetCurrentClocksThrottleReasons),
+            utilisation=None if rates is None else rates.gpu,
+        )
+
+    def energy_joules(self) -> Optional[float]:
+        """Total board energy since the driver was loaded (Volta and later)."""
+        millijoules = self._ask(self._nvml.nvmlDeviceGetTotalEnergyConsumption)
+        return None if millijoules is None else millijoules / 1000
+
+    def _ask(self, question: Callable[[Any], Any]) -> Any:
+        try:
+            return question(self._handle)
+        except self._nvml.NVMLError:
+            return None
+
+
+class DeviceSampler:
+    """Samples ``gpu`` about every ``INTERVAL_SECONDS`` and summarises a window at a time."""
+
+    def __init__(self, gpu: NvmlGpu) -> None:
+        self._gpu = gpu
+        self._lock = threading.Lock()
+        self._samples = []  # type: List[Sample]
+        self._energy_at_open = None  # type: Optional[float]
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="nvml-sampler", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def open_window(self) -> None:
+        """Forget what was sampled so far and note the energy counter."""
+        with self._lock:
+            self._samples = []
+        self._energy_at_open = self._gpu.energy_joules()
+
+    def close_window(self) -> Summary:
+        """What happened since ``open_window``: the ``device`` field of an ``iteration`` event."""
+        energy = self._gpu.energy_joules()
+        with self._lock:
+            samples = list(self._samples)
+        used = None if energy is None or self._energy_at_open is None else energy - self._energy_at_open
+        return summarise(samples, used)
+
+    def _run(self) -> None:
+        while not self._stop.wait(INTERVAL_SECONDS):
+            sample = self._gpu.sample()
+            with self._lock:
+                self._samples.append(sample)
+
+
+def summarise(samples: List[Sample], energy_joules: Optional[float]) -> Summary:
+    """One window: means, extremes and every throttle reason seen; None where nothing was read."""
+    power = _told(samples, "power_watts")
+    clocks = _told(samples, "sm_clock_mhz")
+    reasons = 0
+    for mask in _told(samples, "throttle_mask"):
+        reasons |= mask
+    return {
+        "energy_joules": energy_joules,
+        "power_watts_mean": _mean(power),
+        "sm_clock_mhz_min": min(clocks, default=None),
+        "sm_clock_mhz_mean": _mean(clocks),
+        "memory_clock_mhz_mean": _mean(_told(samples, "memory_clock_mhz")),
+        "temperature_max": max(_told(samples, "temperature"), default=None),
+        "throttle_reasons": [name for bit, name in sorted(_THROTTLE_REASONS.items()) if reasons & bit],
+        "utilisation_mean": _mean(_told(samples, "utilisation")),
+        "samples": len(samples),
+    }
+
+
+def _told(samples: List[Sample], field: str) -> List[Any]:
+    return [getattr(sample, field) for sample in samples if getattr(sample, field) is not None]
+
+
+def _mean(values: List[float]) -> Optional[float]:
+    return sum(values) / len(values) if values else None
+
+
+def open_gpu(device: torch.device) -> NvmlGpu:
+    """The NVML handle of torch's ``device``, found by UUID because CUDA_VISIBLE_DEVICES renumbers.
+
+    Raises ImportError without nvidia-ml-py, RuntimeError where the UUID cannot be told or found.
+    """
+    import pynvml
+
+    properties = torch.cuda.get_device_properties(device)
+    uuid = getattr(properties, "uuid", None)
+    if uuid is None:
+        raise RuntimeError("this torch does not tell a device's UUID")
+    try:
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByUUID("GPU-{}".format(uuid))
+    except pynvml.NVMLError as error:
+        raise RuntimeError("NVML: {}".format(error)) from error
+    return NvmlGpu(pynvml, handle)

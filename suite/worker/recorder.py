@@ -1,0 +1,95 @@
+"""Clock and probes around an iteration, the same code for every engine; or nothing at all, for comparison."""
+
+import time
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator, Optional
+
+from suite.worker.events import EventLog
+from suite.worker.memory import MemoryProbe
+from suite.worker.nvml import DeviceSampler
+from suite.worker.progress import Progress
+from suite.worker.world import World, barrier, synchronise
+
+
+class NullRecorder:
+    """Records nothing and waits for nobody: an iteration under it is the bare engine loop."""
+
+    def begin(self, iteration: int) -> None:
+        """The iteration starts."""
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """The work of one phase."""
+        yield
+
+    def stop(self) -> None:
+        """The iteration's work is over."""
+
+    def finish(self, counts: Dict[str, int], stats: Dict[str, Optional[float]]) -> None:
+        """What the iteration amounted to; outside of the timed iteration."""
+
+
+class Recorder(NullRecorder):
+    """Times phases and iterations between barriers and emits their events.
+
+    The clock is read at phase edges only. A phase begins when the barrier before it was passed; its ``seconds``
+    end when this rank's device has finished, its ``wait_seconds`` when every rank has arrived.
+    ``progress`` is kept up to date.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        log: EventLog,
+        memory: MemoryProbe,
+        sampler: Optional[DeviceSampler],
+        progress: Progress,
+    ) -> None:
+        self._world = world
+        self._log = log
+        self._memory = memory
+        self._sampler = sampler
+        self._began = 0.0
+        self._seconds = 0.0
+        self._progress = progress
+
+    def begin(self, iteration: int) -> None:
+        synchronise(self._world)
+        barrier(self._world)
+        if self._sampler is not None:
+            self._sampler.open_window()
+        self._progress.iteration = iteration
+        self._began = time.perf_counter()
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        self._progress.phase = name
+        self._memory.reset()
+        began = time.perf_counter()
+        yield
+        synchronise(self._world)
+        done = time.perf_counter()
+        barrier(self._world)
+        together = time.perf_counter()
+        here = {"iteration": self._progress.iteration, "phase": name}  # type: Dict[str, Any]
+        self._log.emit("phase", seconds=done - began, wait_seconds=together - done, **here)
+        self._log.emit("memory", **here, **self._memory.peaks())
+
+    def stop(self) -> None:
+        self._progress.phase = "other"
+        synchronise(self._world)
+        barrier(self._world)
+        self._seconds = time.perf_counter() - self._began
+
+    def finish(self, counts: Dict[str, int], stats: Dict[str, Optional[float]]) -> None:
+        optional = {} if self._sampler is None else {"device": self._sampler.close_window()}
+        self._log.emit(
+            "iteration",
+            iteration=self._progress.iteration,
+            seconds=self._seconds,
+            counts=counts,
+            stats=stats,
+            **optional,
+        )
+        self._log.sync()
+        self._progress.completed_iterations += 1

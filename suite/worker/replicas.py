@@ -1,0 +1,48 @@
+"""Replicas speaking to the main process and to each other: gather, scatter, sums over replica leaders."""
+
+from typing import List
+
+import torch
+import torch.distributed as dist
+
+from suite.worker.engines.base import Engine
+
+MAIN_RANK = 0
+
+
+class Replicas:
+    """Which rank belongs to which replica; collective over all ranks, as is each method."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._device = engine.device
+        self._is_leader = engine.replica_leader
+        self._is_main = dist.get_rank() == MAIN_RANK
+        mine = torch.tensor([engine.data_parallel_rank, int(engine.replica_leader)], device=engine.device)
+        everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+        dist.all_gather(everyone, mine)
+        self._replica_of_rank = [int(pair[0]) for pair in everyone]
+        self._leader_of_replica = {int(pair[0]): rank for rank, pair in enumerate(everyone) if bool(pair[1])}
+        assert len(self._leader_of_replica) == engine.data_parallel_size, "each replica has one leader"
+
+    def gather(self, tensor: torch.Tensor) -> List[torch.Tensor]:
+        """The replica leaders' tensors, in order of replicas, on the main rank; an empty list on the others.
+
+        Every rank sends, because all ranks of a replica hold the same; the leaders' are kept.
+        """
+        received = [torch.empty_like(tensor) for _ in self._replica_of_rank] if self._is_main else None
+        dist.gather(tensor.contiguous(), received, dst=MAIN_RANK)
+        if received is None:
+            return []
+        return [received[self._leader_of_replica[replica]] for replica in sorted(self._leader_of_replica)]
+
+    def scatter(self, per_replica: List[torch.Tensor], out: torch.Tensor) -> torch.Tensor:
+        """From the main rank's tensors, one a replica, each rank gets its replica's, shaped as ``out``."""
+        sent = [per_replica[replica].contiguous() for replica in self._replica_of_rank] if self._is_main else None
+        dist.scatter(out, sent, src=MAIN_RANK)
+        return out
+
+    def sum(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Sum over replicas, each counted once; the same on every rank."""
+        total = tensor.clone() if self._is_leader else torch.zeros_like(tensor)
+        dist.all_reduce(total)
+        return total
