@@ -21,7 +21,9 @@ class Layout(Frozen):
     data: int = Field(gt=0, description="data parallel degree: the number of model replicas")
     sequence_parallel: bool = Field(default=False, description="Megatron sequence parallelism inside tensor parallel")
     zero_stage: int = Field(default=0, ge=0, le=3, description="DeepSpeed ZeRO stage")
-    distributed_optimizer: bool = Field(default=False, description="Megatron optimizer states sharded over data parallel")
+    distributed_optimizer: bool = Field(
+        default=False, description="Megatron optimizer states sharded over data parallel"
+    )
     recompute: Recompute = "none"
     offload_optimizer: bool = Field(default=False, description="optimizer states in host memory")
     offload_parameters: bool = Field(default=False, description="parameters in host memory (ZeRO-3 only)")

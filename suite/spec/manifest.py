@@ -12,7 +12,7 @@ from suite.spec.layout import Layout
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 
-MANIFEST_SCHEMA = "suite/manifest/1"
+MANIFEST_SCHEMA: Literal["suite/manifest/1"] = "suite/manifest/1"
 Track = Literal["equal-config", "vendor-default", "tuned"]
 
 

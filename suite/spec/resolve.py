@@ -6,8 +6,18 @@ from typing import Any, Dict, List
 
 from suite.spec.base import UsageError
 from suite.spec.layout import Layout
-from suite.spec.manifest import Limits, Manifest, Measure, Run, Track, Work, manifest_hash, work_hash
-from suite.spec.manifest import Backend, MANIFEST_SCHEMA
+from suite.spec.manifest import (
+    MANIFEST_SCHEMA,
+    Backend,
+    Limits,
+    Manifest,
+    Measure,
+    Run,
+    Track,
+    Work,
+    manifest_hash,
+    work_hash,
+)
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 
@@ -17,15 +27,21 @@ def layout_errors(size: Shape, workload: Workload, layout: Layout) -> List[str]:
     errors = []
     tensor, pipeline = layout.tensor, layout.pipeline
     if size.heads % tensor or size.kv_heads % tensor:
-        errors.append(f"{size.name} has {size.heads} heads ({size.kv_heads} key-value), not divisible by tensor parallel {tensor}")
+        errors.append(
+            f"{size.name} has {size.heads} heads ({size.kv_heads} key-value), not divisible by tensor parallel {tensor}"
+        )
     if size.ffn % tensor:
         errors.append(f"{size.name} has ffn {size.ffn}, not divisible by tensor parallel {tensor}")
     if size.layers % pipeline:
         errors.append(f"{size.name} has {size.layers} layers, not divisible by pipeline parallel {pipeline}")
     if workload.sequence_tokens > size.positions:
-        errors.append(f"{workload.sequence_tokens} tokens per sample exceed the {size.positions} positions of {size.name}")
+        errors.append(
+            f"{workload.sequence_tokens} tokens per sample exceed the {size.positions} positions of {size.name}"
+        )
     if layout.sequence_parallel and workload.sequence_tokens % tensor:
-        errors.append(f"{workload.sequence_tokens} tokens per sample are not divisible by tensor parallel {tensor} for sequence parallelism")
+        errors.append(
+            f"{workload.sequence_tokens} tokens per sample are not divisible by tensor parallel {tensor} for sequence parallelism"
+        )
     if workload.trainable_layers is not None and workload.trainable_layers > size.layers:
         errors.append(f"{workload.trainable_layers} trainable layers exceed the {size.layers} layers of {size.name}")
     rollouts = workload.global_rollouts(layout.ranks)
@@ -80,7 +96,9 @@ def make_manifest(
     whole = manifest_hash(body)
     body["hash"] = whole
     body["work_hash"] = work_hash(size, workload, layout.ranks)
-    body["run"] = Run(id=run_id(backend.name, size.name, layout.ranks, whole, repeat), plan=plan, repeat=repeat).model_dump()
+    body["run"] = Run(
+        id=run_id(backend.name, size.name, layout.ranks, whole, repeat), plan=plan, repeat=repeat
+    ).model_dump()
     return Manifest.model_validate(body)
 
 

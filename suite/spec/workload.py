@@ -66,7 +66,10 @@ class Workload(Frozen):
     scaling: Scaling = "weak"
     optimizer_steps: int = Field(default=1, gt=0, description="optimizer steps per PPO epoch")
     ppo_epochs: int = Field(default=1, gt=0)
-    micro_batch: int = Field(gt=0, description="most sequences in one forward or backward pass of a replica")
+    micro_batch: int = Field(
+        gt=0,
+        description="most sequences in one scoring or training pass of a replica; it generates all of its own at once",
+    )
     trainable_layers: Optional[int] = Field(default=None, ge=0, description="last layers that train; null: all")
     reference: ReferencePolicy = "full"
     reward: Reward = Field(default=ConstantReward(), discriminator="kind")

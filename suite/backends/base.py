@@ -1,0 +1,72 @@
+"""What the driver must know of a stack: what it needs, which layouts it takes, how its worker is started."""
+
+from __future__ import annotations
+
+from typing import List, Literal, Optional, Protocol, Tuple
+
+from suite.spec.base import Frozen
+from suite.spec.layout import Layout, Recompute
+from suite.spec.manifest import Backend, Measure
+from suite.spec.shape import Shape
+from suite.spec.workload import Workload
+
+
+class LayoutRequest(Frozen):
+    """What a user asked of one layout; ``None`` leaves the choice to the backend."""
+
+    nodes: int = 1
+    devices_per_node: int
+    tensor: Optional[int] = None
+    pipeline: Optional[int] = None
+    zero_stage: Optional[int] = None
+    sequence_parallel: Optional[bool] = None
+    distributed_optimizer: Optional[bool] = None
+    recompute: Recompute = "none"
+    offload_optimizer: bool = False
+    offload_parameters: bool = False
+    device_memory_bytes: Optional[int] = None
+
+    @property
+    def ranks(self) -> int:
+        return self.nodes * self.devices_per_node
+
+
+class BackendDriver(Protocol):
+    """One stack. ``settings`` names the layout choices that mean something to it."""
+
+    name: str
+    kind: Literal["engine", "trainer"]
+    summary: str
+    packages: Tuple[str, ...]
+    settings: Tuple[str, ...]
+
+    def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
+        """The layout that answers the request, with this stack's defaults. Raises ValueError when it cannot be."""
+
+    def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> List[str]:
+        """Why this stack cannot run the work so; empty when it can."""
+
+    def worker_argv(self, manifest_path: str, bundle_path: str) -> Tuple[str, ...]:
+        """Arguments after the stack's interpreter that start one rank."""
+
+
+def engine_worker_argv(manifest_path: str, bundle_path: str) -> Tuple[str, ...]:
+    """How a rank of the suite's own PPO iteration starts."""
+    return ("-m", "suite.worker", manifest_path, "--bundle", bundle_path)
+
+
+def engine_errors(size: Shape, measure: Measure) -> List[str]:
+    """What neither engine backend can do."""
+    errors = []
+    if size.architecture != "gpt2":
+        errors.append(f"the engine backends build GPT-2 style models; {size.name} is of the {size.architecture} family")
+    elif size.kv_heads != size.heads:
+        errors.append(f"GPT-2 style models have as many key-value heads as heads; {size.name} has {size.kv_heads}")
+    if measure.device == "cpu" and measure.precision == "fp16":
+        errors.append("fp16 is not trained on a CPU; use fp32 or bf16")
+    return errors
+
+
+def choice(driver: BackendDriver) -> Backend:
+    """The backend as a manifest names it."""
+    return Backend(name=driver.name, kind=driver.kind)

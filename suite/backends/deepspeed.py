@@ -1,0 +1,51 @@
+"""DeepSpeed: the suite's PPO iteration on a DeepSpeed engine around a Hugging Face model."""
+
+from __future__ import annotations
+
+from typing import List, Literal, Tuple
+
+from suite.backends.base import LayoutRequest, engine_errors, engine_worker_argv
+from suite.spec.layout import Layout
+from suite.spec.manifest import Measure
+from suite.spec.shape import Shape
+from suite.spec.workload import Workload
+from suite.theory.parameters import parameter_count
+
+#: DeepSpeed-Chat trains 1.3B under ZeRO-2 and 6.7B and up under ZeRO-3; the border lies between them.
+ZERO_3_FROM_PARAMETERS = 3_000_000_000
+
+
+class DeepSpeed:
+    """ZeRO shards over data parallel ranks; there is no tensor or pipeline parallelism."""
+
+    name = "deepspeed"
+    kind: Literal["engine"] = "engine"
+    summary = "the suite's PPO iteration on DeepSpeed ZeRO and a Hugging Face model"
+    packages = ("torch", "deepspeed", "transformers")
+    settings = ("zero_stage", "recompute", "offload_optimizer", "offload_parameters")
+
+    def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
+        """Data parallel over all ranks; ZeRO-2, or ZeRO-3 from 3 B parameters on (as DeepSpeed-Chat) or to offload."""
+        stage = request.zero_stage
+        if stage is None:
+            large = parameter_count(size).total >= ZERO_3_FROM_PARAMETERS
+            stage = 3 if large or request.offload_parameters else 2
+        return Layout(
+            nodes=request.nodes,
+            devices_per_node=request.devices_per_node,
+            data=request.ranks,
+            zero_stage=stage,
+            recompute=request.recompute,
+            offload_optimizer=request.offload_optimizer,
+            offload_parameters=request.offload_parameters,
+        )
+
+    def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> List[str]:
+        """Beyond divisibility: what the engine cannot do."""
+        errors = engine_errors(size, measure)
+        if layout.tensor > 1 or layout.pipeline > 1:
+            errors.append("the deepspeed backend is data parallel only: tensor and pipeline parallel must be 1")
+        return errors
+
+    def worker_argv(self, manifest_path: str, bundle_path: str) -> Tuple[str, ...]:
+        return engine_worker_argv(manifest_path, bundle_path)

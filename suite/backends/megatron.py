@@ -1,0 +1,82 @@
+"""Megatron-Core: the suite's PPO iteration on a Megatron GPT model."""
+
+from __future__ import annotations
+
+from typing import List, Literal, Tuple
+
+from suite.backends.base import LayoutRequest, engine_errors, engine_worker_argv
+from suite.spec.layout import Layout
+from suite.spec.manifest import Measure
+from suite.spec.resolve import layout_errors, resolve_work
+from suite.spec.shape import Shape
+from suite.spec.workload import Workload
+from suite.theory.memory import memory_floor
+
+#: A layout is chosen by default only if its memory floor leaves this share of the device to what the floor leaves out.
+FLOOR_SHARE_OF_DEVICE = 0.7
+
+
+class Megatron:
+    """Tensor, pipeline, sequence and data parallel with a distributed optimizer."""
+
+    name = "megatron"
+    kind: Literal["engine"] = "engine"
+    summary = "the suite's PPO iteration on Megatron-Core"
+    packages = ("torch", "megatron-core")
+    settings = ("tensor", "pipeline", "sequence_parallel", "distributed_optimizer", "recompute", "offload_optimizer")
+
+    def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
+        """Data parallel as far as the model fits: the smallest tensor degree whose memory floor leaves room."""
+        if request.tensor is not None:
+            return self._with_tensor(request, request.tensor, workload)
+        degrees = [degree for degree in (1, 2, 4, 8, 16) if request.devices_per_node % degree == 0]
+        layouts = [self._with_tensor(request, degree, workload) for degree in degrees if self._divides(request, degree)]
+        possible = [layout for layout in layouts if not layout_errors(size, workload, layout)]
+        for layout in possible:
+            if request.device_memory_bytes is None or self._floor(size, workload, layout) <= (
+                FLOOR_SHARE_OF_DEVICE * request.device_memory_bytes
+            ):
+                return layout
+        return (possible or [self._with_tensor(request, 1, workload)])[-1]
+
+    @staticmethod
+    def _divides(request: LayoutRequest, tensor: int) -> bool:
+        return request.ranks % (tensor * (request.pipeline or 1)) == 0
+
+    @staticmethod
+    def _floor(size: Shape, workload: Workload, layout: Layout) -> int:
+        return memory_floor(size, workload, resolve_work(size, workload, layout), layout, "bf16").bytes
+
+    @staticmethod
+    def _with_tensor(request: LayoutRequest, tensor: int, workload: Workload) -> Layout:
+        pipeline = request.pipeline or 1
+        if request.ranks % (tensor * pipeline):
+            raise ValueError(f"{request.ranks} ranks do not divide into tensor parallel {tensor} x pipeline {pipeline}")
+        sequence = request.sequence_parallel
+        if sequence is None:
+            sequence = tensor > 1 and workload.sequence_tokens % tensor == 0
+        return Layout(
+            nodes=request.nodes,
+            devices_per_node=request.devices_per_node,
+            tensor=tensor,
+            pipeline=pipeline,
+            data=request.ranks // (tensor * pipeline),
+            sequence_parallel=sequence,
+            distributed_optimizer=request.distributed_optimizer is not False,
+            recompute=request.recompute,
+            offload_optimizer=request.offload_optimizer,
+        )
+
+    def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> List[str]:
+        """Beyond divisibility: what the engine cannot do."""
+        errors = engine_errors(size, measure)
+        if workload.reference == "hydra":
+            errors.append("the megatron backend keeps a full reference copy; use --reference full")
+        if layout.zero_stage or layout.offload_parameters:
+            errors.append("ZeRO stages and parameter offload belong to the deepspeed backend")
+        if layout.offload_optimizer and measure.device == "cpu":
+            errors.append("offloading to the host means nothing on a CPU")
+        return errors
+
+    def worker_argv(self, manifest_path: str, bundle_path: str) -> Tuple[str, ...]:
+        return engine_worker_argv(manifest_path, bundle_path)

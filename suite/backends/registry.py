@@ -1,0 +1,39 @@
+"""The backends by name: those of the suite, and those that other packages register.
+
+A package adds one with an entry point of the group ``suite.backends`` that loads to a ``BackendDriver``.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.metadata import entry_points
+from typing import Dict
+
+from suite.backends.base import BackendDriver
+from suite.backends.deepspeed import DeepSpeed
+from suite.backends.megatron import Megatron
+from suite.spec.base import UsageError
+from suite.spec.names import nearest
+
+ENTRY_POINT_GROUP = "suite.backends"
+
+
+@lru_cache(maxsize=1)
+def backends() -> Dict[str, BackendDriver]:
+    """Every backend by name, in the order they are listed. Raises UsageError when a registered one does not load."""
+    found: Dict[str, BackendDriver] = {driver.name: driver for driver in (DeepSpeed(), Megatron())}
+    for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name):
+        try:
+            driver = point.load()()
+        except (ImportError, AttributeError, TypeError) as error:
+            raise UsageError(f"backend {point.name!r} of {point.value} does not load: {error}") from error
+        found[driver.name] = driver
+    return found
+
+
+def find_backend(name: str) -> BackendDriver:
+    """The backend called ``name``; UsageError with the nearest names otherwise."""
+    known = backends()
+    if name not in known:
+        raise UsageError(f"there is no backend {name!r}{nearest(name, known)}; `suite backends` lists them")
+    return known[name]

@@ -1,0 +1,13 @@
+"""Helping a user who misspelt a name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """``", did you mean 'a' or 'b'?"`` with the nearest known names, or an empty string when none is near."""
+    by_lower = {item.lower(): item for item in known}
+    close = get_close_matches(name.lower(), by_lower, n=2, cutoff=0.5)
+    return f", did you mean {' or '.join(repr(by_lower[item]) for item in close)}?" if close else ""
