@@ -1,0 +1,116 @@
+# `make bench` and `make test` need nothing but this checkout and Python 3.11 or newer; `make help` lists the rest.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$python; break; }; done)
+VENV ?= .venv
+RUNS ?= runs
+RESULTS ?= results
+RANKS ?= 1 2
+REPEATS ?= 3
+BUDGET ?= 8m
+GPU_BUDGET ?= 25m
+WHEELS ?= wheels
+PYTHON_VERSION ?= 3.12
+PYTEST_ARGS ?=
+PIP_COMPILE ?= pip-compile
+
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+BACKENDS := --backend deepspeed --backend megatron
+VERMIN := $(BIN)/vermin -q -t=3.8- --eval-annotations --no-tips --violations suite/worker
+
+# What a GPU machine's own Python may lack; the versions are those of the lock files.
+WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker einops hjson idna markdown-it-py mdurl \
+	megatron-core msgpack ninja nvidia-ml-py packaging py-cpuinfo pydantic pydantic-core pygments requests rich \
+	shellingham tqdm typer typing-extensions typing-inspection urllib3
+WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform manylinux_$(glibc)_x86_64) \
+	--platform manylinux2014_x86_64
+
+.PHONY: help bench test test-fast lint bench-gpu bench-self wheels lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+# measure(suite command, arguments of `suite run`, runs folder, results folder): a failed run is a row of the report,
+# so the report is written all the same and the exit code kept.
+define measure
+	@code=0; $(1) run $(2) --runs "$(3)" || code=$$?; [ $$code -le 1 ] || exit $$code; \
+	mkdir -p "$(4)"; $(1) report "$(3)" -o "$(4)/report.md"; exit $$code
+endef
+
+bench: $(STAMP) ## measure both backends on this machine's CPU and write results/report.md
+	$(call measure,$(BIN)/suite,--ladder cpu --workload cpu $(BACKENDS) $(RANKS:%=--ranks %) --repeats $(REPEATS) --budget $(BUDGET),$(RUNS),$(RESULTS))
+
+test: $(STAMP) ## lint, types and all tests
+	@failed=(); begin=$$SECONDS; \
+	step() { echo "== $$1"; shift; "$$@" || failed+=("$$*"); }; \
+	step "lint: ruff check" $(BIN)/ruff check --quiet; \
+	step "lint: ruff format" $(BIN)/ruff format --check --quiet; \
+	step "lint: vermin, the worker runs on Python 3.8" $(VERMIN); \
+	step "types: mypy" $(BIN)/mypy; \
+	step "tests: pytest" $(BIN)/python -m pytest $(PYTEST_ARGS); \
+	if [ $${#failed[@]} -eq 0 ]; then echo "make test: lint, types and tests passed in $$((SECONDS - begin)) s"; \
+	else echo "make test: failed after $$((SECONDS - begin)) s:"; printf '  %s\n' "$${failed[@]}"; exit 1; fi
+
+test-fast: $(STAMP) ## the tests that start no training ranks and need no container engine
+	@$(BIN)/python -m pytest -m "not ranks and not engine" $(PYTEST_ARGS)
+
+lint: $(STAMP) ## ruff, vermin and mypy
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(VERMIN)
+	@$(BIN)/mypy
+
+bench-self: $(STAMP) ## measure what the suite itself costs and write docs/self-benchmarks.md
+	@$(BIN)/python -m benchmarks
+
+bench-gpu: ## measure on one CUDA device with the torch that PYTHON has; fetches nothing
+	@$(PYTHON) -c 'import torch' || { echo "$(PYTHON) has no torch: name one that has, e.g. make bench-gpu PYTHON=/opt/venv/bin/python"; exit 2; }
+	@if [ -d "$(WHEELS)" ]; then rm -rf build/site; \
+		$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-index --no-deps --target build/site "$(WHEELS)"/*.whl; fi
+	@$(GPU_SUITE) doctor
+	$(call measure,$(GPU_SUITE),--ladder gpu-one --workload gpu-one $(BACKENDS) --ranks 1 --device cuda --precision bf16 --repeats $(REPEATS) --budget $(GPU_BUDGET),$(RUNS)-gpu,$(RESULTS)-gpu)
+bench-gpu: GPU_SUITE = PYTHONPATH="$(CURDIR)/build/site:$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON) -m suite
+
+wheels: $(STAMP) ## fetch into wheels/ what bench-gpu needs on a machine that can fetch nothing
+	@mkdir -p build $(WHEELS)
+	@for name in $(WHEEL_NAMES); do grep -hoE "^$$name==[^ ]+" requirements/*.lock | sort -u; done > build/wheels.txt
+	@$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
+		--implementation cp --python-version $(PYTHON_VERSION) $(WHEEL_PLATFORMS) -d $(WHEELS) -r build/wheels.txt
+	@DS_BUILD_OPS=0 $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+		-w $(WHEELS) "$$(grep -oE '^deepspeed==[^ ]+' requirements/cpu.lock)"
+	@du -sh $(WHEELS)
+
+lock: ## compile requirements/*.lock again (needs pip-tools, and a place where pip finds a CPU build of torch)
+	@mkdir -p build; for lock in driver cpu; do grep '^#' requirements/$$lock.lock > build/$$lock.head; done
+	@$(PIP_COMPILE) --quiet --generate-hashes $(LOCK_STYLE) --extra test --extra quality \
+		-o requirements/driver.lock pyproject.toml requirements/build.in
+	@DS_BUILD_OPS=0 $(PIP_COMPILE) --quiet --no-build-isolation $(LOCK_STYLE) -c requirements/driver.lock \
+		-o requirements/cpu.lock requirements/cpu.in
+	@for lock in driver cpu; do \
+		sed '/^#/d; /^$$/d; s/+cpu$$//' requirements/$$lock.lock | cat build/$$lock.head - > build/$$lock.lock; \
+		mv build/$$lock.lock requirements/$$lock.lock; done
+lock: LOCK_STYLE = --allow-unsafe --strip-extras --no-annotate --no-header --no-emit-index-url --no-emit-find-links
+
+clean: ## remove everything that make made but the measured runs
+	@rm -rf .venv results results-gpu wheels build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# The install is done when the stamp is there; changed pins install again. Everything is compiled at once, on all
+# cores, because ranks started together would each compile it. Some packages carry files that do not compile.
+$(STAMP): pyproject.toml requirements/driver.lock requirements/cpu.lock
+	@[ -n "$(PYTHON)" ] && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "suite needs Python 3.11 or newer; if it is not on the PATH, name it: make PYTHON=/path/to/python3"; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "suite needs the venv module of Python; install it with: apt-get install python3-venv"; exit 2; }
+	@echo "Installing into $(VENV): once, about two minutes ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(INSTALL) --no-deps --require-hashes -r requirements/driver.lock
+	@DS_BUILD_OPS=0 $(INSTALL) --no-build-isolation -r requirements/cpu.lock
+	@$(INSTALL) --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m pip check --disable-pip-version-check
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
+	@touch $(STAMP)
