@@ -11,6 +11,7 @@ import pytest
 
 from suite.launch.job import Job, Mount
 from suite.launch.local import LocalLauncher, rank_variables
+from suite.launch.supervise import Patience
 from suite.spec.base import UsageError
 from tests.launch.ranks import QUICK, Ran, make_folder, make_job, run
 
@@ -92,14 +93,17 @@ def test_a_killed_rank_is_lost_and_its_neighbours_complaint_is_not_the_cause(tmp
         """
 event("start")
 event("phase", phase="train", iteration=3)
+other = os.path.join(os.environ["EVENTS"], "rank-%d.jsonl" % (1 - rank))
+while not os.path.exists(other) or '"phase"' not in open(other).read():
+    time.sleep(0.02)
 if rank == 1:
-    time.sleep(0.1)
     os.kill(os.getpid(), signal.SIGKILL)
-time.sleep(0.3)
+time.sleep(0.2)
 fail("unknown", "RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:26795.")
 sys.exit(1)
 """,
         ranks=2,
+        patience=Patience(),
     )
     failure = failure_of(ran)
     assert (failure.kind, failure.phase, failure.iteration) == ("rank_lost", "train", 3)
@@ -276,6 +280,20 @@ def test_an_exception_of_the_listener_leaves_no_process_and_is_raised(tmp_path):
 
     with pytest.raises(RuntimeError, match="the display broke"):
         LocalLauncher().run(make_job(folder, 'event("start")\ntime.sleep(60)', ranks=2), folder, broken)
+
+
+def test_a_second_request_to_stop_kills_ranks_that_do_not_listen_to_the_first(tmp_path):
+    folder = make_folder(tmp_path)
+
+    def stop_twice(event: dict) -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
+
+    job = make_job(folder, 'signal.signal(signal.SIGTERM, signal.SIG_IGN)\nevent("start")\ntime.sleep(60)')
+    outcome = LocalLauncher(Patience(end_seconds=30.0)).run(job, folder, stop_twice)
+    assert outcome.status == "interrupted"
+    assert outcome.exit_codes == {0: -signal.SIGKILL}
+    assert outcome.elapsed_seconds < 20
 
 
 def test_without_pidfd_the_exits_are_seen_all_the_same(tmp_path, monkeypatch):
