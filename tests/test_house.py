@@ -1,0 +1,151 @@
+"""The house rules: who may import whom, how long a module may be, and what no file may hold."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "suite"
+MODULES = sorted(path.relative_to(ROOT) for path in PACKAGE.rglob("*.py"))
+WORKER_MODULES = [path for path in MODULES if path.parts[1] == "worker"]
+DRIVER_MODULES = [path for path in MODULES if path.parts[1] != "worker"]
+
+LONGEST_MODULE_LINES = 300
+FLOORS = {
+    "spec": 0,
+    "stats": 0,
+    "theory": 1,
+    "backends": 1,
+    "launch": 1,
+    "bundle": 2,
+    "conduct": 3,
+    "report": 3,
+    "cli": 4,
+    "__main__": 5,
+}
+STACK = {"torch", "deepspeed", "transformers", "megatron", "pynvml"}
+TRAINING = {"torch", "deepspeed", "transformers", "megatron"}
+HEAVY = TRAINING | {"numpy", "scipy", "matplotlib", "pydantic", "docker", "kubernetes", "jinja2", "yaml", "requests"}
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Every module that a file imports, inside functions too, as dotted absolute names."""
+    package = path.with_suffix("").parts[:-1]
+    found = set()
+    for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            name = ".".join((*base, *filter(None, [node.module])))
+            found.add(name)
+            if name == "suite":
+                found.update(f"suite.{alias.name}" for alias in node.names)
+    return found
+
+
+def own_parts(path: Path) -> set[str]:
+    """The parts of suite (``spec``, ``stats`` ...) that a file imports, its own left out."""
+    parts = {name.split(".")[1] for name in imported_modules(path) if name.startswith("suite.")}
+    return parts - {part_of(path)}
+
+
+def part_of(path: Path) -> str:
+    return path.with_suffix("").parts[1]
+
+
+def top_level(path: Path) -> set[str]:
+    return {name.split(".")[0] for name in imported_modules(path)}
+
+
+class TestLayers:
+    def test_every_part_of_the_suite_has_a_floor(self) -> None:
+        assert {part_of(path) for path in DRIVER_MODULES} - {"__init__"} <= set(FLOORS)
+
+    @pytest.mark.parametrize("path", DRIVER_MODULES, ids=str)
+    def test_nothing_imports_upward_or_the_worker(self, path: Path) -> None:
+        if path == Path("suite/__init__.py"):
+            return
+        above = {part for part in own_parts(path) if FLOORS.get(part, 99) > FLOORS[part_of(path)]}
+        assert not above, (
+            f"{path} imports {sorted(above)} from above it; floors: {FLOORS}, the worker is imported by nobody"
+        )
+
+    def test_parts_on_one_floor_do_not_import_each_other_in_a_circle(self) -> None:
+        uses: dict[str, set[str]] = {part: set() for part in FLOORS}
+        for path in DRIVER_MODULES:
+            if part_of(path) in uses:
+                uses[part_of(path)] |= own_parts(path)
+        circles = {tuple(sorted((part, other))) for part in uses for other in uses[part] if part in uses.get(other, ())}
+        assert not circles, f"these parts import each other: {sorted(circles)}"
+
+    @pytest.mark.parametrize("path", DRIVER_MODULES, ids=str)
+    def test_only_the_worker_imports_a_training_stack(self, path: Path) -> None:
+        assert not top_level(path) & TRAINING
+
+    @pytest.mark.parametrize("path", WORKER_MODULES, ids=str)
+    def test_the_worker_imports_the_standard_library_the_stack_and_itself(self, path: Path) -> None:
+        strangers = top_level(path) - STACK - set(sys.stdlib_module_names) - {"suite"}
+        assert not strangers, f"{path} imports {sorted(strangers)}, which a stack's image need not have"
+        assert not own_parts(path), f"{path} imports parts of the driver, which the stack's interpreter cannot"
+
+    @pytest.mark.parametrize("path", WORKER_MODULES, ids=str)
+    def test_the_worker_is_python_3_8_syntax(self, path: Path) -> None:
+        ast.parse((ROOT / path).read_text(encoding="utf-8"), feature_version=(3, 8))
+
+    def test_importing_the_package_runs_nothing(self) -> None:
+        assert (PACKAGE / "__init__.py").read_text().strip() == ""
+
+    def test_the_command_line_imports_nothing_heavy(self) -> None:
+        code = "import sys, suite.cli.main; print(*{name.split('.')[0] for name in sys.modules})"
+        loaded = subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout
+        assert "suite" in loaded.split()
+        assert not HEAVY & set(loaded.split())
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_a_module_is_short_enough_to_have_one_job(path: Path) -> None:
+    lines = len((ROOT / path).read_text(encoding="utf-8").splitlines())
+    assert lines <= LONGEST_MODULE_LINES, f"{path} has {lines} lines, more than {LONGEST_MODULE_LINES}: split it by job"
+
+
+# written in two halves, so that this file passes its own test
+PACKAGE_HOSTS = re.compile("|".join(["py" + r"pi\.org", "python" + r"hosted\.org", r"download\.py" + r"torch\.org"]))
+HOME_FOLDER = re.compile(r"(?<![\w.~}-])/(?:home/[a-z]|Users/[A-Za-z]|root/)")
+
+
+def project_files() -> list[Path]:
+    """What git tracks or would track."""
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    return [ROOT / name for name in names if name and (ROOT / name).is_file()]
+
+
+class TestHygiene:
+    @pytest.mark.parametrize(
+        ("pattern", "why"),
+        [
+            (PACKAGE_HOSTS, "where packages come from is the user's pip configuration"),
+            (HOME_FOLDER, "a path of one machine means nothing on another"),
+        ],
+        ids=["package hosts", "home folders"],
+    )
+    def test_no_file_holds(self, pattern: re.Pattern[str], why: str) -> None:
+        found = []
+        for path in project_files():
+            text = path.read_text(encoding="utf-8", errors="ignore")
+            found += [f"{path.relative_to(ROOT)}: {match.group()}" for match in pattern.finditer(text)]
+        assert not found, f"{why}: {found}"
+
+    def test_lock_files_name_no_index(self) -> None:
+        for lock in ("driver.lock", "cpu.lock"):
+            lines = (ROOT / "requirements" / lock).read_text().splitlines()
+            assert not [line for line in lines if re.match(r"\s*(-i|-f|--(extra-)?index-url|--find-links)\b", line)]

@@ -1,0 +1,124 @@
+"""What is installed and how it is started: locks and pyproject agree, make has what it promises, the wheel is whole."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import tomllib
+import zipfile
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = {name: [Requirement(line) for line in lines] for name, lines in PROJECT["optional-dependencies"].items()}
+DRIVER = [Requirement(line) for line in PROJECT["dependencies"]]
+
+
+def locked(name: str) -> dict[str, Version]:
+    """Distribution -> pinned version of a lock file; anything but pins, hashes and comments is an error."""
+    pins = {}
+    for line in (ROOT / "requirements" / name).read_text().replace("\\\n", " ").splitlines():
+        if line.strip() and not line.startswith("#"):
+            pin = Requirement(line.split(" --hash")[0].strip())
+            (clause,) = pin.specifier
+            assert clause.operator == "==", f"{name} does not pin {pin}"
+            pins[canonicalize_name(pin.name)] = Version(clause.version)
+    return pins
+
+
+DRIVER_LOCK = locked("driver.lock")
+CPU_LOCK = locked("cpu.lock")
+
+
+def make(*arguments: str) -> str:
+    """What make prints, without the variables of a make that may have started these tests."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    return subprocess.run(
+        ["make", "--no-print-directory", *arguments], cwd=ROOT, env=clean, capture_output=True, text=True, check=True
+    ).stdout
+
+
+class TestLocks:
+    def test_both_locks_pin_what_they_share_alike(self) -> None:
+        shared = DRIVER_LOCK.keys() & CPU_LOCK.keys()
+        assert {"numpy", "pydantic"} <= shared
+        assert {name: DRIVER_LOCK[name] for name in shared} == {name: CPU_LOCK[name] for name in shared}
+
+    @pytest.mark.parametrize("wanted", [*DRIVER, *EXTRAS["test"], *EXTRAS["quality"]], ids=str)
+    def test_the_driver_lock_pins_what_pyproject_asks_for(self, wanted: Requirement) -> None:
+        assert DRIVER_LOCK[canonicalize_name(wanted.name)] in wanted.specifier
+
+    def test_the_worker_extra_its_lock_and_its_input_name_the_same_versions(self) -> None:
+        asked = (ROOT / "requirements/cpu.in").read_text().splitlines()
+        assert [line for line in asked if not line.startswith("#")] == sorted(str(entry) for entry in EXTRAS["worker"])
+        for entry in EXTRAS["worker"]:
+            assert f"=={CPU_LOCK[canonicalize_name(entry.name)]}" == str(entry.specifier)
+
+    def test_every_pin_of_the_driver_lock_has_a_hash(self) -> None:
+        text = (ROOT / "requirements/driver.lock").read_text()
+        blocks = re.split(r"\n(?=\S)", text)[1:]
+        assert len(blocks) == len(DRIVER_LOCK)
+        assert not [block.split()[0] for block in blocks if "--hash=sha256:" not in block]
+
+    def test_torch_is_left_to_bring_its_own_cuda_packages(self) -> None:
+        assert not [name for name in CPU_LOCK if re.match(r"nvidia-|cuda-|triton", name)]
+        assert CPU_LOCK["torch"].local is None
+
+    def test_what_is_installed_is_what_is_locked(self) -> None:
+        wrong = {}
+        for name, pin in {**CPU_LOCK, **DRIVER_LOCK}.items():
+            try:
+                found = Version(version(name))
+            except PackageNotFoundError:
+                continue
+            if Version(found.public) != pin:
+                wrong[name] = f"{found}, locked {pin}"
+        assert not wrong, "run `make test`, which installs the locked versions"
+
+
+class TestMake:
+    def test_help_lists_every_target(self) -> None:
+        listed = set(re.findall(r"^  make ([a-z-]+)", make("help"), flags=re.MULTILINE))
+        (phony,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+        assert listed == set(phony.split())
+
+    @pytest.mark.parametrize("page", ["README.md", "docs/development.md", "CHANGELOG.md"])
+    def test_every_target_that_a_page_names_is_there(self, page: str) -> None:
+        listed = set(re.findall(r"^  make ([a-z-]+)", make("help"), flags=re.MULTILINE))
+        named = set(re.findall(r"`(?:[A-Z_]+=\S+ )*make ([a-z-]+)", (ROOT / page).read_text()))
+        assert named
+        assert named <= listed
+
+    def test_every_install_is_from_a_lock_or_from_this_checkout(self) -> None:
+        recipes = make("-B", "-n", "bench").splitlines()
+        installs = [shlex.split(line) for line in recipes if " pip install " in line]
+        sources = [" ".join(words[-2:]) for words in installs]
+        assert sources == ["-r requirements/driver.lock", "-r requirements/cpu.lock", "-e ."]
+        assert "--require-hashes" in installs[0]
+        assert "--no-deps" in installs[2]
+
+    def test_ci_installs_python_packages_through_make_alone(self) -> None:
+        script = (ROOT / ".ci/run").read_text()
+        assert os.access(ROOT / ".ci/run", os.X_OK)
+        assert re.search(r"\bmake test\b", script)
+        assert not re.search(r"\bpip3?\b", script)
+
+
+def test_the_wheel_holds_the_data_and_the_worker(tmp_path: Path) -> None:
+    wheel_builder = pytest.importorskip("hatchling.builders.wheel", reason="the build tools come with `make test`")
+    (built,) = wheel_builder.WheelBuilder(str(ROOT)).build(directory=str(tmp_path))
+    held = set(zipfile.ZipFile(built).namelist())
+    data = {path.relative_to(ROOT) for path in (ROOT / "manifests").rglob("*") if path.is_file()}
+    templates = {path.relative_to(ROOT) for path in (ROOT / "suite/report/templates").rglob("*") if path.is_file()}
+    assert data
+    assert {f"suite/{path}" for path in data} | {str(path) for path in templates} <= held
+    assert {"suite/worker/__main__.py", "suite/worker/engines/base.py"} <= held
+    assert not [name for name in held if name.startswith("tests/")]
