@@ -100,7 +100,7 @@ def read_text(path: Path, name: str) -> str:
 def parse_object(text: str, where: str) -> dict:
     """A JSON object, without NaN or Infinity. Raises DamagedBundle."""
     try:
-        value = json.loads(text, parse_constant=_no_constant)
+        value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
         raise DamagedBundle(f"{where} is not JSON: {error.msg} at column {error.colno}") from error
     except ValueError as error:  # a number of thousands of digits
@@ -143,3 +143,6 @@ def first_line(error: ValidationError) -> str:
 
 def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is not a number")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)

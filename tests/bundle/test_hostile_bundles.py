@@ -1,0 +1,313 @@
+"""Whatever a bundle holds: one line that says what is wrong, no traceback, no hang, nothing read outside of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from suite.bundle.derive import derive
+from suite.bundle.store import Bundle, DamagedBundle, find_bundles
+from suite.bundle.verify import verify
+from suite.spec.layout import Layout
+from suite.spec.manifest import manifest_hash, work_hash
+from tests.synthetic import make_bundle, synthetic_manifest
+
+TWO_RANKS = Layout(devices_per_node=2, data=2)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return make_bundle(tmp_path, synthetic_manifest(layout=TWO_RANKS, iterations=3, warmup=1))
+
+
+def damage_of(path: Path) -> str:
+    """The message of the damage, which is one line; the rest of the suite sees it too."""
+    with pytest.raises(DamagedBundle) as caught:
+        derive(Bundle(path))
+    message = str(caught.value)
+    assert message and len(message) < 400 and "\n" not in message
+    assert verify(Bundle(path)).status == "damaged"
+    assert [bundle.path for bundle in find_bundles([path])] == [path]
+    return message
+
+
+def edit(file: Path, change: Callable[[list[dict[str, Any]]], object]) -> None:
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    change(events)
+    file.write_text("".join(json.dumps(event) + "\n" for event in events))
+
+
+def first(events: list[dict[str, Any]], kind: str) -> dict[str, Any]:
+    return next(event for event in events if event["kind"] == kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value", "says"),
+    [
+        ("iteration", "seconds", -1.0, "seconds is -1.0"),
+        ("iteration", "seconds", 0, "above 0"),
+        ("iteration", "seconds", 1e300, "seconds is 1e\\+300"),
+        ("iteration", "seconds", "1", "seconds is '1'"),
+        ("iteration", "seconds", True, "seconds is True"),
+        ("iteration", "seconds", None, "seconds is None"),
+        ("iteration", "counts", {}, "counts"),
+        ("iteration", "counts", [], "counts"),
+        ("iteration", "stats", {"loss": "high"}, "stats"),
+        ("iteration", "device", [], "device"),
+        ("phase", "seconds", float("nan"), "NaN"),
+        ("phase", "seconds", float("inf"), "Infinity"),
+        ("phase", "phase", "warp", "phase is 'warp'"),
+        ("phase", "phase", [], "phase"),
+        ("phase", "iteration", 7, "iteration 7 where 0 follows"),
+        ("phase", "iteration", -1, "iteration is -1"),
+        ("memory", "peak_allocated_bytes", 1.5, "peak_allocated_bytes is 1.5"),
+        ("memory", "peak_allocated_bytes", 1 << 80, "peak_allocated_bytes"),
+        ("environment", "facts", None, "facts is None"),
+        ("environment", "facts", {"resident_baseline_bytes": "much"}, "resident_baseline_bytes"),
+        ("environment", "facts", {"text": "\ud800"}, "not Unicode"),
+        ("start", "world_size", 3, "events of another run"),
+        ("start", "manifest_hash", "0", "events of another run"),
+        ("start", "schema", "suite/events/9", "events of another run"),
+        ("end", "iterations", 3, "were asked for"),
+        ("end", "status", "great", "status is 'great'"),
+        ("start", "kind", 7, "no kind"),
+        ("start", "rank", 1, "says rank 1"),
+        ("start", "rank", False, "says rank False"),
+        ("start", "time", -5, "time"),
+        ("start", "time", None, "time"),
+        ("phase", "seq", 0, "seq 0"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_file(path, kind, field, value, says):
+    edit(path / "events" / "rank-0.jsonl", lambda events: first(events, kind).update({field: value}))
+    message = damage_of(path)
+    assert "events/rank-0.jsonl" in message
+    assert re.search(says, message), message
+
+
+@pytest.mark.parametrize("kind", ["start", "environment", "phase", "memory", "iteration", "end"])
+def test_a_missing_field_is_named(path, kind):
+    def drop(events: list[dict[str, Any]]) -> None:
+        event = first(events, kind)
+        del event[list(event)[-1 if kind != "end" else -2]]
+
+    edit(path / "events" / "rank-1.jsonl", drop)
+    assert "is missing" in damage_of(path)
+
+
+def test_a_missing_iteration_is_seen(path):
+    def drop(events: list[dict[str, Any]]) -> None:
+        events[:] = [event for event in events if event.get("iteration") != 1]
+        for seq, event in enumerate(events):
+            event["seq"] = seq
+
+    edit(path / "events" / "rank-0.jsonl", drop)
+    assert "iteration 2 where 1 follows" in damage_of(path)
+
+
+def test_a_removed_line_is_seen_by_its_number(path):
+    edit(path / "events" / "rank-0.jsonl", lambda events: events.pop(4))
+    assert "where 4 follows" in damage_of(path)
+
+
+def test_a_duplicated_event_is_seen(path):
+    def repeat(events: list[dict[str, Any]]) -> None:
+        events.insert(4, dict(events[3]))
+        for seq, event in enumerate(events):
+            event["seq"] = seq
+
+    edit(path / "events" / "rank-0.jsonl", repeat)
+    assert "is a repetition" in damage_of(path)
+
+
+def test_an_event_behind_the_end_is_seen(path):
+    edit(path / "events" / "rank-0.jsonl", lambda events: events.append({**events[3], "seq": len(events)}))
+    assert "follows the end" in damage_of(path)
+
+
+def test_a_phase_that_one_rank_alone_reports_is_seen(path):
+    def drop(events: list[dict[str, Any]]) -> None:
+        events[:] = [event for event in events if (event["kind"], event.get("phase")) != ("phase", "score")]
+        for seq, event in enumerate(events):
+            event["seq"] = seq
+
+    edit(path / "events" / "rank-0.jsonl", drop)
+    assert "phase score was reported" in damage_of(path)
+
+
+def test_phases_longer_than_their_iteration_are_seen(path):
+    for rank in range(2):
+        edit(
+            path / "events" / f"rank-{rank}.jsonl",
+            lambda events: [e.update(seconds=0.2) for e in events if e["kind"] == "iteration"],
+        )
+    assert "the phases of iteration" in damage_of(path)
+
+
+def test_a_rank_beyond_the_world_is_seen(path):
+    (path / "events" / "rank-2.jsonl").write_text("")
+    assert "rank-2.jsonl is of a rank beyond the 2" in damage_of(path)
+
+
+def test_a_driver_of_another_world_is_seen(path):
+    edit(path / "events" / "driver.jsonl", lambda events: events[0].update(ranks=5))
+    assert "launched 5 ranks" in damage_of(path)
+
+
+def test_two_ends_of_the_driver_are_seen(path):
+    edit(path / "events" / "driver.jsonl", lambda events: events.append({**events[-1], "seq": 2}))
+    assert "more than once" in damage_of(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (b"garbage\n", "is not JSON"),
+        (b"[]\n", "is not a JSON object"),
+        (b"\n", "is not JSON"),
+        (b"\xff\xfe\n", "is not UTF-8"),
+        (b"\x00\x00\x00\n", "is not JSON"),
+        (b"[" * 100_000 + b"\n", "nested too deeply"),
+        (b'{"a":' * 100_000 + b"\n", "nested too deeply"),
+        (b'{"kind": "start", "time": ' + b"9" * 5000 + b"}\n", "not usable JSON"),
+        (b"x" * (1 << 20) + b"xx", "is longer than 1048576 bytes"),
+        (b'{"kind": "start", "rank": 0, "seq": 0, "time": 1e999}\n', "time inf"),
+    ],
+)
+def test_a_line_that_is_no_event_is_named(path, line, says):
+    (path / "events" / "rank-0.jsonl").write_bytes(line)
+    message = damage_of(path)
+    assert message.startswith("events/rank-0.jsonl line 1") and says in message
+
+
+def test_facts_nested_too_deeply_are_refused(path):
+    facts: dict[str, Any] = {}
+    for _ in range(100):
+        facts = {"in": facts}
+    edit(path / "events" / "rank-0.jsonl", lambda events: first(events, "environment").update(facts=facts))
+    assert "levels deep" in damage_of(path)
+
+
+def test_a_torn_last_line_is_left_out_and_noted(path):
+    file = path / "events" / "rank-0.jsonl"
+    file.write_bytes(file.read_bytes() + b'{"kind": "phase", "ra\xff')
+    record = derive(Bundle(path))
+    assert record.status == "ok"
+    assert "was cut short and left out" in record.notes[0]
+
+
+def test_an_unknown_kind_is_left_out_and_noted(path):
+    edit(path / "events" / "driver.jsonl", lambda events: events.append({**events[-1], "seq": 2, "kind": "farewell"}))
+    assert "kind 'farewell' is not known" in derive(Bundle(path)).notes[0]
+
+
+def test_an_events_file_that_is_too_long_is_not_read(path):
+    with (path / "events" / "rank-0.jsonl").open("r+b") as file:
+        file.truncate(1 << 40)
+    assert "more than the" in damage_of(path)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "environment.json", "events/rank-0.jsonl", "events/driver.jsonl"])
+def test_a_link_out_of_the_bundle_is_not_followed(path, tmp_path, name):
+    outside = tmp_path / "outside"
+    outside.write_bytes((path / name).read_bytes())
+    (path / name).unlink()
+    (path / name).symlink_to(outside)
+    assert damage_of(path) == f"{name} is a symbolic link"
+
+
+def test_an_events_folder_that_is_a_link_is_not_followed(path, tmp_path):
+    (path / "events").rename(tmp_path / "elsewhere")
+    (path / "events").symlink_to(tmp_path / "elsewhere")
+    assert "events is not a folder" in damage_of(path)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "environment.json", "events/rank-0.jsonl"])
+def test_a_pipe_does_not_hang_the_reader(path, name):
+    (path / name).unlink()
+    os.mkfifo(path / name)
+    assert damage_of(path) == f"{name} is not a regular file"
+
+
+def test_a_folder_in_place_of_a_file_is_damage(path):
+    (path / "environment.json").unlink()
+    (path / "environment.json").mkdir()
+    assert damage_of(path).startswith("environment.json")
+
+
+def test_a_lock_that_is_a_pipe_or_a_link_holds_nobody(path, tmp_path):
+    os.mkfifo(path / "lock")
+    assert not Bundle(path).running()
+    (path / "lock").unlink()
+    (path / "lock").symlink_to(tmp_path / "none")
+    assert not Bundle(path).running()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"a": NaN}', '{"a": 1e999}', "\x00", '"\ud83d"', "[" * 50_000])
+@pytest.mark.parametrize("name", ["manifest.json", "environment.json"])
+def test_documents_that_are_none_are_damage(path, name, text):
+    (path / name).write_text(text, errors="surrogatepass")
+    assert damage_of(path).startswith(name)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"schema": NaN}', "[" * 50_000])
+def test_a_record_that_is_none_is_damage(path, text):
+    (path / "record.json").write_text(text)
+    with pytest.raises(DamagedBundle, match=r"record\.json"):
+        Bundle(path).record()
+    assert verify(Bundle(path)).status == "damaged"
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "value", "says"),
+    [
+        ("size", "layers", 10**18, "layers is larger"),
+        ("size", "heads", 3, "heads"),
+        ("workload", "prompt_tokens", 10**9, "exceed the"),
+        ("run", "id", "../../etc", "cannot be the name of a folder"),
+        ("layout", "data", 3, "ranks"),
+    ],
+)
+def test_a_manifest_that_hashes_right_but_means_nothing_is_damage(path, part, field, value, says):
+    file = path / "manifest.json"
+    body = json.loads(file.read_text())
+    body[part][field] = value
+    body["hash"] = manifest_hash(body)
+    manifest = synthetic_manifest(layout=TWO_RANKS)
+    size = manifest.size.model_copy(update=body["size"])
+    workload = manifest.workload.model_copy(update={"prompt_tokens": body["workload"]["prompt_tokens"]})
+    body["work_hash"] = work_hash(size, workload, 2)
+    file.write_text(json.dumps(body))
+    assert says in damage_of(path)
+
+
+def test_a_world_of_millions_of_ranks_does_not_keep_the_reader_busy(tmp_path):
+    huge = synthetic_manifest(layout=Layout(nodes=1 << 20, devices_per_node=2, data=1 << 21))
+    (tmp_path / "run" / "events").mkdir(parents=True)
+    (tmp_path / "run" / "manifest.json").write_text(huge.model_dump_json(by_alias=True))
+    assert "ranks are more than" in damage_of(tmp_path / "run")
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_bytes_changed_in_an_events_file_give_a_record_or_one_line(path, data):
+    file = path / "events" / "rank-0.jsonl"
+    original = file.read_bytes()
+    start = data.draw(st.integers(0, len(original) - 1))
+    length = data.draw(st.integers(0, 40))
+    file.write_bytes(original[:start] + data.draw(st.binary(max_size=20)) + original[start + length :])
+    try:
+        record = derive(Bundle(path))
+        assert json.loads(record.model_dump_json(by_alias=True))["schema"] == "suite/record/1"
+    except DamagedBundle as damage:
+        assert str(damage).count("\n") == 0
+    finally:
+        file.write_bytes(original)

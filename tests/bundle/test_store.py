@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from suite.bundle.derive import derive
+from suite.bundle.store import ATTIC, Bundle, DamagedBundle, OtherSchema, find_bundles
+from suite.spec.base import UsageError
+from tests.synthetic import make_bundle, synthetic_manifest
+
+
+def test_a_new_bundle_holds_its_manifest_and_nothing_else(tmp_path):
+    manifest = synthetic_manifest()
+    bundle = Bundle.create(tmp_path / "new" / "runs", manifest)
+    assert bundle.path == tmp_path / "new" / "runs" / manifest.run.id
+    assert bundle.manifest() == manifest
+    assert sorted(path.name for path in bundle.path.iterdir()) == ["events", "logs", "manifest.json"]
+    assert sorted(path.name for path in bundle.path.parent.iterdir()) == [manifest.run.id]
+    assert (bundle.environment(), bundle.record(), bundle.running()) == (None, None, False)
+
+
+def test_nothing_is_overwritten(tmp_path):
+    bundle = Bundle.create(tmp_path, synthetic_manifest())
+    (bundle.path / "logs" / "rank-0.log").write_text("kept")
+    with pytest.raises(UsageError, match="exists; nothing is overwritten"):
+        Bundle.create(tmp_path, synthetic_manifest())
+    assert (bundle.path / "logs" / "rank-0.log").read_text() == "kept"
+
+
+def test_a_root_that_is_a_file_is_refused_in_one_line(tmp_path):
+    (tmp_path / "runs").write_text("")
+    with pytest.raises(UsageError, match=r"cannot write .*file exists"):
+        Bundle.create(tmp_path / "runs", synthetic_manifest())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_an_unwritable_root_is_refused_in_one_line(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(UsageError, match="permission denied"):
+        Bundle.create(tmp_path / "runs", synthetic_manifest())
+
+
+def test_a_full_disk_leaves_no_half_bundle_behind(tmp_path, monkeypatch):
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UsageError, match="no space left on device"):
+        Bundle.create(tmp_path, synthetic_manifest())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("run_id", ["../escape", "a/b", ".hidden", "", "x" * 300, "a\nb"])
+def test_a_run_id_that_is_no_folder_name_is_refused(tmp_path, run_id):
+    manifest = synthetic_manifest()
+    manifest = manifest.model_copy(update={"run": manifest.run.model_copy(update={"id": run_id})})
+    with pytest.raises(UsageError, match="cannot be the name of a folder"):
+        Bundle.create(tmp_path / "runs", manifest)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_driver_events_are_numbered_and_continue_behind_a_torn_line(tmp_path):
+    bundle = Bundle.create(tmp_path, synthetic_manifest())
+    with bundle.driver_events() as log:
+        log.write("launch", schema="suite/events/1", launcher="local", ranks=1, pid=1)
+    path = bundle.path / "events" / "driver.jsonl"
+    path.write_text(path.read_text() + '{"kind": "en')
+    with bundle.driver_events() as log:
+        log.write("end", status="ok", exit_codes={"0": 0}, elapsed_seconds=1.0)
+    events = bundle.events()
+    assert [(event["seq"], event["kind"], event["rank"]) for event in events.driver] == [
+        (0, "launch", None),
+        (1, "end", None),
+    ]
+    assert events.notes == ()
+
+
+def test_an_event_is_on_disk_when_write_returns(tmp_path):
+    bundle = Bundle.create(tmp_path, synthetic_manifest())
+    with bundle.driver_events() as log:
+        log.write("launch", schema="suite/events/1", launcher="local", ranks=1, pid=1)
+        assert len(bundle.events().driver) == 1
+
+
+def test_the_environment_is_stored_and_read(tmp_path):
+    bundle = Bundle.create(tmp_path, synthetic_manifest())
+    bundle.write_environment({"host": "a", "job": {"argv": ["x"]}})
+    assert bundle.environment() == {"host": "a", "job": {"argv": ["x"]}}
+
+
+def test_a_run_is_held_by_one_process_and_freed_by_its_death(tmp_path):
+    bundle = Bundle.create(tmp_path, synthetic_manifest())
+    code = (
+        "import sys; from pathlib import Path; from suite.bundle.store import Bundle\n"
+        "with Bundle(Path(sys.argv[1])).hold():\n print('held', flush=True); sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(bundle.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert holder.stdout.readline() == "held\n"
+        assert bundle.running()
+        with pytest.raises(UsageError, match="is being run by another process"), bundle.hold():
+            pass
+    finally:
+        holder.kill()
+        holder.communicate()
+    assert not bundle.running()
+    with bundle.hold():
+        assert bundle.running()
+    assert not bundle.running()
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path):
+    bundle = Bundle(make_bundle(tmp_path))
+    record = derive(bundle)
+    bundle.write_record(record)
+    assert bundle.record() == record
+    assert sorted(path.name for path in bundle.path.iterdir()) == [
+        "environment.json",
+        "events",
+        "logs",
+        "manifest.json",
+        "record.json",
+    ]
+
+
+def test_a_record_of_another_version_is_told_apart_from_a_damaged_one(tmp_path):
+    bundle = Bundle(make_bundle(tmp_path))
+    (bundle.path / "record.json").write_text('{"schema": "suite/record/2"}')
+    with pytest.raises(OtherSchema, match="suite/record/2"):
+        bundle.record()
+    (bundle.path / "record.json").write_text('{"schema": "suite/record/1"}')
+    with pytest.raises(DamagedBundle, match=r"record\.json: run: Field required") as caught:
+        bundle.record()
+    assert not isinstance(caught.value, OtherSchema)
+
+
+def test_bundles_are_found_below_their_roots_once_and_by_id(tmp_path):
+    second = make_bundle(tmp_path / "b", synthetic_manifest(repeat=2))
+    first = make_bundle(tmp_path / "b" / "deeper", synthetic_manifest(repeat=1))
+    make_bundle(tmp_path / "b" / ATTIC, synthetic_manifest(repeat=3))
+    make_bundle(tmp_path / "b" / ".draft", synthetic_manifest(repeat=4))
+    found = find_bundles([tmp_path / "b", second])
+    assert [bundle.path for bundle in found] == [first, second]
+
+
+def test_a_bundle_in_the_attic_is_found_when_it_is_named(tmp_path):
+    path = make_bundle(tmp_path / ATTIC)
+    assert [bundle.path for bundle in find_bundles([path])] == [path]
+    assert [bundle.path for bundle in find_bundles([tmp_path / ATTIC])] == [path]
+
+
+def test_a_bundle_that_lost_its_manifest_is_still_found(tmp_path):
+    path = make_bundle(tmp_path)
+    (path / "manifest.json").unlink()
+    (bundle,) = find_bundles([tmp_path])
+    with pytest.raises(DamagedBundle, match=r"manifest\.json is missing"):
+        bundle.manifest()
+
+
+def test_links_to_other_folders_are_not_followed(tmp_path):
+    make_bundle(tmp_path / "elsewhere")
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "runs" / "loop").symlink_to(tmp_path / "runs")
+    assert find_bundles([tmp_path / "runs"]) == []
+
+
+@pytest.mark.parametrize("name", ["missing", "file.txt", "x" * 5000])
+def test_a_path_that_is_no_folder_is_bad_usage(tmp_path, name):
+    (tmp_path / "file.txt").write_text("")
+    with pytest.raises(UsageError, match=r"cannot read|not a folder"):
+        find_bundles([tmp_path / name])
+
+
+def test_a_changed_manifest_is_damage(tmp_path):
+    path = make_bundle(tmp_path)
+    body = json.loads((path / "manifest.json").read_text())
+    body["measure"]["warmup"] = 1
+    (path / "manifest.json").write_text(json.dumps(body))
+    with pytest.raises(DamagedBundle, match="was changed after it was made"):
+        Bundle(path).manifest()
+
+
+def test_the_store_loads_no_statistics_and_no_torch():
+    code = "import sys, suite.bundle.store; print({'numpy', 'scipy', 'torch'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    assert done.stdout == "set()\n"

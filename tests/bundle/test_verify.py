@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from suite.bundle.derive import derive
+from suite.bundle.store import Bundle
+from suite.bundle.verify import differences, verify
+from tests.synthetic import make_bundle
+
+
+@pytest.fixture
+def bundle(tmp_path):
+    bundle = Bundle(make_bundle(tmp_path, seconds=[1.0, 1.0, 1.1, 0.9, 1.3]))
+    bundle.write_record(derive(bundle))
+    return bundle
+
+
+def change(bundle, edit):
+    path = bundle.path / "record.json"
+    body = json.loads(path.read_text())
+    edit(body)
+    path.write_text(json.dumps(body))
+
+
+def test_a_record_equals_what_its_bundle_gives(bundle):
+    assert verify(bundle).status == "equal"
+    assert verify(bundle).differences == ()
+
+
+def test_a_changed_figure_is_named_with_both_values(bundle):
+    change(bundle, lambda body: body["throughput"]["samples_per_second"].update(value=1e6))
+    result = verify(bundle)
+    assert result.status == "differs"
+    (line,) = result.differences
+    assert line.startswith("throughput.samples_per_second.value: stored 1000000.0, derived ")
+
+
+def test_the_last_digit_of_a_float_counts(bundle):
+    import math
+
+    def nudge(body):
+        body["iterations"]["seconds"][0] = math.nextafter(1.0, 2)
+
+    change(bundle, nudge)
+    assert verify(bundle).differences == ("iterations.seconds[0]: stored 1.0000000000000002, derived 1.0",)
+
+
+def test_a_changed_event_is_seen_in_the_record(bundle):
+    path = bundle.path / "events" / "rank-0.jsonl"
+    path.write_text(path.read_text().replace('"seconds": 1.3', '"seconds": 1.4'))
+    result = verify(bundle)
+    assert result.status == "differs"
+    assert any(line.startswith("throughput.tokens_per_second.value") for line in result.differences)
+
+
+def test_missing_and_added_fields_are_named(bundle):
+    def edit(body):
+        del body["status"]
+        body["extra"] = 1
+
+    change(bundle, edit)
+    assert verify(bundle).differences == ('status: stored absent, derived "ok"', "extra: stored 1, derived absent")
+
+
+def test_another_schema_is_told_as_that_alone(bundle):
+    change(bundle, lambda body: body.update(schema="suite/record/0", status="fine"))
+    assert verify(bundle).differences == ('schema: stored "suite/record/0", this version derives "suite/record/1"',)
+
+
+def test_a_prediction_is_no_difference(bundle):
+    change(bundle, lambda body: body.update(predicted={"samples_per_second": 3.0}))
+    assert verify(bundle).status == "equal"
+
+
+def test_a_missing_record_is_said(bundle):
+    (bundle.path / "record.json").unlink()
+    assert verify(bundle).status == "missing record"
+
+
+def test_a_run_that_still_goes_on_has_no_record_yet(tmp_path):
+    bundle = Bundle(make_bundle(tmp_path, status=None, completed=3))
+    with bundle.hold():
+        result = verify(bundle)
+    assert result.status == "missing record"
+    assert "still going on" in result.differences[0]
+
+
+def test_damage_is_said_in_one_line(bundle):
+    (bundle.path / "events" / "rank-0.jsonl").write_text("x\n")
+    result = verify(bundle)
+    assert result.status == "damaged"
+    assert result.differences == ("events/rank-0.jsonl line 1 is not JSON: Expecting value at column 1",)
+
+
+def test_many_differences_are_cut(bundle):
+    change(bundle, lambda body: body["memory"]["by_phase"].update({f"x{n}": None for n in range(80)}))
+    result = verify(bundle)
+    assert len(result.differences) == 51
+    assert result.differences[-1] == "and 30 more"
+
+
+@pytest.mark.parametrize(("stored", "derived"), [(1, 1.0), (0, False), (None, 0), ([1], [1, 2]), ({}, [])])
+def test_values_of_different_types_or_lengths_differ(stored, derived):
+    assert len(list(differences({"a": stored}, {"a": derived}))) == 1
