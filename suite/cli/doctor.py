@@ -1,0 +1,30 @@
+"""`suite doctor`: what this machine can run, and why not."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from suite.cli.exits import DONE, GATE_NOT_MET, command
+
+
+@command
+def doctor(
+    python: Annotated[Optional[str], typer.Option(help="interpreter that holds the stacks [default: this one]")] = None,
+    runs: Annotated[Path, typer.Option(help="results folder to look at")] = Path("runs"),
+    as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
+) -> int:
+    """Look at interpreter, stacks, devices, memory and disk. Exit 3 when no backend can run here."""
+    from suite.cli.options import print_json
+    from suite.conduct.display import print_diagnosis
+    from suite.conduct.examine import examine
+
+    diagnosis = examine(python or sys.executable, runs)
+    if as_json:
+        print_json({**diagnosis.model_dump(mode="json"), "able": diagnosis.able})
+    else:
+        print_diagnosis(diagnosis)
+    return DONE if diagnosis.able else GATE_NOT_MET

@@ -1,0 +1,55 @@
+"""Exit codes, and how a command ends when something is wrong: one line on standard error, never a traceback."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+DONE, RUN_FAILED, BAD_USAGE, GATE_NOT_MET, INTERRUPTED = 0, 1, 2, 3, 130
+
+
+def command(function: Callable[..., int | None]) -> Callable[..., None]:
+    """Turn a function that returns an exit code, or raises what a user can cause, into a command."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> None:
+        from suite.bundle.store import DamagedBundle
+        from suite.spec.base import UsageError
+
+        signal.signal(signal.SIGTERM, _as_interrupt)
+        try:
+            code = function(*args, **kwargs) or DONE
+        except (UsageError, DamagedBundle) as error:
+            code = complain(str(error))
+        except KeyboardInterrupt:
+            code = complain("interrupted; what was measured is kept", INTERRUPTED)
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise
+            code = complain(_told(error))
+        raise typer.Exit(code)
+
+    return run
+
+
+def complain(text: str, code: int = BAD_USAGE) -> int:
+    """Print one line on standard error and give back the exit code."""
+    print(f"error: {' '.join(text.split())}", file=sys.stderr)
+    return code
+
+
+def _told(error: OSError) -> str:
+    where = f" ({error.filename})" if error.filename else ""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"no space left{where}: free some and run the same command again; what was measured is kept"
+    return f"{error.strerror or error}{where}"
+
+
+def _as_interrupt(signum: int, frame: Any) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,57 @@
+"""Reading what a user typed into values, with one clear line when it cannot be read."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
+
+
+def seconds(text: str) -> float:
+    """``90``, ``90s``, ``20m``, ``1h30m`` in seconds. Raises UsageError for anything else and for nothing or less."""
+    from suite.spec.base import UsageError
+
+    match = _DURATION.fullmatch(text.strip().lower())
+    parts = match.groups() if match else (None, None, None)
+    total = sum(float(part) * unit for part, unit in zip(parts, (3600, 60, 1), strict=True) if part)
+    if total <= 0:
+        raise UsageError(f"{text!r} is no duration; write 90s, 20m or 1h30m")
+    return total
+
+
+def checked(make: Callable[[], Any]) -> Any:
+    """Build a model from what the user gave; a value it refuses becomes one line that names the field."""
+    from pydantic import ValidationError
+
+    from suite.spec.base import UsageError
+
+    try:
+        return make()
+    except ValidationError as error:
+        raise UsageError(told(error)) from error
+
+
+def told(error: ValidationError) -> str:
+    """A validation error in one line: each field with what is wrong with its value."""
+    lines = []
+    for entry in error.errors():
+        field = ".".join(str(part) for part in entry["loc"]).replace("_", " ")
+        message = entry["msg"].removeprefix("Value error, ")
+        given = entry.get("input")
+        value = f" (got {given!r})" if isinstance(given, (int, float, str)) else ""
+        lines.append(f"{field}: {message}{value}" if field else f"{message}")
+    return "; ".join(lines)
+
+
+def print_json(value: Any) -> None:
+    """Facts for a program: indented, sorted keys, and no NaN."""
+    import json
+
+    json.dump(value, sys.stdout, indent=2, sort_keys=True, allow_nan=False)
+    sys.stdout.write("\n")

@@ -1,0 +1,37 @@
+"""`suite report`: a view of what was measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from suite.cli.exits import command
+
+
+@command
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="results folders or single bundles")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Markdown file; plots go beside it")] = Path(
+        "report.md"
+    ),
+    title: Annotated[Optional[str], typer.Option(help="heading of the report")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print the report's figures as JSON, write no file")] = False,
+) -> None:
+    """Write a Markdown report with plots, and print its headline table."""
+    from suite.cli.options import print_json
+    from suite.conduct.display import print_headline
+    from suite.conduct.entries import entries_of
+    from suite.report import as_json as figures
+    from suite.report import build, write
+
+    entries, damaged = entries_of(runs)
+    if as_json:
+        print_json({**figures(build(entries, title)), "damaged": damaged})
+        return
+    written = write(entries, output, title=title)
+    print_headline(written.model)
+    for line in damaged:
+        typer.echo(f"left out, damaged: {line}", err=True)
+    typer.echo(f"wrote {', '.join(str(path) for path in written.paths)}")

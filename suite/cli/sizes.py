@@ -1,0 +1,42 @@
+"""`suite sizes`: the shapes on the ladders, with their exact parameter counts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Optional
+
+import typer
+
+from suite.cli.exits import command
+
+
+@command
+def sizes(
+    ladder: Annotated[Optional[str], typer.Option(help="only this ladder")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
+) -> None:
+    """List the model sizes by ladder; parameters are computed from the shape, never read off the name."""
+    from suite.cli.options import print_json
+    from suite.spec.catalogue import find_ladder, find_size, ladders
+    from suite.theory.parameters import parameter_count
+
+    chosen = {ladder: find_ladder(ladder)} if ladder else ladders()
+    rows = {
+        name: [
+            {**find_size(size).model_dump(mode="json"), "parameters": parameter_count(find_size(size)).total}
+            for size in members
+        ]
+        for name, members in chosen.items()
+    }
+    if as_json:
+        print_json(rows)
+        return
+    for name, shapes in rows.items():
+        typer.echo(f"ladder {name}")
+        typer.echo(
+            f"  {'size':<12} {'parameters':>14} {'layers':>6} {'hidden':>6} {'ffn':>6} {'heads':>5} {'vocab':>6}"
+        )
+        for shape in shapes:
+            typer.echo(
+                f"  {shape['name']:<12} {shape['parameters']:>14,} {shape['layers']:>6} {shape['hidden']:>6} "
+                f"{shape['ffn']:>6} {shape['heads']:>5} {shape['vocab']:>6}  {shape['note'] or ''}".rstrip()
+            )

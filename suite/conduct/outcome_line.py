@@ -1,0 +1,15 @@
+"""One run's result in a line."""
+
+from __future__ import annotations
+
+from suite.bundle.record import Record
+
+
+def outcome_line(record: Record) -> str:
+    """Its rate, or why it has none with the first line that proves it."""
+    if record.status == "ok" and record.throughput is not None:
+        rate = record.throughput
+        return f"{rate.samples_per_second.value:.4g} samples/s, {rate.tokens_per_second.value:.4g} tokens/s"
+    kind = record.failure.kind if record.failure else record.status
+    evidence = f": {record.failure.evidence[0]}" if record.failure and record.failure.evidence else ""
+    return f"{record.status} ({kind}){evidence}"

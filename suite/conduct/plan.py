@@ -1,0 +1,155 @@
+"""From a request to the manifests of every run, in the order in which they are run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+
+from pydantic import ValidationError
+
+from suite.backends.base import BackendDriver, LayoutRequest, choice
+from suite.backends.registry import find_backend
+from suite.conduct.request import Request, Skipped
+from suite.spec.base import Frozen, UsageError, digest
+from suite.spec.layout import Layout
+from suite.spec.manifest import Manifest
+from suite.spec.resolve import layout_errors, make_manifest
+from suite.spec.shape import Shape
+from suite.spec.workload import Workload
+
+
+class Plan(Frozen):
+    """All runs of a request in running order, what cannot be run, and settings that some backend does not know."""
+
+    id: str
+    manifests: tuple[Manifest, ...]
+    skipped: tuple[Skipped, ...]
+    notes: tuple[str, ...]
+
+
+class _Point(Frozen):
+    """One row of the report to be: everything but the repeat."""
+
+    backend: str
+    size: Shape
+    workload: Workload
+    layout: Layout
+
+
+def make_plan(request: Request, stacks: Mapping[str, Mapping[str, str]]) -> Plan:
+    """Resolve the cross product. ``stacks``: backend -> package -> version found in the stack's interpreter.
+
+    Raises UsageError when a backend is left without a single possible run, with every reason.
+    """
+    drivers = [find_backend(name) for name in request.backends]
+    points: list[_Point] = []
+    skipped: list[Skipped] = []
+    for size, ranks, scaling in product(request.sizes, request.ranks, request.scalings):
+        for driver in drivers:
+            _resolve_point(request, driver, size, ranks, scaling, points, skipped)
+    for driver in drivers:
+        _require_a_point(driver.name, points, skipped)
+    identity = digest(request.model_dump(mode="json"))[:12]
+    ordered = _interleaved(_unique(points), request.repeats)
+    manifests = tuple(
+        make_manifest(
+            plan=identity,
+            repeat=repeat,
+            backend=choice(find_backend(point.backend)),
+            size=point.size,
+            workload=point.workload,
+            layout=point.layout,
+            measure=request.measure,
+            limits=request.limits,
+            stack=dict(stacks[point.backend]),
+            track=request.track,
+        )
+        for point, repeat in ordered
+    )
+    return Plan(id=identity, manifests=manifests, skipped=tuple(skipped), notes=tuple(_notes(request, drivers)))
+
+
+def _resolve_point(
+    request: Request,
+    driver: BackendDriver,
+    size: Shape,
+    ranks: int,
+    scaling: str,
+    points: list[_Point],
+    skipped: list[Skipped],
+) -> None:
+    # one rank does the same work under either scaling, so both tables share the run
+    weak = ranks == 1 or scaling == "weak"
+    workload = request.workload.model_copy(update={"scaling": "weak" if weak else "strong"})
+    for wanted in _layout_requests(request, driver, ranks):
+        try:
+            layout = driver.layout(size, workload, wanted)
+            errors = layout_errors(size, workload, layout) + driver.errors(size, workload, layout, request.measure)
+        except ValidationError as error:
+            errors = [entry["msg"].removeprefix("Value error, ") for entry in error.errors()]
+        except ValueError as error:
+            errors = [str(error)]
+        if errors:
+            skipped.append(Skipped(backend=driver.name, size=size.name, ranks=ranks, reason="; ".join(errors)))
+        else:
+            points.append(_Point(backend=driver.name, size=size, workload=workload, layout=layout))
+
+
+def _layout_requests(request: Request, driver: BackendDriver, ranks: int) -> Iterator[LayoutRequest]:
+    if ranks % request.nodes:
+        raise UsageError(f"{ranks} ranks do not divide over {request.nodes} nodes")
+    choices = request.layout
+    crossed = {
+        name: getattr(choices, name) if name in driver.settings and getattr(choices, name) else (None,)
+        for name in ("zero_stage", "tensor", "pipeline")
+    }
+    plain = {
+        name: getattr(choices, name)
+        for name in (
+            "sequence_parallel",
+            "distributed_optimizer",
+            "recompute",
+            "offload_optimizer",
+            "offload_parameters",
+        )
+        if name in driver.settings
+    }
+    for values in product(*crossed.values()):
+        yield LayoutRequest(
+            nodes=request.nodes,
+            devices_per_node=ranks // request.nodes,
+            device_memory_bytes=request.device_memory_bytes,
+            **dict(zip(crossed, values, strict=True)),
+            **plain,
+        )
+
+
+def _require_a_point(backend: str, points: list[_Point], skipped: list[Skipped]) -> None:
+    if not any(point.backend == backend for point in points):
+        reasons = sorted({entry.reason for entry in skipped if entry.backend == backend})
+        raise UsageError(f"{backend} can run nothing of this: {'; '.join(reasons)}")
+
+
+def _unique(points: list[_Point]) -> list[_Point]:
+    seen: dict[str, _Point] = {}
+    for point in points:
+        seen.setdefault(digest(point.model_dump(mode="json")), point)
+    return list(seen.values())
+
+
+def _interleaved(points: list[_Point], repeats: int) -> list[tuple[_Point, int]]:
+    """Repeat by repeat, every second one backwards (A B, B A, A B): drift of the machine meets both sides alike."""
+    order = []
+    for repeat in range(1, repeats + 1):
+        order += [(point, repeat) for point in (points if repeat % 2 else reversed(points))]
+    return order
+
+
+def _notes(request: Request, drivers: list[BackendDriver]) -> Iterator[str]:
+    asked = {name for name, value in request.layout.model_dump().items() if value not in ((), None, False, "none")}
+    for name in sorted(asked):
+        deaf = [driver.name for driver in drivers if name not in driver.settings]
+        if len(deaf) == len(drivers):
+            raise UsageError(f"{name.replace('_', ' ')} means nothing to {' or '.join(deaf)}; leave it out")
+        if deaf:
+            yield f"{name.replace('_', ' ')} does not apply to {', '.join(deaf)} and was left out there"

@@ -1,0 +1,52 @@
+"""Where a run comes from: the driver's version and commit, the host, the job as it was started."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+
+import suite
+from suite.launch.job import Job
+from suite.launch.probe import host_facts
+from suite.spec.version import suite_version
+
+
+def driver_facts(launcher: str, job: Job, bundle: Path) -> dict:
+    """What ``environment.json`` holds. Paths of this machine are left out: a bundle is meant to be published."""
+    argv = [part.replace(str(bundle), ".") for part in job.argv]
+    own = {name: value for name, value in job.env.items() if name != "PYTHONPATH"}
+    return {
+        "launcher": launcher,
+        "suite_version": suite_version(),
+        "git_commit": git_commit(),
+        "driver_python": platform.python_version(),
+        "job": {
+            "argv": [Path(argv[0]).name, *argv[1:]],
+            "env": own,
+            "nodes": job.nodes,
+            "ranks_per_node": job.ranks_per_node,
+            "limits": job.limits.model_dump(mode="json"),
+        },
+        "host": host_facts(),
+    }
+
+
+@lru_cache(maxsize=1)
+def git_commit() -> str | None:
+    """Commit of the checkout that the suite runs from, ``+changes`` when files differ; ``None`` outside a checkout."""
+    root = Path(next(iter(suite.__path__))).resolve().parent
+    if not (root / ".git").exists():
+        return None
+    try:
+        commit = _git(root, "rev-parse", "HEAD")
+        changed = _git(root, "status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return f"{commit}+changes" if changed else commit
+
+
+def _git(root: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(root), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()

@@ -1,0 +1,38 @@
+"""Requests that the tests of this folder vary."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from suite.conduct.request import LayoutChoices, Request
+from suite.spec.manifest import Measure
+from suite.spec.shape import Shape
+from suite.spec.workload import Workload
+
+STACKS = {
+    "deepspeed": {"torch": "2.13.0", "deepspeed": "0.19.8", "transformers": "5.23.0"},
+    "megatron": {"torch": "2.13.0", "megatron-core": "0.16.1"},
+}
+
+
+def shape(name: str = "tiny", **changes: Any) -> Shape:
+    body = {"layers": 2, "hidden": 32, "ffn": 128, "heads": 4, "kv_heads": 4, "vocab": 256, "positions": 64}
+    return Shape(name=name, **{**body, **changes})
+
+
+def workload(**changes: Any) -> Workload:
+    body = {"name": "tiny", "prompt_tokens": 8, "new_tokens": 8, "rollouts": 4, "micro_batch": 2}
+    return Workload(**{**body, **changes})
+
+
+def request(**changes: Any) -> Request:
+    body: dict[str, Any] = {
+        "backends": ("deepspeed", "megatron"),
+        "sizes": (shape(),),
+        "ranks": (1, 2),
+        "workload": workload(),
+        "measure": Measure(device="cpu", precision="fp32", warmup=1, iterations=3),
+        "repeats": 2,
+        "layout": LayoutChoices(),
+    }
+    return Request(**{**body, **changes})

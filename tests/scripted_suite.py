@@ -1,0 +1,37 @@
+"""The `suite` command with the scripted worker in the place of both engines: everything behind a worker, fast.
+
+Run as ``python tests/scripted_suite.py run ...``; the stacks' versions are made up, so no stack need be installed.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+WORKER = ROOT / "tests" / "scripted_worker.py"
+
+
+def use_scripted_worker() -> None:
+    """Let both engine backends start the scripted worker, on a stack that needs no looking for."""
+    import suite.backends.deepspeed
+    import suite.backends.megatron
+    import suite.conduct.machine
+
+    def worker_argv(manifest_path: str, bundle_path: str) -> tuple[str, ...]:
+        return (str(WORKER), manifest_path, "--bundle", bundle_path)
+
+    def versions(python: str, packages: tuple[str, ...]) -> dict[str, str]:
+        return dict.fromkeys(packages, "0-scripted")
+
+    for module in (suite.backends.deepspeed, suite.backends.megatron):
+        module.engine_worker_argv = worker_argv
+    suite.conduct.machine.stack_versions = versions
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    use_scripted_worker()
+    from suite.cli.main import main
+
+    main()
