@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any, get_args
 
 from suite.bundle.files import check_tree, is_unicode
-from suite.bundle.record import Counts, FailureKind
+from suite.bundle.record import Counts
+from suite.launch.outcome import FailureKind
 
 #: Beyond these a number is a mistake: an exabyte, thirty years.
 _MOST_COUNT = 1 << 60

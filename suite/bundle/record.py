@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 from pydantic import Field, JsonValue
 
+from suite.launch.outcome import FailureKind
 from suite.spec.base import Frozen
 from suite.spec.device import Precision
 from suite.spec.layout import Layout
@@ -16,22 +17,6 @@ RECORD_SCHEMA: Final = "suite/record/1"
 
 Status = Literal["ok", "failed", "interrupted"]
 Verdict = Literal["steady", "drifting", "no steady state"]
-FailureKind = Literal[
-    "oom_device",
-    "oom_host",
-    "nccl_timeout",
-    "hang",
-    "rank_lost",
-    "image_missing",
-    "image_pull",
-    "gpu_unavailable",
-    "driver_mismatch",
-    "disk_full",
-    "config",
-    "timeout",
-    "interrupted",
-    "unknown",
-]
 
 
 class RunFacts(Frozen):
