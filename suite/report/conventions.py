@@ -1,0 +1,59 @@
+"""How the figures were made, each convention in one line."""
+
+from __future__ import annotations
+
+from typing import List, Optional, Sequence, Tuple
+
+from suite.report.parts import RUNS_TO_PUBLISH, RUNS_TO_RANK, Entry
+from suite.stats.compare import DEFAULT_MARGIN
+
+
+def conventions(entries: Sequence[Entry]) -> Tuple[str, ...]:
+    """The report's own, one line each."""
+    return (_RATE, _ROWS, _INTERVAL, _RANKING, _PHASES, _MEMORY, _SCALING, *_warmup(entries))
+
+
+def recorded_conventions(entries: Sequence[Entry]) -> Tuple[str, ...]:
+    """Those that the records carry, one line each: text that others may have written."""
+    records = [entry.record for entry in entries]
+    told: List[Tuple[str, Sequence[Optional[str]]]] = [
+        ("Within one run", [record.throughput.convention if record.throughput else None for record in records]),
+        ("FLOPs", [record.compute.convention if record.compute else None for record in records]),
+        ("Steady state", [record.steady_state.test for record in records]),
+    ]
+    return tuple(
+        f"{name}: {text}." for name, texts in told for text in sorted({text.rstrip(".") for text in texts if text})
+    )
+
+
+def _warmup(entries: Sequence[Entry]) -> Tuple[str, ...]:
+    found = sorted({(entry.manifest.measure.warmup, entry.manifest.measure.iterations) for entry in entries})
+    words = " or ".join(f"{warmup} + {iterations}" for warmup, iterations in found[:4])
+    more = " or others" if len(found) > 4 else ""
+    return (f"Iterations: {words}{more} (warm-up, which never counts, + counted).",) if found else ()
+
+
+_RATE = (
+    "Rates: total work over total time of whole PPO iterations; an iteration lasts as long as its slowest rank. "
+    "Tokens are prompt + response tokens; padding does not count."
+)
+_ROWS = "Rows: runs of equal manifest hash are pooled, each a fresh set of processes; only runs that ended well count."
+_INTERVAL = (
+    "Intervals: [low, high] at 95 %, Student's t on the logarithms of the runs' rates; with one run they come from "
+    "its iterations alone and are too narrow for what another run would give."
+)
+_RANKING = (
+    f"Ranking: ratio to the best of equal work on equally many ranks (Welch on logarithms, not corrected for several "
+    f"comparisons); not distinguishable is not equal, which needs the ratio's 90 % interval within "
+    f"{DEFAULT_MARGIN * 100:g} % of 1; {RUNS_TO_PUBLISH} runs are needed to publish, {RUNS_TO_RANK} to rank."
+)
+_PHASES = (
+    "Phases: mean seconds per iteration of the slowest rank in each; other is what the iteration took beyond them."
+)
+_MEMORY = (
+    "Memory: greatest peak over ranks, phases and runs, in GiB (2^30 bytes): reserved by the allocator on a GPU, on a "
+    "CPU the resident set less what was resident before the model; the floor is the largest phase's least need."
+)
+_SCALING = (
+    "Scaling: eta(N; N0) = (rate at N / N) / (rate at N0 / N0), N0 the fewest ranks measured with the same strategy."
+)

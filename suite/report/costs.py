@@ -1,0 +1,133 @@
+"""What the runs of one row cost together: time by phase, utilisation, memory, energy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, Dict, Optional, Sequence, Tuple
+
+from suite.bundle.record import Phase, Record
+from suite.report.parts import PHASES
+
+_NO_CPU_PEAK = "a CPU has no peak in the device catalogue"
+
+
+@dataclass(frozen=True)
+class PhaseCost:
+    """One phase over all counted iterations of a row's runs."""
+
+    name: str
+    seconds: float
+    share: float
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """The greatest peak over runs and ranks, against the least that the layout needs."""
+
+    peak_bytes: int
+    peak_is: str
+    floor_bytes: Optional[int]
+    floor_phase: Optional[str]
+    efficiency: Optional[float]
+    allocation_retries: Optional[int]
+
+
+@dataclass(frozen=True)
+class EnergyUse:
+    """GPU board energy of a row's runs."""
+
+    joules_per_sample: Optional[float]
+    valid: bool
+    reasons: Tuple[str, ...]
+
+
+def over_time(records: Sequence[Record], read: Callable[[Record], Optional[float]]) -> Optional[float]:
+    """A rate per time over all runs, total over total: the harmonic mean, weighted by iterations.
+
+    Unknown where one run does not know it.
+    """
+    known = [(read(record), record.steady_state.iterations) for record in records]
+    if not known or any(not rate for rate, _ in known):
+        return None
+    return sum(weight for _, weight in known) / sum(weight / rate for rate, weight in known if rate)
+
+
+def unknown_utilisation_of(records: Sequence[Record]) -> Optional[str]:
+    """Why MFU, HFU or MBU is not known; null where all are, or where nothing was measured."""
+    for record in records:
+        compute = record.compute
+        if compute is None or compute.model_flops is None:
+            return "no FLOPs were counted for these runs"
+        if compute.peak_flops is None:
+            return (
+                _NO_CPU_PEAK
+                if record.run.device == "cpu"
+                else f"the device's peak FLOP/s at {record.run.precision} is not known"
+            )
+        if compute.mfu is None or compute.hfu is None or compute.mbu is None:
+            return "a rate or a peak bandwidth that it needs is not known"
+    return None
+
+
+def phases_of(records: Sequence[Record]) -> Tuple[PhaseCost, ...]:
+    """Mean seconds per counted iteration over the runs, weighted by their iterations; a phase all runs know."""
+    costs: Dict[str, float] = {}
+    weight = sum(record.steady_state.iterations for record in records)
+    for name in PHASES:
+        seconds = [_seconds(record, name) for record in records]
+        known = [cost for cost in seconds if cost is not None]
+        if known and len(known) == len(seconds):
+            costs[name] = sum(known) / weight
+    whole = sum(costs.values())
+    return tuple(PhaseCost(name, seconds, seconds / whole) for name, seconds in costs.items()) if whole else ()
+
+
+def _seconds(record: Record, name: str) -> Optional[float]:
+    """Of one phase in all counted iterations of a run."""
+    phase: Optional[Phase] = getattr(record.phases, name) if record.phases else None
+    return None if phase is None else phase.seconds * record.steady_state.iterations
+
+
+def memory_of(records: Sequence[Record]) -> Optional[MemoryUse]:
+    """The greatest peak; efficiency is taken again from it, so that the row agrees with itself."""
+    told = [record.memory for record in records if record.memory is not None]
+    for field, meaning in (("peak_reserved_bytes", "reserved"), ("peak_allocated_bytes", "resident")):
+        peaks = [getattr(memory, field) for memory in told]
+        if peaks and all(peaks):
+            floor = told[0].floor
+            retries = [memory.allocation_retries for memory in told]
+            known = [count for count in retries if count is not None]
+            return MemoryUse(
+                peak_bytes=max(peaks),
+                peak_is=meaning,
+                floor_bytes=floor.bytes if floor else None,
+                floor_phase=floor.phase if floor else None,
+                efficiency=floor.bytes / max(peaks) if floor else None,
+                allocation_retries=sum(known) if known else None,
+            )
+    return None
+
+
+def energy_of(records: Sequence[Record]) -> Optional[EnergyUse]:
+    told = [record.energy for record in records if record.energy is not None]
+    if not told:
+        return None
+    joules = [energy.joules for energy in told]
+    samples = sum(
+        record.counts.samples * record.steady_state.iterations for record in records if record.energy and record.counts
+    )
+    whole = len(told) == len(records) and None not in joules and samples > 0
+    return EnergyUse(
+        joules_per_sample=sum(joule for joule in joules if joule is not None) / samples if whole else None,
+        valid=whole and all(energy.valid for energy in told),
+        reasons=tuple(sorted({reason for energy in told for reason in energy.reasons})),
+    )
+
+
+def predicted_of(records: Sequence[Record]) -> Optional[float]:
+    """What a planner foretold, where it wrote ``samples_per_second``; the same for all repeats of a manifest."""
+    for record in records:
+        value = (record.predicted or {}).get("samples_per_second")
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+    return None

@@ -1,0 +1,61 @@
+"""Runs that did not end well, as rows: nothing that was tried is left out of a report."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from suite.bundle.record import FailureKind
+from suite.launch.next_step import next_step
+from suite.report.parts import Entry
+from suite.report.pool import Row
+
+
+@dataclass(frozen=True)
+class FailureRow:
+    """Runs of one row that ended alike: the same kind in the same phase with the same first line of evidence."""
+
+    row: int
+    kind: FailureKind
+    phase: Optional[str]
+    evidence: Optional[str]
+    evidence_lines: int
+    next_step: str
+    run_ids: Tuple[str, ...]
+    paths: Tuple[str, ...]
+
+
+def failure_rows(rows: Sequence[Row], groups: Sequence[Sequence[Entry]]) -> Tuple[FailureRow, ...]:
+    """The failures of each row's entries, in the order of the rows."""
+    found: List[FailureRow] = []
+    for row, entries in zip(rows, groups, strict=True):
+        alike: Dict[Tuple[str, str, str], List[Entry]] = defaultdict(list)
+        for entry in entries:
+            if entry.record.status != "ok":
+                kind, phase, evidence = _told(entry)
+                alike[kind, phase or "", evidence or ""].append(entry)
+        found += [_row(row, alike[key]) for key in sorted(alike)]
+    return tuple(found)
+
+
+def _told(entry: Entry) -> Tuple[FailureKind, Optional[str], Optional[str]]:
+    failure = entry.record.failure
+    if failure is None:
+        return "interrupted" if entry.record.status == "interrupted" else "unknown", None, None
+    return failure.kind, failure.phase, failure.evidence[0] if failure.evidence else None
+
+
+def _row(row: Row, entries: Sequence[Entry]) -> FailureRow:
+    kind, phase, evidence = _told(entries[0])
+    failure = entries[0].record.failure
+    return FailureRow(
+        row=row.number,
+        kind=kind,
+        phase=phase,
+        evidence=evidence,
+        evidence_lines=len(failure.evidence) if failure else 0,
+        next_step=next_step(kind),
+        run_ids=tuple(entry.record.run.id for entry in entries),
+        paths=tuple(entry.path for entry in entries),
+    )

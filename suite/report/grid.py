@@ -1,0 +1,62 @@
+"""Tables of finished cells, and their Markdown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, Sequence, Tuple
+
+#: Longer cells do not widen their column, so that one line of evidence does not pad every row.
+_WIDEST_PADDING = 44
+
+
+@dataclass(frozen=True)
+class Column:
+    """A header, and whether its cells are figures, which stand to the right."""
+
+    title: str
+    right: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns, rows of equally many cells, and what a reader of the cells must know."""
+
+    columns: Tuple[Column, ...]
+    rows: Tuple[Tuple[str, ...], ...]
+    notes: Tuple[str, ...] = ()
+
+
+class Notes:
+    """Lettered notes below a table, each text once."""
+
+    def __init__(self) -> None:
+        self._letters: Dict[str, str] = {}
+
+    def mark(self, text: str) -> str:
+        """The letter of this note, in brackets."""
+        count = len(self._letters)
+        return f"({self._letters.setdefault(text, 'abcdefghijklmnopqrstuvwxyz'[count % 26] * (count // 26 + 1))})"
+
+    def lines(self) -> Tuple[str, ...]:
+        return tuple(f"({letter}) {text}." for text, letter in self._letters.items())
+
+
+def grid(table: Table) -> str:
+    """A Markdown table, padded so that the source reads as a table too, with its notes as a list below."""
+    rights = [column.right for column in table.columns]
+    lines = [[column.title for column in table.columns], *table.rows]
+    widths = [max(min(len(cell), _WIDEST_PADDING) for cell in cells) for cells in zip(*lines, strict=True)]
+    rule = [
+        "-" * max(1, width - 1) + ":" if right else "-" * max(2, width)
+        for width, right in zip(widths, rights, strict=True)
+    ]
+    text = "\n".join(_line(cells, widths, rights) for cells in (lines[0], rule, *lines[1:]))
+    return "\n\n".join([text, *(["\n".join(f"- {note}" for note in table.notes)] if table.notes else [])])
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], rights: Sequence[bool]) -> str:
+    padded = (
+        cell.rjust(width) if right else cell.ljust(width)
+        for cell, width, right in zip(cells, widths, rights, strict=True)
+    )
+    return f"| {' | '.join(padded)} |"

@@ -1,0 +1,64 @@
+"""What a report says, as data: built from records and manifests alone, in one order, without a clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional, Sequence, Tuple
+
+from suite.report.conventions import conventions, recorded_conventions
+from suite.report.failures import FailureRow, failure_rows
+from suite.report.machines import Machine, assign_machines
+from suite.report.parts import Entry
+from suite.report.pool import Row, group_entries, pool_rows
+from suite.report.ranking import Ranking, rank
+from suite.report.scaling import Scalings, scale
+from suite.report.work import WorkFacts, work_facts
+
+DEFAULT_TITLE = "PPO throughput, scaling and memory"
+
+
+@dataclass(frozen=True)
+class ReportModel:
+    """Everything a view shows. ``started`` and ``ended`` are Unix seconds of the first and the last run."""
+
+    title: str
+    started: Optional[float]
+    ended: Optional[float]
+    runs: int
+    runs_ok: int
+    runs_interrupted: int
+    work: Tuple[WorkFacts, ...]
+    rows: Tuple[Row, ...]
+    ranking: Ranking
+    scaling: Scalings
+    failures: Tuple[FailureRow, ...]
+    machines: Tuple[Machine, ...]
+    conventions: Tuple[str, ...]
+    recorded_conventions: Tuple[str, ...]
+
+
+def build(entries: Sequence[Entry], title: Optional[str] = None) -> ReportModel:
+    """The report of these runs; the order in which they are given does not matter."""
+    entries = sorted(entries, key=lambda entry: (entry.record.run.id, entry.path))
+    letters, machines = assign_machines(entries)
+    groups = group_entries(entries, letters)
+    rows = pool_rows(groups)
+    starts = [entry.record.run.started for entry in entries if entry.record.run.started is not None]
+    ends = [entry.record.run.ended for entry in entries if entry.record.run.ended is not None]
+    states = [entry.record.status for entry in entries]
+    return ReportModel(
+        title=title or DEFAULT_TITLE,
+        started=min(starts, default=None),
+        ended=max(ends, default=None),
+        runs=len(entries),
+        runs_ok=states.count("ok"),
+        runs_interrupted=states.count("interrupted"),
+        work=work_facts(entries),
+        rows=rows,
+        ranking=rank(rows),
+        scaling=scale(rows),
+        failures=failure_rows(rows, [group for _, group in groups]),
+        machines=machines,
+        conventions=conventions(entries),
+        recorded_conventions=recorded_conventions(entries),
+    )

@@ -1,0 +1,74 @@
+"""Figures as a reader sees them: few significant digits, never an exponent where a plain number will do."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timezone
+from typing import Optional
+
+from suite.stats.intervals import Interval
+
+UNKNOWN = "-"
+GIB = 1 << 30
+_DIGITS, _MOST_DIGITS = 3, 4
+
+
+def decimals(value: float, digits: int = _DIGITS) -> int:
+    """Digits behind the point that show ``digits`` significant ones of ``value``; 0 for zero and for large values."""
+    if value == 0 or not math.isfinite(value):
+        return 0
+    return max(0, digits - 1 - math.floor(math.log10(abs(value))))
+
+
+def number(value: Optional[float], digits: int = _DIGITS) -> str:
+    """``0.0512``, ``12.3``, ``1,234``: at least ``digits`` significant digits, whole digits never dropped."""
+    if value is None:
+        return UNKNOWN
+    if value != 0 and abs(value) < 1e-4:
+        return f"{value:.{digits - 1}e}"
+    return f"{value:,.{decimals(value, digits)}f}"
+
+
+def interval(estimate: Optional[Interval], bound_digits: int = 2) -> str:
+    """``12.34 [12.31, 12.37]``: three digits, four where the bounds need them; the value alone without bounds."""
+    if estimate is None:
+        return UNKNOWN
+    if estimate.low is None or estimate.high is None:
+        return number(estimate.value)
+    if estimate.value != 0 and abs(estimate.value) < 1e-4:
+        return f"{number(estimate.value)} [{number(estimate.low)}, {number(estimate.high)}]"
+    least, most = decimals(estimate.value), decimals(estimate.value, _MOST_DIGITS)
+    places = max(least, min(most, decimals((estimate.high - estimate.low) / 2, bound_digits)))
+    return f"{estimate.value:,.{places}f} [{estimate.low:,.{places}f}, {estimate.high:,.{places}f}]"
+
+
+def percent(ratio: Optional[float]) -> str:
+    """A ratio as whole percent, with one digit more below ten; no sign, which the header carries."""
+    if ratio is None:
+        return UNKNOWN
+    return f"{100 * ratio:.0f}" if abs(ratio) >= 0.0995 or ratio == 0 else f"{100 * ratio:.2g}"
+
+
+def gib(size_bytes: Optional[float]) -> str:
+    """Bytes in GiB (2^30)."""
+    return UNKNOWN if size_bytes is None else number(size_bytes / GIB)
+
+
+def moment(unix_seconds: Optional[float]) -> str:
+    """A time in UTC to the minute; ``-`` for none and for one that no calendar holds."""
+    if unix_seconds is None:
+        return UNKNOWN
+    try:
+        return datetime.fromtimestamp(unix_seconds, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    except (OverflowError, ValueError, OSError):
+        return UNKNOWN
+
+
+def counted(count: int, noun: str, plural: Optional[str] = None) -> str:
+    """``1 run``, ``3 runs``."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def listed(words: "list[str] | tuple[str, ...]") -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""

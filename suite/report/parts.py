@@ -1,0 +1,34 @@
+"""What goes into a report, and the pieces that its parts share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from suite.bundle.record import Record
+from suite.spec.manifest import Manifest
+
+#: Runs that a figure needs before it may be published, and before it may be put in an order (facts of the method).
+RUNS_TO_PUBLISH, RUNS_TO_RANK = 3, 5
+PHASES = ("generate", "score", "reference", "reward", "train", "other")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run: what was asked, what came out, and the path of its bundle as the report shows it."""
+
+    manifest: Manifest
+    record: Record
+    path: str
+
+
+@dataclass(frozen=True, order=True)
+class Setting:
+    """What two rows must share, beside their work, before their rates may be compared."""
+
+    kind: Literal["engine", "trainer"]
+    track: str
+    device: Literal["cpu", "cuda"]
+    precision: str
+    threads_per_rank: int
+    machine: str

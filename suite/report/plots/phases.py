@@ -1,0 +1,94 @@
+"""Where an iteration's time goes: one bar per row, its phases as shares."""
+
+from __future__ import annotations
+
+from typing import List, Optional, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import PercentFormatter
+
+from suite.report.escape import drawable
+from suite.report.model import ReportModel
+from suite.report.numbers import counted, number
+from suite.report.parts import PHASES
+from suite.report.plots import style
+from suite.report.plots.series import bars
+from suite.report.pool import Row
+
+_COLOURS = dict(zip(PHASES, ("#0072B2", "#56B4E9", "#009E73", "#CC79A7", "#E69F00", "#999999"), strict=True))
+_DARK = ("generate", "reference")
+_LEAST_LABELLED = 0.06
+
+
+def figure(model: ReportModel) -> Optional[Figure]:
+    """Null where no row has phases."""
+    rows, omitted = bars([row for row in model.rows if row.phases])
+    if not rows:
+        return None
+    heights = bar_positions(rows)
+    drawn = bar_figure(heights)
+    axes = drawn.subplots()
+    _bars(axes, rows, heights)
+    longest = bar_labels(axes, rows, heights)
+    axes.set_xlim(0, 1)
+    axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.set_xlabel("share of an iteration; right: its seconds")
+    shown = [name for name in PHASES if any(phase.name == name for row in rows for phase in row.phases)]
+    handles = [
+        Line2D([], [], color=_COLOURS[name], marker="s", linewidth=0, markersize=7, label=name) for name in shown
+    ]
+    style.frame(drawn, bar_margins(longest, right=0.75), handles, omitted)
+    return drawn
+
+
+def bar_figure(heights: Sequence[float]) -> Figure:
+    """A figure with room for bars at these positions."""
+    return style.new_figure(1.2 + 0.23 * max(heights))
+
+
+def bar_margins(label_characters: int, right: float) -> style.Margins:
+    """Room for labels of at most so many characters left of the bars."""
+    return style.Margins(left=0.2 + 0.073 * label_characters, right=right, bottom=0.45, top=0.05)
+
+
+def bar_positions(rows: Sequence[Row]) -> List[float]:
+    """Heights of the bars from the top down, with a gap wherever the size changes."""
+    heights, height = [], 0.0
+    for before, row in zip([rows[0], *rows[:-1]], rows, strict=True):
+        height += 0.7 if before.size != row.size else 0.0
+        heights.append(height)
+        height += 1.0
+    return heights
+
+
+def bar_labels(axes: Axes, rows: Sequence[Row], heights: Sequence[float]) -> int:
+    """Size, backend and ranks left of each bar, the layout where it alone tells two apart; the longest's length."""
+    names = [(row.size, row.backend, row.ranks) for row in rows]
+    labels = []
+    for row, name in zip(rows, names, strict=True):
+        layout = f" {row.layout}" if names.count(name) > 1 else ""
+        told = f"{drawable(row.size, 12)}  {drawable(row.backend, 20)}{layout}  {counted(row.ranks, 'rank')}"
+        labels.append(told)
+    axes.set_yticks(list(heights), labels)
+    axes.set_ylim(max(heights) + 0.6, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+    return max(map(len, labels))
+
+
+def _bars(axes: Axes, rows: Sequence[Row], heights: Sequence[float]) -> None:
+    lefts = [0.0] * len(rows)
+    for name in PHASES:
+        shares = [next((phase.share for phase in row.phases if phase.name == name), 0.0) for row in rows]
+        colour = _COLOURS[name]
+        axes.barh(heights, shares, left=lefts, height=0.78, color=colour, edgecolor="white", linewidth=0.6)
+        ink = "white" if name in _DARK else style.INK
+        for height, left, share in zip(heights, lefts, shares, strict=True):
+            if share >= _LEAST_LABELLED:
+                middle = left + share / 2
+                axes.text(middle, height, f"{100 * share:.0f}", color=ink, fontsize=8, ha="center", va="center")
+        lefts = [left + share for left, share in zip(lefts, shares, strict=True)]
+    for row, height in zip(rows, heights, strict=True):
+        axes.text(1.01, height, f"{number(row.iteration_seconds)} s", fontsize=8, va="center", ha="left")

@@ -1,0 +1,109 @@
+"""Scaling efficiency by number of ranks: a column of panels per size, a row per kind of scaling."""
+
+from __future__ import annotations
+
+from typing import List, Optional, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from suite.report.escape import drawable
+from suite.report.model import ReportModel
+from suite.report.numbers import number
+from suite.report.plots import style
+from suite.report.plots.series import MOST_PANELS, Series, left_out, series_of, spread
+from suite.report.scaling import Curve
+from suite.stats.intervals import Interval
+
+_MOST_TICKS = 6
+
+
+def figure(model: ReportModel) -> Optional[Figure]:
+    """Null where there is no curve."""
+    curves = model.scaling.curves
+    if not curves:
+        return None
+    kinds = [kind for kind in ("weak", "strong") if any(curve.kind == kind for curve in curves)]
+    all_sizes = {kind: list(dict.fromkeys(curve.base.size for curve in curves if curve.kind == kind)) for kind in kinds}
+    sizes = {kind: spread(all_sizes[kind], MOST_PANELS) for kind in kinds}
+    shown = [curve for curve in curves if curve.base.size in sizes[curve.kind]]
+    lines, more = series_of((curve.base for curve in shown), by_scaling=False)
+    drawn = style.new_figure(0.4 + 2.3 * len(kinds))
+    columns = max(map(len, sizes.values()))
+    axes = drawn.subplots(
+        len(kinds), columns, sharex=True, sharey=True, squeeze=False, gridspec_kw={"wspace": 0.08, "hspace": 0.55}
+    )
+    for row, kind in enumerate(kinds):
+        axes[row, 0].set_ylabel(f"{kind} scaling\nefficiency eta")
+        for column, size in enumerate(sizes[kind]):
+            _panel(
+                axes[row, column], lines, [curve for curve in shown if (curve.kind, curve.base.size) == (kind, size)]
+            )
+            axes[row, column].set_title(drawable(size, 16))
+            axes[row, column].set_xlabel("ranks")
+            axes[row, column].tick_params(labelbottom=True)
+        for panel in axes[row, len(sizes[kind]) :]:
+            panel.set_axis_off()
+    _axes(axes[0, 0], shown)
+    handles = [*map(_handle, lines), Line2D([], [], color=style.FAINT, linestyle=":", label="ideal")]
+    omitted = sum(len(all_sizes[kind]) - len(sizes[kind]) for kind in kinds)
+    margins = style.Margins(left=0.8, right=0.1, bottom=0.45, top=0.25)
+    style.frame(drawn, margins, handles, left_out(((omitted, "size"), (more, "series"))))
+    return drawn
+
+
+def _handle(line: Series) -> Line2D:
+    return Line2D([], [], color=line.colour, marker=line.marker, label=line.label, linewidth=1.2, markersize=5)
+
+
+def _panel(axes: Axes, lines: Sequence[Series], curves: Sequence[Curve]) -> None:
+    """Each curve in its line's look; the upper half of the last values is written above its point, the rest below."""
+    axes.axhline(1, color=style.FAINT, linestyle=":", linewidth=1.4)
+    ordered = sorted(curves, key=lambda curve: curve.largest.eta.value)
+    for index, curve in enumerate(ordered):
+        line = next((line for line in lines if any(row.number == curve.base.number for row in line.rows)), None)
+        if line is not None:
+            _line(axes, line, curve, above=index >= len(ordered) / 2)
+
+
+def _line(axes: Axes, line: Series, curve: Curve, above: bool) -> None:
+    ranks = [curve.base.ranks, *(point.row.ranks for point in curve.points)]
+    etas = [Interval(1.0, None, None), *(point.eta for point in curve.points)]
+    axes.errorbar(
+        ranks,
+        [eta.value for eta in etas],
+        yerr=style.error_bars(etas),
+        color=line.colour,
+        marker=line.marker,
+        markersize=5,
+        linewidth=1.2,
+        elinewidth=1.4,
+        capsize=2.5,
+    )
+    axes.annotate(
+        number(etas[-1].value, 2),
+        (ranks[-1], etas[-1].value),
+        xytext=(5, 5 if above else -5),
+        textcoords="offset points",
+        color=line.colour,
+        fontsize=8,
+        va="bottom" if above else "top",
+        annotation_clip=False,
+    )
+
+
+def _axes(axes: Axes, curves: Sequence[Curve]) -> None:
+    """Shared by all panels: ranks on a base-2 logarithm, eta from 0."""
+    ranks: List[int] = sorted(
+        {point.row.ranks for curve in curves for point in curve.points} | {curve.base.ranks for curve in curves}
+    )
+    highs = [point.eta.high or point.eta.value for curve in curves for point in curve.points]
+    axes.set_xscale("log", base=2)
+    axes.set_xlim(ranks[0] / 1.25, ranks[-1] * (ranks[-1] / ranks[0]) ** 0.28)
+    ticks = spread(ranks, _MOST_TICKS)
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0f}")
+    axes.set_ylim(0, min(max(1.15, 1.05 * max(highs)), 2.0))

@@ -1,0 +1,118 @@
+"""Which rows a picture shows, and how they are told apart in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, Iterable, List, Sequence, Tuple, TypeVar
+
+from suite.report.escape import drawable
+from suite.report.numbers import counted
+from suite.report.plots.style import COLOURS, MARKERS
+from suite.report.pool import Row
+
+#: Most lines, panels and bars that stay readable.
+MOST_SERIES, MOST_PANELS, MOST_SIZES, MOST_BARS = 6, 4, 10, 24
+
+Item = TypeVar("Item")
+Key = Tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Series:
+    """Rows that are drawn as one line, with its colour (the backend's) and marker."""
+
+    label: str
+    colour: str
+    marker: str
+    rows: Tuple[Row, ...]
+
+
+def series_of(rows: Iterable[Row], by_scaling: bool = True) -> Tuple[List[Series], int]:
+    """The series of most rows, in the order of their names, and how many more there are.
+
+    ``by_scaling``: weak and strong are lines of their own.
+    """
+    by_key: Dict[Key, List[Row]] = {}
+    for row in rows:
+        by_key.setdefault(_key(row, by_scaling), []).append(row)
+    largest = sorted(by_key, key=lambda key: (-len(by_key[key]), key))[:MOST_SERIES]
+    keys = sorted(largest)
+    colours = backend_colours(row for key in by_key for row in by_key[key])
+    used: Dict[str, int] = {}
+    found = []
+    for key in keys:
+        marker = MARKERS[used.setdefault(key[0], 0) % len(MARKERS)]
+        used[key[0]] += 1
+        found.append(Series(_label(key, keys), colours[key[0]], marker, tuple(by_key[key])))
+    return found, len(by_key) - len(keys)
+
+
+def backend_colours(rows: Iterable[Row]) -> Dict[str, str]:
+    """One colour per backend, the same in every picture of a report."""
+    names = sorted({row.backend for row in rows})
+    return {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(names)}
+
+
+def _label(key: Key, keys: Sequence[Key]) -> str:
+    """The backend, and its strategy or, where it has several lines, what tells them apart."""
+    own = [other for other in keys if other[0] == key[0]]
+    differing = [index for index in range(1, len(key)) if len({other[index] for other in own}) > 1] or [1]
+    return drawable(" ".join([key[0], *(key[index] for index in differing if key[index])]), 40)
+
+
+def _key(row: Row, by_scaling: bool) -> Key:
+    """Backend and strategy first, then all else that tells two lines apart."""
+    setting = row.setting
+    where = (setting.precision, f"{setting.threads_per_rank} threads", f"machine {setting.machine}")
+    scaling = row.scaling if by_scaling else ""
+    return (
+        row.backend,
+        row.strategy,
+        row.workload,
+        scaling,
+        setting.kind,
+        setting.track,
+        setting.device,
+        *where,
+        row.variant,
+    )
+
+
+def spread(items: Sequence[Item], most: int) -> List[Item]:
+    """At most ``most`` of the items, first and last among them, evenly taken from between."""
+    if len(items) <= most:
+        return list(items)
+    return [items[round(index * (len(items) - 1) / (most - 1))] for index in range(most)]
+
+
+def bars(rows: Sequence[Row]) -> Tuple[List[Row], str]:
+    """At most ``MOST_BARS`` rows for a picture with one bar each, and what was left out, in words.
+
+    Where there are too many: of each size, backend and rank count the fastest row, then fewer rank counts, then
+    fewer sizes, so that the backends of what is drawn stay side by side.
+    """
+    if len(rows) <= MOST_BARS:
+        return list(rows), ""
+    fastest: Dict[Tuple[str, str, int], Row] = {}
+    for row in sorted(rows, key=lambda row: -(row.samples_per_second.value if row.samples_per_second else 0.0)):
+        fastest.setdefault((row.size, row.backend, row.ranks), row)
+    kept = sorted(fastest.values(), key=lambda row: row.number)
+    sizes, ranks = list(dict.fromkeys(row.size for row in kept)), sorted({row.ranks for row in kept})
+    limits = [
+        *((len(sizes), most) for most in range(len(ranks), 1, -1)),
+        *((most, 2) for most in range(len(sizes), 1, -1)),
+    ]
+    for most_sizes, most_ranks in limits:
+        wanted_sizes, wanted_ranks = set(spread(sizes, most_sizes)), set(spread(ranks, most_ranks))
+        chosen = [row for row in kept if row.size in wanted_sizes and row.ranks in wanted_ranks]
+        if len(chosen) <= MOST_BARS:
+            break
+    else:
+        chosen = kept[:MOST_BARS]
+    return chosen, f"{len(chosen)} of {counted(len(rows), 'row')} drawn, fastest layouts first; all are in the table."
+
+
+def left_out(parts: Sequence[Tuple[int, str]]) -> str:
+    """``Not drawn: 3 sizes, 1 series; all rows are in the table.`` Empty where all was drawn."""
+    told = [counted(count, noun, "series" if noun == "series" else None) for count, noun in parts if count > 0]
+    return f"Not drawn: {', '.join(told)}; all rows are in the table." if told else ""

@@ -1,0 +1,136 @@
+"""Samples per second by model size, one panel per number of ranks; below, the rate against the best of equal work."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Optional, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from suite.report.escape import drawable
+from suite.report.model import ReportModel
+from suite.report.numbers import counted
+from suite.report.plots import style
+from suite.report.plots.series import MOST_PANELS, MOST_SIZES, Series, left_out, series_of, spread
+from suite.report.pool import Row
+from suite.stats.intervals import Interval
+
+#: Below this span of rates a linear axis from zero shows more than a logarithmic one.
+_LEAST_LOG_SPAN = 5
+_GAPS = {"wspace": 0.06, "hspace": 0.12}
+
+
+def figure(model: ReportModel) -> Optional[Figure]:
+    """Null where nothing was measured."""
+    if not any(row.measured for row in model.rows):
+        return None
+    all_sizes, all_ranks = (
+        list(dict.fromkeys(row.size for row in model.rows)),
+        sorted({row.ranks for row in model.rows}),
+    )
+    sizes, ranks = spread(all_sizes, MOST_SIZES), spread(all_ranks, MOST_PANELS)
+    rows = [row for row in model.rows if row.size in set(sizes) and row.ranks in set(ranks)]
+    lines, more = series_of(rows)
+    ratios = {place.row.number: place.ratio for group in model.ranking.groups for place in group.places}
+    drawn = style.new_figure(4.6 if ratios else 3.2)
+    heights = [2, 1] if ratios else [1]
+    axes = drawn.subplots(
+        len(heights), len(ranks), sharex=True, sharey="row", squeeze=False, height_ratios=heights, gridspec_kw=_GAPS
+    )
+    for column, count in enumerate(ranks):
+        axes[0, column].set_title(counted(count, "rank"))
+        _panel(
+            axes[0, column],
+            lines,
+            sizes,
+            count,
+            {row.number: row.samples_per_second for row in rows if row.samples_per_second},
+        )
+        _failed(axes[0, column], lines, sizes, count)
+        if ratios:
+            axes[1, column].axhline(1, color=style.FAINT, linewidth=1)
+            _panel(axes[1, column], lines, sizes, count, ratios, joined=False)
+        axes[-1, column].set_xticks(
+            range(len(sizes)), [drawable(size, 12) for size in sizes], rotation=_rotation(sizes, ranks)
+        )
+    _rate_axis(axes[0, 0], [row.samples_per_second.value for row in rows if row.samples_per_second])
+    if ratios:
+        axes[1, 0].set_ylabel("rate / best")
+        axes[1, 0].set_ylim(top=max(1.05, axes[1, 0].get_ylim()[1]))
+    omitted = ((len(all_sizes) - len(sizes), "size"), (len(all_ranks) - len(ranks), "rank count"), (more, "series"))
+    bottom = 0.55 if _rotation(sizes, ranks) else 0.3
+    margins = style.Margins(left=0.8, right=0.1, bottom=bottom, top=0.25)
+    style.frame(drawn, margins, _handles(lines, any(not row.measured for row in rows)), left_out(omitted))
+    return drawn
+
+
+def _handles(lines: Sequence[Series], failed: bool) -> List[Line2D]:
+    handles = [
+        Line2D([], [], color=line.colour, marker=line.marker, label=line.label, linewidth=1.2, markersize=5)
+        for line in lines
+    ]
+    return handles + (
+        [Line2D([], [], color=style.INK, marker="x", linewidth=0, label="no run ended well")] if failed else []
+    )
+
+
+def _rate_axis(axes: Axes, rates: Sequence[float]) -> None:
+    if max(rates) / min(rates) < _LEAST_LOG_SPAN:
+        axes.set_ylim(0, 1.12 * axes.get_ylim()[1])
+        axes.set_ylabel("samples/s")
+    else:
+        style.plain_log(axes, "y")
+        axes.set_ylabel("samples/s (log)")
+
+
+def _rotation(sizes: Sequence[str], ranks: Sequence[int]) -> int:
+    """Size names lie flat as long as they fit side by side."""
+    return 45 if (max(map(len, sizes)) + 2) * len(sizes) * len(ranks) > 100 else 0
+
+
+def _panel(
+    axes: Axes,
+    lines: Sequence[Series],
+    sizes: Sequence[str],
+    ranks: int,
+    figures: Dict[int, Interval],
+    joined: bool = True,
+) -> None:
+    for index, line in enumerate(lines):
+        rows = [row for row in line.rows if row.ranks == ranks and row.number in figures]
+        found = [figures[row.number] for row in rows]
+        axes.errorbar(
+            _places(rows, sizes, index, lines),
+            [one.value for one in found],
+            yerr=style.error_bars(found),
+            color=line.colour,
+            marker=line.marker,
+            markersize=5,
+            linewidth=0.8 if joined else 0,
+            elinewidth=1.4,
+            capsize=2.5,
+        )
+    axes.set_xlim(-0.5, len(sizes) - 0.5)
+    axes.grid(axis="x", visible=False)
+
+
+def _failed(axes: Axes, lines: Sequence[Series], sizes: Sequence[str], ranks: int) -> None:
+    """A cross on the floor of the panel for each row without a rate."""
+    for index, line in enumerate(lines):
+        rows = [row for row in line.rows if row.ranks == ranks and not row.measured]
+        places = _places(rows, sizes, index, lines)
+        axes.plot(
+            places,
+            [0.04] * len(places),
+            color=line.colour,
+            marker="x",
+            linewidth=0,
+            transform=axes.get_xaxis_transform(),
+        )
+
+
+def _places(rows: Sequence[Row], sizes: Sequence[str], index: int, lines: Sequence[Series]) -> List[float]:
+    """Where the points of line ``index`` stand: beside those of the others, so that no error bar hides another."""
+    offset = min(0.1, 0.6 / len(lines)) * (index - (len(lines) - 1) / 2)
+    return [sizes.index(row.size) + offset for row in rows]

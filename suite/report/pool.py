@@ -1,0 +1,174 @@
+"""From runs to rows: the repeats of one manifest on one kind of machine are one row."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from suite.bundle.record import Record
+from suite.report import costs
+from suite.report.parts import Entry, Setting
+from suite.report.variants import variants
+from suite.spec.base import digest
+from suite.spec.manifest import Manifest
+from suite.stats.intervals import Interval, RunSeconds, pooled_rate
+from suite.theory.parameters import parameter_count
+
+
+@dataclass(frozen=True)
+class Row:
+    """One configuration: the runs of equal manifest hash, pooled. Figures come from runs that ended well alone."""
+
+    number: int
+    size: str
+    parameters: int
+    ranks: int
+    nodes: int
+    backend: str
+    layout: str
+    strategy: str
+    workload: str
+    scaling: str
+    setting: Setting
+    variant: str
+    manifest_hash: str
+    work_hash: str
+    series_hash: str
+    runs: int
+    runs_ok: int
+    measured: Tuple[RunSeconds, ...]
+    samples_per_iteration: Optional[int]
+    samples_per_second: Optional[Interval]
+    tokens_per_second: Optional[Interval]
+    tokens_per_second_per_device: Optional[Interval]
+    iteration_seconds: Optional[float]
+    mfu: Optional[float]
+    hfu: Optional[float]
+    mbu: Optional[float]
+    unknown_utilisation: Optional[str]
+    verdicts: Tuple[Tuple[str, int], ...]
+    unsteady_reasons: Tuple[str, ...]
+    phases: Tuple[costs.PhaseCost, ...]
+    memory: Optional[costs.MemoryUse]
+    energy: Optional[costs.EnergyUse]
+    predicted_samples_per_second: Optional[float]
+    run_ids: Tuple[str, ...]
+    path: str
+
+    @property
+    def name(self) -> str:
+        """What the row is called where it stands alone."""
+        return f"R{self.number}"
+
+
+def group_entries(entries: Sequence[Entry], machines: Sequence[str]) -> List[Tuple[str, List[Entry]]]:
+    """Entries by manifest and machine, in the order of the rows; each group in the order of its repeats."""
+    groups: Dict[Tuple[str, str], List[Entry]] = defaultdict(list)
+    for entry, machine in zip(entries, machines, strict=True):
+        groups[entry.manifest.hash, machine].append(entry)
+    for group in groups.values():
+        group.sort(key=lambda entry: (entry.record.run.repeat, entry.record.run.id, entry.path))
+    ordered = sorted(groups.items(), key=lambda item: _order(item[1][0].manifest, item[0][1]))
+    return [(machine, group) for (_, machine), group in ordered]
+
+
+def pool_rows(groups: Sequence[Tuple[str, Sequence[Entry]]]) -> Tuple[Row, ...]:
+    """One row per group, numbered from 1."""
+    names = variants([(machine, group[0].manifest) for machine, group in groups])
+    return tuple(
+        _row(number, machine, group, variant)
+        for number, ((machine, group), variant) in enumerate(zip(groups, names, strict=True), start=1)
+    )
+
+
+def _order(manifest: Manifest, machine: str) -> Tuple:
+    """Small models first, then few ranks, then by name; the hash settles the rest."""
+    size, layout = manifest.size, manifest.layout
+    where = (machine, layout.ranks, layout.nodes, manifest.workload.name, manifest.work_hash)
+    return (parameter_count(size).total, size.name, *where, manifest.backend.name, layout.label(), manifest.hash)
+
+
+def _row(number: int, machine: str, entries: Sequence[Entry], variant: str) -> Row:
+    manifest = entries[0].manifest
+    records = [entry.record for entry in entries if entry.record.status == "ok"]
+    measured = [record for record in records if record.throughput is not None and record.counts is not None]
+    counts = measured[0].counts if measured else None
+    runs = tuple(RunSeconds(record.counts.samples, counted_seconds(record)) for record in measured if record.counts)
+    rate = pooled_rate(runs) if runs else None
+    tokens = (counts.prompt_tokens + counts.response_tokens) / counts.samples if counts else 0.0
+    iterations = sum(len(run.seconds) for run in runs)
+    return Row(
+        number=number,
+        size=manifest.size.name,
+        parameters=parameter_count(manifest.size).total,
+        ranks=manifest.layout.ranks,
+        nodes=manifest.layout.nodes,
+        backend=manifest.backend.name,
+        layout=manifest.layout.label(),
+        strategy=manifest.layout.strategy(),
+        workload=manifest.workload.name,
+        scaling=manifest.workload.scaling,
+        setting=setting_of(manifest, machine),
+        variant=variant,
+        manifest_hash=manifest.hash,
+        work_hash=manifest.work_hash,
+        series_hash=series_hash(manifest, machine),
+        runs=len(entries),
+        runs_ok=len(records),
+        measured=runs,
+        samples_per_iteration=counts.samples if counts else None,
+        samples_per_second=rate,
+        tokens_per_second=rate.scaled(tokens) if rate else None,
+        tokens_per_second_per_device=rate.scaled(tokens / manifest.layout.ranks) if rate else None,
+        iteration_seconds=sum(sum(run.seconds) for run in runs) / iterations if iterations else None,
+        mfu=costs.over_time(measured, lambda record: record.compute.mfu if record.compute else None),
+        hfu=costs.over_time(measured, lambda record: record.compute.hfu if record.compute else None),
+        mbu=costs.over_time(measured, lambda record: record.compute.mbu if record.compute else None),
+        unknown_utilisation=costs.unknown_utilisation_of(measured),
+        verdicts=tuple(
+            sorted(Counter(record.steady_state.verdict or "too short to tell" for record in measured).items())
+        ),
+        unsteady_reasons=tuple(sorted({reason for record in measured for reason in record.steady_state.reasons})),
+        phases=costs.phases_of(measured),
+        memory=costs.memory_of(records),
+        energy=costs.energy_of(measured),
+        predicted_samples_per_second=costs.predicted_of(records),
+        run_ids=tuple(entry.record.run.id for entry in entries),
+        path=next((entry.path for entry in entries if entry.record.status == "ok"), entries[0].path),
+    )
+
+
+def setting_of(manifest: Manifest, machine: str) -> Setting:
+    """What must be equal beside the work before two rows are compared."""
+    measure = manifest.measure
+    return Setting(
+        kind=manifest.backend.kind,
+        track=manifest.track,
+        device=measure.device,
+        precision=measure.precision,
+        threads_per_rank=measure.threads_per_rank,
+        machine=machine,
+    )
+
+
+def series_hash(manifest: Manifest, machine: str) -> str:
+    """Equal hashes are points of one scaling curve: all is equal but the number of ranks."""
+    return digest(
+        {
+            "backend": manifest.backend.model_dump(mode="json"),
+            "size": manifest.size.model_dump(mode="json", exclude={"note", "source"}),
+            "workload": manifest.workload.model_dump(mode="json", exclude={"name", "note", "source"}),
+            "strategy": manifest.layout.strategy(),
+            "measure": manifest.measure.model_dump(mode="json"),
+            "track": manifest.track,
+            "stack": manifest.stack,
+            "machine": machine,
+        }
+    )
+
+
+def counted_seconds(record: Record) -> Tuple[float, ...]:
+    """Seconds of the iterations that count: behind the warm-up, as many as the record says."""
+    state = record.steady_state
+    return record.iterations.seconds[state.warmup : state.warmup + state.iterations]

@@ -1,0 +1,104 @@
+"""Which configuration is faster: only among rows of equal work under an equal setting."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Dict, List, Literal, Optional, Sequence, Tuple
+
+from suite.report.parts import RUNS_TO_PUBLISH, RUNS_TO_RANK, Setting
+from suite.report.pool import Row
+from suite.stats.compare import Comparison, compare
+from suite.stats.intervals import Interval
+
+Verdict = Literal["faster", "slower", "not distinguishable", "too few runs"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A row against the best of its group: ``ratio`` of their rates; the best's own verdict is against all others."""
+
+    row: Row
+    ratio: Interval
+    verdict: Verdict
+    equivalent: Optional[bool]
+    provisional: bool
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows of equal work on equally many ranks, fastest first. ``lead`` is the best's rate over the runner-up's."""
+
+    size: str
+    ranks: int
+    workload: str
+    setting: Setting
+    lead: Interval
+    places: Tuple[Place, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.places[0].verdict
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Groups of at least two rows, and the rows that have nothing of equal work beside them."""
+
+    groups: Tuple[Group, ...]
+    apart: Tuple[Row, ...]
+
+
+def rank(rows: Sequence[Row]) -> Ranking:
+    """Group the rows that have a rate by work, ranks and setting, and compare within each group."""
+    alike: Dict[Tuple, List[Row]] = defaultdict(list)
+    for row in rows:
+        if row.measured:
+            alike[row.setting, row.work_hash, row.ranks, row.samples_per_iteration].append(row)
+    groups = tuple(_group(members) for members in alike.values() if len(members) > 1)
+    apart = tuple(members[0] for members in alike.values() if len(members) == 1)
+    return Ranking(groups=groups, apart=apart)
+
+
+def _group(rows: Sequence[Row]) -> Group:
+    ordered = sorted(rows, key=lambda row: (-_rate(row), row.number))
+    best, others = ordered[0], ordered[1:]
+    against_best = [compare(row.measured, best.measured) for row in others]
+    places = [_place(row, best, comparison) for row, comparison in zip(others, against_best, strict=True)]
+    return Group(
+        size=best.size,
+        ranks=best.ranks,
+        workload=best.workload,
+        setting=best.setting,
+        lead=compare(best.measured, others[0].measured).ratio,
+        places=(_best(best, places), *places),
+    )
+
+
+def _place(row: Row, best: Row, comparison: Comparison) -> Place:
+    runs = min(len(row.measured), len(best.measured))
+    too_few = runs < RUNS_TO_PUBLISH
+    return Place(
+        row=row,
+        ratio=comparison.ratio,
+        verdict="too few runs" if too_few else comparison.verdict,
+        equivalent=None if too_few else comparison.equivalent,
+        provisional=not too_few and runs < RUNS_TO_RANK,
+    )
+
+
+def _best(row: Row, others: Sequence[Place]) -> Place:
+    """The best is faster only if every other row is slower, each by enough runs."""
+    verdicts = {place.verdict for place in others}
+    verdict: Verdict = "not distinguishable"
+    if verdicts == {"slower"}:
+        verdict = "faster"
+    elif "too few runs" in verdicts:
+        verdict = "too few runs"
+    provisional = verdict != "too few runs" and any(place.provisional for place in others)
+    return Place(row, Interval(1.0, None, None), verdict, None, provisional)
+
+
+def _rate(row: Row) -> float:
+    assert row.samples_per_second is not None, "a ranked row has a rate"
+    return row.samples_per_second.value

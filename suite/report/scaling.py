@@ -1,0 +1,92 @@
+"""How much of each rank's rate is left when more ranks share the work: one curve per strategy."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Dict, List, Sequence, Tuple
+
+from suite.report.pool import Row
+from suite.spec.workload import Scaling
+from suite.stats.intervals import Interval
+from suite.stats.scaling import scaling_curve
+
+
+@dataclass(frozen=True)
+class Point:
+    """One row of a curve. ``phase_eta``: the same ratio for each phase's own time."""
+
+    row: Row
+    speedup: Interval
+    eta: Interval
+    above_one: bool
+    phase_eta: Tuple[Tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Rows that differ in their number of ranks alone, against the one with the fewest (N0)."""
+
+    kind: Scaling
+    base: Row
+    points: Tuple[Point, ...]
+
+    @property
+    def largest(self) -> Point:
+        """The point of most ranks."""
+        return self.points[-1]
+
+
+@dataclass(frozen=True)
+class Scalings:
+    """Curves of at least two rank counts, and the measured rows that belong to none."""
+
+    curves: Tuple[Curve, ...]
+    alone: Tuple[Row, ...]
+
+
+def scale(rows: Sequence[Row]) -> Scalings:
+    """The curves in the order of their bases; weak and strong never share one, nor do two strategies."""
+    series: Dict[Tuple, List[Row]] = defaultdict(list)
+    for row in rows:
+        if row.measured:
+            series[row.series_hash, _work_unit(row)].append(row)
+    curves, alone = [], []
+    for members in series.values():
+        members.sort(key=lambda row: (row.ranks, row.nodes, row.number))
+        base, larger = members[0], [row for row in members[1:] if row.ranks > members[0].ranks]
+        alone += [row for row in members[1:] if row.ranks == base.ranks]
+        if larger:
+            points = tuple(_point(base, row) for row in larger)
+            curves.append(Curve(kind=_kind(base), base=base, points=points))
+        else:
+            alone.append(base)
+    return Scalings(curves=tuple(curves), alone=tuple(sorted(alone, key=lambda row: row.number)))
+
+
+def _kind(row: Row) -> Scaling:
+    return "strong" if row.scaling == "strong" else "weak"
+
+
+def _work_unit(row: Row) -> float:
+    """What must stay the same along a curve: samples per rank (weak) or samples in all (strong)."""
+    assert row.samples_per_iteration is not None, "a measured row has counts"
+    return row.samples_per_iteration / (row.ranks if row.scaling == "weak" else 1)
+
+
+def _point(base: Row, row: Row) -> Point:
+    curve = scaling_curve(_kind(base), {base.ranks: base.measured, row.ranks: row.measured})
+    point = curve.points[-1]
+    return Point(row, point.speedup, point.eta, point.above_one, _phase_eta(base, row))
+
+
+def _phase_eta(base: Row, row: Row) -> Tuple[Tuple[str, float], ...]:
+    """Of every phase that both rows took time for: work per second and rank, over the same of the base."""
+    assert base.samples_per_iteration and row.samples_per_iteration, "a measured row has counts"
+    factor = (row.samples_per_iteration / row.ranks) / (base.samples_per_iteration / base.ranks)
+    before = {phase.name: phase.seconds for phase in base.phases}
+    return tuple(
+        (phase.name, factor * before[phase.name] / phase.seconds)
+        for phase in row.phases
+        if before.get(phase.name) and phase.seconds > 0
+    )

@@ -1,0 +1,52 @@
+"""What tells two rows apart that a table would show alike."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
+
+from suite.spec.manifest import Manifest
+
+_SHOWN_ANYWAY = ("schema", "run", "hash", "work_hash", "note", "source", "global_rollouts")
+_MOST_DIFFERENCES = 3
+
+
+def variants(manifests: Sequence[Tuple[str, Manifest]]) -> List[str]:
+    """For each (machine, manifest) the settings that set it apart from rows that look the same; empty for most."""
+    alike: Dict[Tuple, List[int]] = defaultdict(list)
+    for index, (machine, manifest) in enumerate(manifests):
+        alike[_appearance(machine, manifest)].append(index)
+    names = [""] * len(manifests)
+    for indices in alike.values():
+        if len(indices) > 1:
+            flat = [dict(_flatten(manifests[index][1].model_dump(mode="json", by_alias=True))) for index in indices]
+            keys = sorted({key for one in flat for key in one})
+            differing = [key for key in keys if len({repr(one.get(key)) for one in flat}) > 1]
+            for index, one in zip(indices, flat, strict=True):
+                names[index] = _name(differing, one)
+    return names
+
+
+def _appearance(machine: str, manifest: Manifest) -> Tuple:
+    measure, workload = manifest.measure, manifest.workload
+    return (
+        (machine, manifest.size.name, manifest.layout.ranks, manifest.layout.nodes, manifest.layout.label()),
+        (manifest.backend.name, manifest.backend.kind, workload.name, workload.scaling, manifest.track),
+        (measure.device, measure.precision, measure.threads_per_rank),
+    )
+
+
+def _name(differing: Sequence[str], values: Dict[str, Any]) -> str:
+    parts = [f"{key.split('.', 1)[-1]}={values.get(key)}" for key in differing]
+    rest = len(parts) - _MOST_DIFFERENCES
+    return " ".join(parts[:_MOST_DIFFERENCES] + ([f"and {rest} more"] if rest > 0 else []))
+
+
+def _flatten(value: Dict[str, Any], prefix: str = "") -> Iterator[Tuple[str, Any]]:
+    for key, part in value.items():
+        if key in _SHOWN_ANYWAY:
+            continue
+        if isinstance(part, dict):
+            yield from _flatten(part, f"{prefix}{key}.")
+        else:
+            yield prefix + key, part
