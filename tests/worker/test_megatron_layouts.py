@@ -1,0 +1,473 @@
+"""Real Megatron ranks on the CPU: one model gives the same numbers in every layout.
+
+Run as a script this file is the program of one rank: ``python test_megatron_layouts.py OUTPUT_FOLDER CASE...``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROMPT_TOKENS, NEW_TOKENS, ROWS, VOCAB = 8, 8, 4, 200
+HIDDEN, FFN, LAYERS, POSITIONS = 32, 96, 4, 20
+TRAIN_STEPS = 4
+
+#: name -> ranks, what differs from one plain fp32 rank
+CASES: dict[str, tuple[int, dict[str, Any]]] = {
+    "one": (1, {}),
+    "one-recompute": (1, {"layout": {"recompute": "full"}}),
+    "one-distributed": (1, {"layout": {"distributed_optimizer": True}}),
+    "one-bf16": (1, {"precision": "bf16"}),
+    "one-fp16": (1, {"precision": "fp16"}),
+    "one-untied": (1, {"tied": False}),
+    "one-frozen": (1, {"trainable_layers": 1}),
+    "one-frozen-recompute": (1, {"trainable_layers": 1, "layout": {"recompute": "full"}}),
+    "tp2": (2, {"layout": {"tensor": 2}}),
+    "tp2-sp": (2, {"layout": {"tensor": 2, "sequence_parallel": True}}),
+    "tp2-sp-recompute-distributed": (
+        2,
+        {"layout": {"tensor": 2, "sequence_parallel": True, "recompute": "full", "distributed_optimizer": True}},
+    ),
+    "tp2-sp-bf16": (2, {"layout": {"tensor": 2, "sequence_parallel": True}, "precision": "bf16"}),
+    "tp2-frozen": (2, {"layout": {"tensor": 2}, "trainable_layers": 1}),
+    "pp2": (2, {"layout": {"pipeline": 2}}),
+    "pp2-untied": (2, {"layout": {"pipeline": 2}, "tied": False}),
+    "pp2-frozen": (2, {"layout": {"pipeline": 2}, "trainable_layers": 1}),
+    "pp2-frozen-distributed": (2, {"layout": {"pipeline": 2, "distributed_optimizer": True}, "trainable_layers": 1}),
+    "dp2": (2, {"layout": {"data": 2}}),
+    "dp2-distributed": (2, {"layout": {"data": 2, "distributed_optimizer": True}}),
+    "tp2-sp-pp2": (4, {"layout": {"tensor": 2, "sequence_parallel": True, "pipeline": 2}}),
+    "tp2-dp2-distributed": (4, {"layout": {"tensor": 2, "data": 2, "distributed_optimizer": True}}),
+}
+
+
+def manifest_of(case: str) -> dict[str, Any]:
+    """The part of a manifest that the engine reads."""
+    ranks, asked = CASES[case]
+    layout = {
+        "nodes": 1,
+        "devices_per_node": ranks,
+        "tensor": 1,
+        "pipeline": 1,
+        "data": 1,
+        "sequence_parallel": False,
+        "zero_stage": 0,
+        "distributed_optimizer": False,
+        "recompute": "none",
+        "offload_optimizer": False,
+        "offload_parameters": False,
+        **asked.get("layout", {}),
+    }
+    size = {
+        "name": "tiny",
+        "architecture": "gpt2",
+        "layers": LAYERS,
+        "hidden": HIDDEN,
+        "ffn": FFN,
+        "heads": 4,
+        "kv_heads": 4,
+        "vocab": VOCAB,
+        "positions": POSITIONS,
+        "tied_embeddings": asked.get("tied", True),
+    }
+    optimizer = {
+        "learning_rate": 1e-3,
+        "beta1": 0.9,
+        "beta2": 0.95,
+        "epsilon": 1e-8,
+        "weight_decay": 0.01,
+        "gradient_clip": 1.0,
+    }
+    workload = {
+        "trainable_layers": asked.get("trainable_layers"),
+        "reference": "full",
+        "ppo": {"temperature": 1.0},
+        "optimizer": optimizer,
+    }
+    measure = {"device": "cpu", "precision": asked.get("precision", "fp32"), "seed": 11}
+    return {
+        "size": size,
+        "layout": layout,
+        "workload": workload,
+        "work": {"micro_batch": ROWS // (2 * layout["data"])},
+        "measure": measure,
+    }
+
+
+def expected_parameters(tied: bool) -> int:
+    """GPT-2's count by hand: embeddings, blocks, final LayerNorm, head; and the value head."""
+    embeddings = (VOCAB + POSITIONS + (0 if tied else VOCAB)) * HIDDEN
+    return embeddings + trained_parameters(LAYERS)
+
+
+def trained_parameters(layers: int) -> int:
+    """Of these, what trains when the last ``layers`` blocks do: no embeddings, no output layer."""
+    block = 4 * HIDDEN + (HIDDEN + 1) * 3 * HIDDEN + (HIDDEN + 1) * HIDDEN + (HIDDEN + 1) * FFN + (FFN + 1) * HIDDEN
+    return layers * block + 2 * HIDDEN + value_head_parameters()
+
+
+def value_head_parameters() -> int:
+    return (HIDDEN + 1) * 2 * HIDDEN + 2 * HIDDEN + 1
+
+
+# --- the program of one rank -----------------------------------------------------------------------------------------
+
+
+def rank_program(folder: Path, cases: list[str]) -> None:
+    """Run each case in turn on this rank; the numbers go to ``CASE.RANK.json``."""
+    import torch
+    import torch.distributed as dist
+
+    from suite.worker.engines.megatron_stack import parallel_state
+    from suite.worker.world import World
+
+    dist.init_process_group("gloo", timeout=timedelta(seconds=120))
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    world = World(rank, ranks, rank, ranks, torch.device("cpu"))
+    for case in cases:
+        (folder / f"{case}.{rank}.json").write_text(json.dumps(observe(case, world)))
+        parallel_state.destroy_model_parallel()
+    dist.destroy_process_group()
+
+
+def observe(case: str, world: Any) -> dict[str, Any]:
+    import torch
+
+    from suite.worker.engines.megatron_engine import MegatronEngine
+    from suite.worker.engines.megatron_weights import global_parameters
+
+    engine = MegatronEngine(manifest_of(case), world)
+    batch = own_rows(fixed_batch(), engine)
+    logprobs, values = engine.score(batch["tokens"], PROMPT_TOKENS)
+    seen: dict[str, Any] = {
+        "total": engine.total_parameters,
+        "trainable": engine.trainable_parameters,
+        "leader": engine.replica_leader,
+        "replica": engine.data_parallel_rank,
+        "replicas": engine.data_parallel_size,
+        "notes": engine.notes,
+        "generated": engine.generate(batch["tokens"][:, :PROMPT_TOKENS], NEW_TOKENS).tolist(),
+        "generated_again": engine.generate(batch["tokens"][:, :PROMPT_TOKENS], NEW_TOKENS).tolist(),
+        "logprobs": logprobs.tolist(),
+        "values": values.tolist(),
+        "cached": cached_logprobs(engine, batch["tokens"]),
+    }
+    before = {name: parameter.detach().clone() for name, parameter in global_parameters(engine._model)}
+    seen["steps"] = [engine.train(batch, PROMPT_TOKENS, toy_loss) for _ in range(TRAIN_STEPS)]
+    seen["moved"] = sorted(
+        name for name, parameter in global_parameters(engine._model) if not torch.equal(parameter, before[name])
+    )
+    trained, _ = engine.score(batch["tokens"], PROMPT_TOKENS)
+    seen["logprobs_trained"] = trained.tolist()
+    seen["reference"] = engine.reference(batch["tokens"], PROMPT_TOKENS).tolist()
+    if case in ("one", "one-untied"):
+        seen["hugging_face"] = hugging_face_difference(engine, batch["tokens"])
+    return seen
+
+
+def fixed_batch() -> dict[str, Any]:
+    import torch
+
+    generator = torch.Generator().manual_seed(5)
+    return {
+        "tokens": torch.randint(0, VOCAB, (ROWS, PROMPT_TOKENS + NEW_TOKENS), generator=generator),
+        "weights": torch.randn(ROWS, NEW_TOKENS, generator=generator),
+        "returns": torch.randn(ROWS, NEW_TOKENS, generator=generator),
+    }
+
+
+def own_rows(batch: dict[str, Any], engine: Any) -> dict[str, Any]:
+    rows = ROWS // engine.data_parallel_size
+    first = engine.data_parallel_rank * rows
+    return {name: tensor[first : first + rows] for name, tensor in batch.items()}
+
+
+def toy_loss(logprobs: Any, values: Any, micro: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    policy = -(logprobs * micro["weights"]).mean()
+    value = ((values - micro["returns"]) ** 2).mean()
+    return policy + value, {"loss": (policy + value).detach(), "value_loss": value.detach()}
+
+
+def cached_logprobs(engine: Any, tokens: Any) -> list[list[float]] | None:
+    """The log-probs of the given response as the cache sees them: sampling, but with the draw forced. Leader only."""
+    import torch
+
+    from suite.worker.engines.megatron_generate import Sampler
+
+    class Forced(Sampler):
+        def _draw(self, logits: Any) -> Any:
+            forced = tokens[:, PROMPT_TOKENS + len(columns)].contiguous()
+            columns.append(torch.log_softmax(logits.float(), dim=-1).gather(1, forced[:, None]).squeeze(1))
+            return forced
+
+    columns: list[Any] = []
+    engine._policy.eval()
+    sampler = Forced(engine._model, temperature=1.0, seed=0)
+    assert torch.equal(sampler.sample(tokens[:, :PROMPT_TOKENS], NEW_TOKENS), tokens)
+    return torch.stack(columns, dim=1).tolist() if columns else None
+
+
+def hugging_face_difference(engine: Any, tokens: Any) -> dict[str, float]:
+    """Copy a Hugging Face GPT-2's weights (drawn wide, so that a slip shows) into the policy and compare."""
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(2)
+    model = engine._model
+    config = GPT2Config(vocab_size=VOCAB, n_positions=POSITIONS, n_embd=HIDDEN, n_layer=LAYERS, n_head=4, n_inner=FFN)
+    config.initializer_range, config.tie_word_embeddings = 0.3, model.share_embeddings_and_output_weights
+    config.resid_pdrop = config.embd_pdrop = config.attn_pdrop = 0.0
+    original = GPT2LMHeadModel(config).eval()
+    for parameter in original.parameters():
+        if parameter.dim() == 1:
+            parameter.data += 0.1 * torch.randn_like(parameter)
+    copy_weights(original, model)
+    with torch.no_grad():
+        logits = original(tokens).logits[:, PROMPT_TOKENS - 1 : -1]
+    targets = tokens[:, PROMPT_TOKENS:, None]
+    expected = torch.log_softmax(logits, dim=-1).gather(2, targets).squeeze(2)
+    logprobs, _ = engine.score(tokens, PROMPT_TOKENS)
+    parameters = sum(parameter.numel() for parameter in original.parameters())
+    return {
+        "difference": (logprobs - expected).abs().max().item(),
+        "spread": (expected.max() - expected.min()).item(),
+        "parameters": parameters,
+    }
+
+
+def copy_weights(original: Any, model: Any) -> None:
+    """Hugging Face names and shapes to Megatron's; query, key and value lie together per head there."""
+    import torch
+
+    def interleaved(qkv: torch.Tensor) -> torch.Tensor:
+        return qkv.view(3, 4, HIDDEN // 4, -1).transpose(0, 1).reshape(3 * HIDDEN, -1)
+
+    source = dict(original.named_parameters())
+    blocks = {
+        "input_layernorm.weight": "ln_1.weight",
+        "input_layernorm.bias": "ln_1.bias",
+        "pre_mlp_layernorm.weight": "ln_2.weight",
+        "pre_mlp_layernorm.bias": "ln_2.bias",
+        "self_attention.linear_qkv.weight": "attn.c_attn.weight",
+        "self_attention.linear_qkv.bias": "attn.c_attn.bias",
+        "self_attention.linear_proj.weight": "attn.c_proj.weight",
+        "self_attention.linear_proj.bias": "attn.c_proj.bias",
+        "mlp.linear_fc1.weight": "mlp.c_fc.weight",
+        "mlp.linear_fc1.bias": "mlp.c_fc.bias",
+        "mlp.linear_fc2.weight": "mlp.c_proj.weight",
+        "mlp.linear_fc2.bias": "mlp.c_proj.bias",
+    }
+    names = {
+        "embedding.word_embeddings.weight": "transformer.wte.weight",
+        "embedding.position_embeddings.weight": "transformer.wpe.weight",
+        "decoder.final_layernorm.weight": "transformer.ln_f.weight",
+        "decoder.final_layernorm.bias": "transformer.ln_f.bias",
+        "output_layer.weight": "lm_head.weight",
+    }
+    for layer in range(LAYERS):
+        for ours, theirs in blocks.items():
+            names[f"decoder.layers.{layer}.{ours}"] = f"transformer.h.{layer}.{theirs}"
+    for name, parameter in model.named_parameters():
+        if name.startswith("value_head"):
+            continue
+        tensor = source[names[name]].data
+        if ".h." in names[name] and tensor.dim() == 2:
+            tensor = tensor.t()  # Conv1D keeps its weight [in, out]
+        if "linear_qkv" in name:
+            tensor = interleaved(tensor.reshape(3 * HIDDEN, -1)).reshape(tensor.shape)
+        parameter.data[: tensor.size(0)] = tensor  # padded vocabulary rows stay as they are
+
+
+# --- the launch ------------------------------------------------------------------------------------------------------
+
+
+def launch(folder: Path, ranks: int, cases: list[str]) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    root = Path(__file__).resolve().parents[2]
+    processes = []
+    for rank in range(ranks):
+        place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks, "MASTER_PORT": port}
+        environment = {**os.environ, **{name: str(value) for name, value in place.items()}}
+        environment |= {"MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(root)}
+        log = (folder / f"{ranks}.{rank}.log").open("w")
+        command = [sys.executable, __file__, str(folder), *cases]
+        processes.append(subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT))
+    try:
+        codes = [process.wait(timeout=300) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    logs = "\n".join((folder / f"{ranks}.{rank}.log").read_text()[-3000:] for rank in range(ranks))
+    assert codes == [0] * ranks, logs
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    """case -> what each rank saw. One launch for each number of ranks."""
+    folder = tmp_path_factory.mktemp("megatron")
+    for ranks in (1, 2, 4):
+        launch(folder, ranks, [case for case, (wanted, _) in CASES.items() if wanted == ranks])
+    return {
+        case: [json.loads((folder / f"{case}.{rank}.json").read_text()) for rank in range(ranks)]
+        for case, (ranks, _) in CASES.items()
+    }
+
+
+def layouts_like(baseline: str) -> list[str]:
+    """The cases that differ from the baseline in layout alone."""
+
+    def work(case: str) -> dict[str, Any]:
+        return {key: value for key, value in CASES[case][1].items() if key != "layout"}
+
+    return [case for case in CASES if work(case) == work(baseline) and case != baseline]
+
+
+def whole(ranks: list[dict[str, Any]], field: str) -> list[Any]:
+    """The rows of all replicas in order, as their leaders tell them."""
+    leaders = sorted((rank for rank in ranks if rank["leader"]), key=lambda rank: rank["replica"])
+    return [row for leader in leaders for row in leader[field]]
+
+
+def steps(ranks: list[dict[str, Any]], field: str) -> list[float]:
+    """One figure of each train step, averaged over replicas."""
+    leaders = [rank for rank in ranks if rank["leader"]]
+    return [sum(leader["steps"][step][field] for leader in leaders) / len(leaders) for step in range(TRAIN_STEPS)]
+
+
+PAIRS = [
+    (baseline, case) for baseline in ("one", "one-untied", "one-frozen", "one-bf16") for case in layouts_like(baseline)
+]
+
+
+def close(left: list[Any], right: list[Any], tolerance: float) -> bool:
+    flat = zip(_flat(left), _flat(right), strict=True)
+    return all(abs(a - b) <= tolerance for a, b in flat)
+
+
+def _flat(rows: list[Any]) -> list[float]:
+    return [item for row in rows for item in (_flat(row) if isinstance(row, list) else [row])]
+
+
+pytestmark = [pytest.mark.ranks, pytest.mark.timeout(400)]  # the first test waits for all launches
+
+
+@pytest.mark.parametrize(("baseline", "case"), PAIRS)
+def test_every_layout_gives_the_same_logprobs_and_values(seen: Any, baseline: str, case: str) -> None:
+    tolerance = 0.02 if "bf16" in case else 1e-5
+    for field in ("logprobs", "values"):
+        assert close(whole(seen[case], field), whole(seen[baseline], field), tolerance), field
+
+
+@pytest.mark.parametrize(("baseline", "case"), PAIRS)
+def test_every_layout_takes_the_same_training_steps(seen: Any, baseline: str, case: str) -> None:
+    tolerance = 0.02 if "bf16" in case else 1e-4
+    for field in ("loss", "value_loss", "gradient_norm"):
+        assert steps(seen[case], field) == pytest.approx(steps(seen[baseline], field), rel=tolerance), field
+    if "bf16" not in case:
+        assert close(whole(seen[case], "logprobs_trained"), whole(seen[baseline], "logprobs_trained"), 1e-4)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_training_lowers_the_loss_and_leaves_the_reference(seen: Any, case: str) -> None:
+    losses = steps(seen[case], "loss")
+    assert losses[-1] < losses[0] - 0.01
+    assert whole(seen[case], "reference") == whole(seen[case], "logprobs")
+    assert whole(seen[case], "logprobs_trained") != whole(seen[case], "logprobs")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_cache_gives_the_logprobs_of_the_full_forward(seen: Any, case: str) -> None:
+    tolerance = 0.05 if CASES[case][1].get("precision", "fp32") != "fp32" else 1e-5
+    assert close(whole(seen[case], "cached"), whole(seen[case], "logprobs"), tolerance)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_generation_has_the_forced_length_and_no_padded_token(seen: Any, case: str) -> None:
+    from_replicas = whole(seen[case], "generated")
+    assert len(from_replicas) == ROWS
+    for row in from_replicas:
+        assert len(row) == PROMPT_TOKENS + NEW_TOKENS
+        assert all(0 <= token < VOCAB for token in row)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_ranks_of_a_replica_agree_and_draw_anew_each_time(seen: Any, case: str) -> None:
+    for rank in seen[case]:
+        leader = next(other for other in seen[case] if other["leader"] and other["replica"] == rank["replica"])
+        for field in ("generated", "generated_again", "logprobs", "values", "reference", "steps"):
+            assert rank[field] == leader[field]
+        assert rank["generated"] != rank["generated_again"]
+
+
+def test_replicas_sample_differently(seen: Any) -> None:
+    """The distribution is nearly flat, so one seed in both replicas would draw nearly the same tokens."""
+    for case in ("dp2", "dp2-distributed"):
+        first, second = (_flat([row[PROMPT_TOKENS:] for row in rank["generated"]]) for rank in seen[case])
+        same = sum(left == right for left, right in zip(first, second, strict=True))
+        assert same < len(first) / 4
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_replica_has_one_leader(seen: Any, case: str) -> None:
+    _, asked = CASES[case]
+    replicas = asked.get("layout", {}).get("data", 1)
+    assert sorted(rank["replica"] for rank in seen[case] if rank["leader"]) == list(range(replicas))
+    assert all(rank["replicas"] == replicas for rank in seen[case])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_parameters_are_those_of_gpt2_with_value_head(seen: Any, case: str) -> None:
+    asked = CASES[case][1]
+    total = expected_parameters(asked.get("tied", True))
+    layers = asked.get("trainable_layers")
+    for rank in seen[case]:
+        assert rank["total"] == total
+        assert rank["trainable"] == (total if layers is None else trained_parameters(layers))
+
+
+def test_frozen_layers_stay_and_the_others_move(seen: Any) -> None:
+    for case in ("one-frozen", "one-frozen-recompute", "tp2-frozen", "pp2-frozen", "pp2-frozen-distributed"):
+        moved = {name for rank in seen[case] for name in rank["moved"]}
+        last = f"decoder.layers.{LAYERS - 1}."
+        assert all(name.startswith((last, "decoder.final_layernorm", "value_head")) for name in moved), case
+        # The key's bias shifts all scores of a query alike, so only its weight must have moved.
+        assert {name for name in moved if name.startswith(last)} >= {last + "self_attention.linear_qkv.weight"}
+        assert {name for name in moved if name.startswith("value_head")} == {
+            "value_head.0.weight",
+            "value_head.0.bias",
+            "value_head.2.weight",
+            "value_head.2.bias",
+        }
+
+
+def test_without_freezing_every_parameter_moves(seen: Any) -> None:
+    for case in ("one", "tp2-sp", "pp2", "dp2-distributed", "tp2-sp-pp2"):
+        moved = {name for rank in seen[case] for name in rank["moved"]}
+        assert {"embedding.word_embeddings.weight", "embedding.position_embeddings.weight"} <= moved
+        assert all(f"decoder.layers.{layer}.mlp.linear_fc1.weight" in moved for layer in range(LAYERS))
+
+
+@pytest.mark.parametrize("case", ["one", "one-untied"])
+def test_the_architecture_is_hugging_faces_gpt2(seen: Any, case: str) -> None:
+    compared = seen[case][0]["hugging_face"]
+    assert compared["spread"] > 1, "the comparison would prove nothing"
+    assert compared["difference"] < 1e-4
+    assert seen[case][0]["total"] == compared["parameters"] + value_head_parameters()
+
+
+def test_the_notes_name_the_patches(seen: Any) -> None:
+    assert sum(note.startswith("CPU patch:") for note in seen["one"][0]["notes"]) == 5
+
+
+if __name__ == "__main__":
+    rank_program(Path(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,109 @@
+"""Parts of the Megatron engine that need no second rank."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from suite.worker.engines import megatron_weights
+from suite.worker.engines.megatron_engine import MegatronEngine, split_rows
+from suite.worker.engines.megatron_model import causal_mask, gelu_tanh
+from suite.worker.world import World
+
+CPU = World(0, 1, 0, 1, torch.device("cpu"))
+CUDA = World(0, 1, 0, 1, torch.device("cuda", 0))
+MANIFEST: dict[str, Any] = {
+    "size": {"architecture": "gpt2"},
+    "workload": {"reference": "full"},
+    "layout": {
+        "zero_stage": 0,
+        "offload_parameters": False,
+        "offload_optimizer": False,
+        "distributed_optimizer": True,
+    },
+    "measure": {"precision": "bf16"},
+}
+
+
+@pytest.mark.parametrize(
+    ("section", "field", "value", "world", "told"),
+    [
+        ("size", "architecture", "llama", CPU, "gpt2 shapes, not llama"),
+        ("workload", "reference", "hydra", CPU, "megatron keeps a full reference copy; use reference full"),
+        ("layout", "zero_stage", 2, CPU, "deepspeed"),
+        ("layout", "offload_parameters", True, CPU, "deepspeed"),
+        ("layout", "offload_optimizer", True, CPU, "means nothing on a CPU"),
+    ],
+)
+def test_what_megatron_cannot_do_is_refused(section: str, field: str, value: Any, world: World, told: str) -> None:
+    manifest = copy.deepcopy(MANIFEST)
+    manifest[section][field] = value
+    with pytest.raises(ValueError, match=told):
+        MegatronEngine(manifest, world)
+
+
+@pytest.mark.parametrize(
+    ("section", "field", "value", "told"),
+    [
+        ("layout", "distributed_optimizer", False, "only with the distributed optimizer"),
+        ("measure", "precision", "fp32", "in bf16 and fp16 only"),
+    ],
+)
+def test_optimizer_offload_names_what_it_needs(section: str, field: str, value: Any, told: str) -> None:
+    manifest = copy.deepcopy(MANIFEST)
+    manifest["layout"]["offload_optimizer"] = True
+    manifest[section][field] = value
+    with pytest.raises(ValueError, match=told):
+        MegatronEngine(manifest, CUDA)
+
+
+@given(st.integers(1, 6), st.integers(1, 5))
+def test_micro_batches_hold_every_row_once_and_in_order(micros: int, rows: int) -> None:
+    batch = {"tokens": torch.arange(micros * rows * 2).view(micros * rows, 2), "weights": torch.rand(micros * rows)}
+    parts = split_rows(batch, rows)
+    assert len(parts) == micros
+    for name, tensor in batch.items():
+        assert torch.equal(torch.cat([part[name] for part in parts]), tensor)
+
+
+def test_a_batch_that_does_not_divide_is_refused() -> None:
+    with pytest.raises(ValueError, match="5 sequences do not divide into micro batches of 2"):
+        split_rows({"tokens": torch.zeros(5, 3)}, 2)
+
+
+@given(st.integers(1, 40), st.integers(1, 4), st.integers(1, 16))
+def test_shards_of_the_vocabulary_join_to_the_whole_and_zero_padding(vocab: int, ranks: int, multiple: int) -> None:
+    name = "embedding.word_embeddings.weight"
+    whole = torch.rand(vocab, 3) + 1
+    padded = -(-vocab // (multiple * ranks)) * multiple * ranks
+    parameter = torch.nn.Parameter(torch.empty(padded // ranks, 3))
+    parameter.tensor_model_parallel, parameter.partition_dim = True, 0
+    shards = []
+    for rank in range(ranks):
+        with mock.patch.object(
+            megatron_weights.parallel_state, "get_tensor_model_parallel_rank", return_value=rank, create=True
+        ):
+            shards.append(megatron_weights.shard(whole, name, parameter))
+    assert all(shard.shape == parameter.shape for shard in shards)
+    joined = torch.cat(shards)
+    assert torch.equal(joined[:vocab], whole)
+    assert not joined[vocab:].any()
+
+
+def test_gelu_is_gpt2s_formula() -> None:
+    inputs = torch.linspace(-4, 4, 101, dtype=torch.float64)
+    inner = (2 / torch.pi) ** 0.5 * (inputs + 0.044715 * inputs**3)
+    assert torch.allclose(gelu_tanh(inputs), 0.5 * inputs * (1 + torch.tanh(inner)))
+
+
+def test_the_causal_mask_hides_what_comes_later() -> None:
+    mask = causal_mask(4, torch.device("cpu"))[0, 0]
+    assert [[bool(mask[row, column]) for column in range(4)] for row in range(4)] == [
+        [column > row for column in range(4)] for row in range(4)
+    ]
