@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Literal, Optional, Protocol, Tuple
+from typing import Literal, Protocol
 
 from suite.spec.base import Frozen
 from suite.spec.layout import Layout, Recompute
@@ -10,21 +10,23 @@ from suite.spec.manifest import Backend, Measure
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 
+BackendKind = Literal["engine", "trainer"]
+
 
 class LayoutRequest(Frozen):
     """What a user asked of one layout; ``None`` leaves the choice to the backend."""
 
     nodes: int = 1
     devices_per_node: int
-    tensor: Optional[int] = None
-    pipeline: Optional[int] = None
-    zero_stage: Optional[int] = None
-    sequence_parallel: Optional[bool] = None
-    distributed_optimizer: Optional[bool] = None
+    tensor: int | None = None
+    pipeline: int | None = None
+    zero_stage: int | None = None
+    sequence_parallel: bool | None = None
+    distributed_optimizer: bool | None = None
     recompute: Recompute = "none"
     offload_optimizer: bool = False
     offload_parameters: bool = False
-    device_memory_bytes: Optional[int] = None
+    device_memory_bytes: int | None = None
 
     @property
     def ranks(self) -> int:
@@ -35,27 +37,27 @@ class BackendDriver(Protocol):
     """One stack. ``settings`` names the layout choices that mean something to it."""
 
     name: str
-    kind: Literal["engine", "trainer"]
+    kind: BackendKind
     summary: str
-    packages: Tuple[str, ...]
-    settings: Tuple[str, ...]
+    packages: tuple[str, ...]
+    settings: tuple[str, ...]
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
         """The layout that answers the request, with this stack's defaults. Raises ValueError when it cannot be."""
 
-    def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> List[str]:
+    def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Why this stack cannot run the work so; empty when it can."""
 
-    def worker_argv(self, manifest_path: str, bundle_path: str) -> Tuple[str, ...]:
+    def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
         """Arguments after the stack's interpreter that start one rank."""
 
 
-def engine_worker_argv(manifest_path: str, bundle_path: str) -> Tuple[str, ...]:
+def engine_worker_argv(manifest_path: str, bundle_path: str) -> tuple[str, ...]:
     """How a rank of the suite's own PPO iteration starts."""
     return ("-m", "suite.worker", manifest_path, "--bundle", bundle_path)
 
 
-def engine_errors(size: Shape, measure: Measure) -> List[str]:
+def engine_errors(size: Shape, measure: Measure) -> list[str]:
     """What neither engine backend can do."""
     errors = []
     if size.architecture != "gpt2":

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Literal, Tuple
-
-from suite.backends.base import LayoutRequest, engine_errors, engine_worker_argv
+from suite.backends.base import BackendKind, LayoutRequest, engine_errors, engine_worker_argv
 from suite.spec.layout import Layout
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
@@ -19,10 +17,10 @@ class DeepSpeed:
     """ZeRO shards over data parallel ranks; there is no tensor or pipeline parallelism."""
 
     name = "deepspeed"
-    kind: Literal["engine"] = "engine"
+    kind: BackendKind = "engine"
     summary = "the suite's PPO iteration on DeepSpeed ZeRO and a Hugging Face model"
-    packages = ("torch", "deepspeed", "transformers")
-    settings = ("zero_stage", "recompute", "offload_optimizer", "offload_parameters")
+    packages: tuple[str, ...] = ("torch", "deepspeed", "transformers")
+    settings: tuple[str, ...] = ("zero_stage", "recompute", "offload_optimizer", "offload_parameters")
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
         """Data parallel over all ranks; ZeRO-2, or ZeRO-3 from 3 B parameters on (as DeepSpeed-Chat) or to offload."""
@@ -40,12 +38,12 @@ class DeepSpeed:
             offload_parameters=request.offload_parameters,
         )
 
-    def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> List[str]:
+    def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Beyond divisibility: what the engine cannot do."""
         errors = engine_errors(size, measure)
         if layout.tensor > 1 or layout.pipeline > 1:
             errors.append("the deepspeed backend is data parallel only: tensor and pipeline parallel must be 1")
         return errors
 
-    def worker_argv(self, manifest_path: str, bundle_path: str) -> Tuple[str, ...]:
+    def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
         return engine_worker_argv(manifest_path, bundle_path)

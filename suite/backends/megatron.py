@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Literal, Tuple
-
-from suite.backends.base import LayoutRequest, engine_errors, engine_worker_argv
+from suite.backends.base import BackendKind, LayoutRequest, engine_errors, engine_worker_argv
 from suite.spec.layout import Layout
 from suite.spec.manifest import Measure
 from suite.spec.resolve import layout_errors, resolve_work
@@ -20,10 +18,10 @@ class Megatron:
     """Tensor, pipeline, sequence and data parallel with a distributed optimizer."""
 
     name = "megatron"
-    kind: Literal["engine"] = "engine"
+    kind: BackendKind = "engine"
     summary = "the suite's PPO iteration on Megatron-Core"
-    packages = ("torch", "megatron-core")
-    settings = ("tensor", "pipeline", "sequence_parallel", "distributed_optimizer", "recompute", "offload_optimizer")
+    packages: tuple[str, ...] = ("torch", "megatron-core")
+    settings: tuple[str, ...] = ("tensor", "pipeline", "sequence_parallel", "distributed_optimizer", "recompute", "offload_optimizer")
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
         """Data parallel as far as the model fits: the smallest tensor degree whose memory floor leaves room."""
@@ -67,7 +65,7 @@ class Megatron:
             offload_optimizer=request.offload_optimizer,
         )
 
-    def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> List[str]:
+    def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Beyond divisibility: what the engine cannot do."""
         errors = engine_errors(size, measure)
         if workload.reference == "hydra":
@@ -78,5 +76,5 @@ class Megatron:
             errors.append("offloading to the host means nothing on a CPU")
         return errors
 
-    def worker_argv(self, manifest_path: str, bundle_path: str) -> Tuple[str, ...]:
+    def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
         return engine_worker_argv(manifest_path, bundle_path)

@@ -20,20 +20,11 @@ def backends(
     from suite.cli.options import print_json
     from suite.launch.probe import stack_versions
 
-    rows = []
-    for driver in known().values():
-        rows.append(
-            {
-                "name": driver.name,
-                "kind": driver.kind,
-                "summary": driver.summary,
-                "settings": list(driver.settings),
-                "packages": dict(stack_versions(python or sys.executable, driver.packages)),
-            }
-        )
+    found = [(driver, stack_versions(python or sys.executable, driver.packages)) for driver in known().values()]
     if as_json:
-        print_json(rows)
+        facts = ("name", "kind", "summary", "settings")
+        print_json([{**{fact: getattr(driver, fact) for fact in facts}, "packages": has} for driver, has in found])
         return
-    for row in rows:
-        found = ", ".join(f"{name} {version or 'missing'}" for name, version in row["packages"].items())
-        typer.echo(f"{row['name']:<12} {row['kind']:<8} {row['summary']}\n{'':12} {found}")
+    for driver, has in found:
+        packages = ", ".join(f"{name} {version or 'missing'}" for name, version in has.items())
+        typer.echo(f"{driver.name:<12} {driver.kind:<8} {driver.summary}\n{'':12} {packages}")

@@ -75,50 +75,51 @@ def run(
     from suite.conduct.plan import make_plan
     from suite.conduct.session import Settings, run_plan, states
     from suite.launch.local import LocalLauncher
-    from suite.spec.manifest import Limits, Measure
 
     python = python or sys.executable
     machine = look_at_machine(python, device)
     machine.require_room(max(ranks or [1]), oversubscribe)
-    request = checked(
-        lambda: asked.Request(
-            backends=tuple(backend or ("deepspeed", "megatron")),
-            sizes=asked.chosen_sizes(size or [], ladder, shape or []),
-            ranks=tuple(ranks or (1,)),
-            workload=asked.chosen_workload(workload or machine.usual_workload, trainable_layers, reference),
-            scalings=tuple(scaling or ("weak",)),
-            layout=asked.LayoutChoices(
-                zero_stage=tuple(zero or ()),
-                tensor=tuple(tp or ()),
-                pipeline=tuple(pp or ()),
-                sequence_parallel=sequence_parallel,
-                distributed_optimizer=distributed_optimizer,
-                recompute="full" if recompute else "none",
-                offload_optimizer=offload_optimizer,
-                offload_parameters=offload_parameters,
-            ),
-            measure=Measure(
-                device=machine.device,
-                precision=precision or ("bf16" if machine.device == "cuda" else "fp32"),
-                warmup=warmup,
-                iterations=iterations,
-                seed=seed,
-            ),
-            limits=Limits(run_seconds=seconds(timeout), silence_seconds=seconds(silence)),
-            repeats=repeats,
-            track=track,
-            device_memory_bytes=machine.device_memory_bytes,
-        )
-    )
+    wanted = {
+        "backends": backend or ("deepspeed", "megatron"),
+        "sizes": asked.chosen_sizes(size or [], ladder, shape or []),
+        "ranks": ranks or (1,),
+        "workload": checked(
+            lambda: asked.chosen_workload(workload or machine.usual_workload, trainable_layers, reference)
+        ),
+        "scalings": scaling or ("weak",),
+        "layout": {
+            "zero_stage": zero or (),
+            "tensor": tp or (),
+            "pipeline": pp or (),
+            "sequence_parallel": sequence_parallel,
+            "distributed_optimizer": distributed_optimizer,
+            "recompute": "full" if recompute else "none",
+            "offload_optimizer": offload_optimizer,
+            "offload_parameters": offload_parameters,
+        },
+        "measure": {
+            "device": machine.device,
+            "precision": precision or machine.usual_precision,
+            "warmup": warmup,
+            "iterations": iterations,
+            "seed": seed,
+        },
+        "limits": {"run_seconds": seconds(timeout), "silence_seconds": seconds(silence)},
+        "repeats": repeats,
+        "track": track,
+        "device_memory_bytes": machine.device_memory_bytes,
+    }
+    request = checked(lambda: asked.Request.model_validate(wanted))
     settings = Settings(
         root=runs, python=python, budget_seconds=seconds(budget) if budget else None, retry_failed=retry_failed
     )
     plan = make_plan(request, machine.stacks(request.backends))
     if dry_run:
         rows = display.plan_rows(states(plan, runs))
-        print_json({"plan": plan.id, "runs": rows, "skipped": [entry.model_dump() for entry in plan.skipped]}) if (
-            as_json
-        ) else display.print_plan(plan, rows)
+        if as_json:
+            print_json({"plan": plan.id, "runs": rows, "skipped": [entry.model_dump() for entry in plan.skipped]})
+        else:
+            display.print_plan(plan, rows)
         return DONE
     summary = run_plan(plan, settings, LocalLauncher(), display.live_view(to_stderr=as_json))
     if as_json:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from suite.bundle.files import DamagedBundle, first_line, read_text
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle
+from suite.conduct.state import record_of
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest, Run
 from suite.spec.resolve import run_id
@@ -22,7 +23,7 @@ def read_manifest(path: Path) -> tuple[Manifest, Record | None]:
     """
     if path.is_dir():
         bundle = Bundle(path)
-        return bundle.manifest(), bundle.record()
+        return bundle.manifest(), record_of(bundle)
     try:
         text = read_text(path, str(path))
     except FileNotFoundError as error:
@@ -32,7 +33,8 @@ def read_manifest(path: Path) -> tuple[Manifest, Record | None]:
     except ValidationError as error:
         raise DamagedBundle(f"{path}: {first_line(error)}") from error
     beside = Bundle(path.parent)
-    return manifest, beside.record() if path.name == "manifest.json" else None
+    has_events = path.name == "manifest.json" and (path.parent / "events").is_dir()
+    return manifest, record_of(beside) if has_events else None
 
 
 def next_repeat(manifest: Manifest, root: Path) -> Manifest:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -22,6 +23,8 @@ from suite.conduct.session import Summary, View
 from suite.report.headline import rows as headline_rows
 from suite.report.model import ReportModel
 from suite.spec.manifest import Manifest
+
+PIPE_COLUMNS = 160
 
 
 def plan_rows(runs: Sequence[tuple[Manifest, RunState]]) -> list[dict]:
@@ -42,10 +45,15 @@ def plan_rows(runs: Sequence[tuple[Manifest, RunState]]) -> list[dict]:
     ]
 
 
+def _console() -> Console:
+    """As wide as the terminal; in a pipe or a log wide enough that no cell is cut."""
+    return Console() if sys.stdout.isatty() else Console(width=PIPE_COLUMNS)
+
+
 def print_plan(plan: Plan, rows: Sequence[dict]) -> None:
     """The dry run: every run in order with what the results folder holds of it, then what cannot be run."""
-    console = Console()
-    table = Table(title=f"plan {plan.id}: {len(rows)} runs", title_justify="left")
+    console = _console()
+    table = Table(box=box.SIMPLE_HEAD, title=f"plan {plan.id}: {len(rows)} runs", title_justify="left")
     for name in ("run", "backend", "size", "ranks", "layout", "scaling", "samples", "repeat", "state"):
         table.add_column(name, justify="right" if name in ("ranks", "samples", "repeat") else "left")
     for row in rows:
@@ -102,12 +110,12 @@ def print_headline(model: ReportModel) -> None:
     rows = headline_rows(model)
     if not rows:
         return
-    table = Table()
+    table = Table(box=box.SIMPLE_HEAD)
     for name in rows[0]:
-        table.add_column(name, justify="left" if name in ("size", "backend", "layout") else "right")
+        table.add_column(name, justify="left" if name in ("size", "backend", "layout", "verdict") else "right")
     for row in rows:
         table.add_row(*(escape(str(value)) for value in row.values()))
-    Console().print(table)
+    _console().print(table)
 
 
 def print_comparison(before: Record, after: Record) -> None:

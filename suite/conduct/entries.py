@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from suite.bundle.derive import derive
 from suite.bundle.store import DamagedBundle, find_bundles
+from suite.conduct.state import record_of
 from suite.report.model import Entry
 from suite.spec.base import UsageError
 
@@ -22,8 +22,8 @@ def entries_of(paths: Sequence[Path]) -> tuple[list[Entry], list[str]]:
         if bundle.running():
             continue
         try:
-            record = bundle.record() or derive(bundle)
-            entries.append(Entry(manifest=bundle.manifest(), record=record, path=bundle.path.as_posix()))
+            entry = Entry(manifest=bundle.manifest(), record=record_of(bundle), path=bundle.path.as_posix())
+            entries.append(entry)
         except DamagedBundle as error:
             damaged.append(f"{bundle.path}: {error}")
     if not entries:

@@ -8,6 +8,7 @@ from typing import Literal
 from suite.backends.registry import find_backend
 from suite.launch.probe import LocalDevice, local_devices, stack_versions
 from suite.spec.base import Frozen, UsageError
+from suite.spec.device import Precision
 
 
 class Machine(Frozen):
@@ -22,6 +23,11 @@ class Machine(Frozen):
     def usual_workload(self) -> str:
         """The workload that is meant for such a device."""
         return "trlx-ds-chat" if self.device == "cuda" else "cpu"
+
+    @property
+    def usual_precision(self) -> Precision:
+        """bf16 on a GPU; a CPU computes in fp32."""
+        return "bf16" if self.device == "cuda" else "fp32"
 
     def require_room(self, ranks: int, oversubscribe: bool) -> None:
         """Raises UsageError when there are more ranks than devices, or than cores unless asked for."""

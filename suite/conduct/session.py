@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from suite.bundle.record import Record
+from suite.bundle.store import DamagedBundle
 from suite.conduct.estimate import Durations
 from suite.conduct.execute import execute
 from suite.conduct.plan import Plan
@@ -121,7 +122,12 @@ def _run_waiting(
             return False
         view.run_started(manifest, durations.expect_all(waiting[index:]))
         started = clock()
-        record = execute(manifest, settings.root, launcher, settings.python, view.event)
+        try:
+            record = execute(manifest, settings.root, launcher, settings.python, view.event)
+        except DamagedBundle as error:
+            view.notice(f"{manifest.run.id} left a damaged bundle: {error}")
+            outcome["failed"].append(manifest.run.id)
+            continue
         durations.note(manifest, clock() - started)
         view.run_ended(manifest, record)
         if record.status == "interrupted":

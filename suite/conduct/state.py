@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from suite.bundle.derive import derive
 from suite.bundle.record import Record
-from suite.bundle.store import Bundle, DamagedBundle
+from suite.bundle.store import ATTIC, Bundle, DamagedBundle, OtherSchema
 from suite.conduct.request import RunState
 from suite.spec.manifest import Manifest
-
-ATTIC = "attic"
 
 
 def state_of(root: Path, manifest: Manifest) -> RunState:
@@ -19,11 +18,11 @@ def state_of(root: Path, manifest: Manifest) -> RunState:
     if not path.exists():
         return "to run"
     bundle = Bundle(path)
-    if bundle.running():
-        return "running"
     try:
+        if bundle.running():
+            return "running"
         found = bundle.manifest()
-        record = bundle.record() or settle(bundle)
+        record = record_of(bundle)
     except DamagedBundle:
         return "damaged"
     if found.hash != manifest.hash:
@@ -32,15 +31,22 @@ def state_of(root: Path, manifest: Manifest) -> RunState:
     return states[record.status]
 
 
-def settle(bundle: Bundle) -> Record:
-    """Derive and keep the record of a bundle whose driver died before it could."""
-    record = derive(bundle)
-    bundle.write_record(record)
-    return record
+def record_of(bundle: Bundle) -> Record:
+    """The record as stored; derived where the driver died before it could, or another version of the suite made it.
+
+    Raises DamagedBundle.
+    """
+    try:
+        return bundle.record() or derive(bundle)
+    except OtherSchema:
+        return derive(bundle)
 
 
 def move_aside(root: Path, run_id: str) -> Path:
     """Keep a bundle that is to be done again under ``attic/``; nothing is ever overwritten."""
+    bundle = Bundle(root / run_id)
+    with suppress(DamagedBundle):
+        bundle.write_record(record_of(bundle))
     attic = root / ATTIC
     attic.mkdir(exist_ok=True)
     number = 1

@@ -25,7 +25,7 @@ from suite.spec.workload import Workload
 def layout_errors(size: Shape, workload: Workload, layout: Layout) -> List[str]:
     """Why this shape and workload cannot be laid out so; empty when they can. One line each, with the values."""
     errors = []
-    tensor, pipeline = layout.tensor, layout.pipeline
+    tensor, pipeline, tokens = layout.tensor, layout.pipeline, workload.sequence_tokens
     if size.heads % tensor or size.kv_heads % tensor:
         errors.append(
             f"{size.name} has {size.heads} heads ({size.kv_heads} key-value), not divisible by tensor parallel {tensor}"
@@ -34,21 +34,15 @@ def layout_errors(size: Shape, workload: Workload, layout: Layout) -> List[str]:
         errors.append(f"{size.name} has ffn {size.ffn}, not divisible by tensor parallel {tensor}")
     if size.layers % pipeline:
         errors.append(f"{size.name} has {size.layers} layers, not divisible by pipeline parallel {pipeline}")
-    if workload.sequence_tokens > size.positions:
-        errors.append(
-            f"{workload.sequence_tokens} tokens per sample exceed the {size.positions} positions of {size.name}"
-        )
-    if layout.sequence_parallel and workload.sequence_tokens % tensor:
-        errors.append(
-            f"{workload.sequence_tokens} tokens per sample are not divisible by tensor parallel {tensor} for sequence parallelism"
-        )
+    if tokens > size.positions:
+        errors.append(f"{tokens} tokens per sample exceed the {size.positions} positions of {size.name}")
+    if layout.sequence_parallel and tokens % tensor:
+        errors.append(f"{tokens} tokens per sample are not divisible by tensor parallel {tensor} (sequence parallel)")
     if workload.trainable_layers is not None and workload.trainable_layers > size.layers:
         errors.append(f"{workload.trainable_layers} trainable layers exceed the {size.layers} layers of {size.name}")
-    rollouts = workload.global_rollouts(layout.ranks)
-    if rollouts % (layout.data * workload.optimizer_steps):
-        errors.append(
-            f"{rollouts} rollouts are not divisible by data parallel {layout.data} x {workload.optimizer_steps} optimizer steps"
-        )
+    rollouts, steps = workload.global_rollouts(layout.ranks), workload.optimizer_steps
+    if rollouts % (layout.data * steps):
+        errors.append(f"{rollouts} rollouts are not divisible by data parallel {layout.data} x {steps} optimizer steps")
     return errors
 
 
