@@ -35,7 +35,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     progress = Progress()
     try:
         seconds = _work(manifest, place, log, progress)
-    except (Exception, KeyboardInterrupt) as error:
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever it was, an event tells it
         _fail(log, error, progress)
         return 1
     log.emit("end", status="ok", iterations=progress.completed_iterations, model_seconds=seconds)

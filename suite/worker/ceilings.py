@@ -7,8 +7,8 @@ import torch
 
 from suite.worker.world import World, synchronise
 
-_CUDA = {"side": 8192, "dtype": torch.bfloat16, "copy_bytes": 1 << 30, "repeats": 10}  # type: Dict[str, Any]
-_CPU = {"side": 640, "dtype": torch.float32, "copy_bytes": 1 << 26, "repeats": 3}  # type: Dict[str, Any]
+_CUDA: Dict[str, Any] = {"side": 8192, "dtype": torch.bfloat16, "copy_bytes": 1 << 30, "repeats": 10}
+_CPU: Dict[str, Any] = {"side": 640, "dtype": torch.float32, "copy_bytes": 1 << 26, "repeats": 3}
 
 
 def measure_ceilings(world: World) -> Dict[str, Any]:

@@ -27,9 +27,9 @@ class EventLog:
         self._rank = rank
         self._mirror = mirror
         self._seq = 0
-        self._file = open(self.path, "w", encoding="utf-8")
-        self._requests = queue.Queue()  # type: queue.Queue[bool]
-        self._sync_error = None  # type: Optional[OSError]
+        self._file = open(self.path, "w", encoding="utf-8")  # noqa: SIM115 - open as long as the run
+        self._requests: "queue.Queue[bool]" = queue.Queue()
+        self._sync_error: Optional[OSError] = None
         self._syncer = threading.Thread(target=self._sync_on_request, name="event-sync", daemon=True)
         self._syncer.start()
 
@@ -37,7 +37,7 @@ class EventLog:
         """Write one event. Raises OSError of this write or of an earlier ``sync``."""
         if self._sync_error is not None:
             raise self._sync_error
-        event = {"kind": kind, "rank": self._rank, "time": time.time(), "seq": self._seq}  # type: Dict[str, Any]
+        event: Dict[str, Any] = {"kind": kind, "rank": self._rank, "time": time.time(), "seq": self._seq}
         event.update(fields)
         line = json.dumps(event, allow_nan=False, separators=(",", ":"))
         self._seq += 1

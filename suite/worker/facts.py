@@ -13,7 +13,7 @@ from suite.worker.world import World
 
 _PACKAGES = ("torch", "deepspeed", "transformers", "megatron-core", "numpy", "triton", "transformer-engine", "apex")
 _MORE_PACKAGES = ("flash-attn", "accelerate", "nvidia-ml-py", "nvidia-nccl-cu12", "nvidia-nccl-cu13")
-_VARIABLES = ("OMP_", "NCCL_", "CUDA_", "TORCH_", "PYTORCH_", "DS_", "MKL", "GLOO_", "NVIDIA_", "KMP_")
+_VARIABLES = ("OMP_", "NCCL_", "CUDA_", "TORCH", "PYTORCH_", "DS_", "MKL", "GLOO_", "NVIDIA_", "KMP_")
 _SECRETS = re.compile("TOKEN|SECRET|KEY|PASSWORD|PASSWD|CREDENTIAL|AUTH", re.IGNORECASE)
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 
@@ -72,7 +72,7 @@ def _cpu() -> Dict[str, Any]:
 
 def _physical_cores(cpuinfo: str) -> Optional[int]:
     """Distinct pairs of socket and core, or None where the kernel does not tell them (virtual machines, ARM)."""
-    cores = set()  # type: Set[Tuple[str, str]]
+    cores: Set[Tuple[str, str]] = set()
     for block in cpuinfo.split("\n\n"):
         fields = dict(re.findall(r"^(physical id|core id)\s*:\s*(\d+)$", block, re.MULTILINE))
         if len(fields) == 2:

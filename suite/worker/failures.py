@@ -49,7 +49,7 @@ def failure_kind(error: BaseException, phase: str) -> str:
 
 def failure_evidence(error: BaseException) -> List[str]:
     """The exception, and what caused it, as at most a few lines each: ``Type: message``."""
-    lines = []  # type: List[str]
+    lines: List[str] = []
     for link in _chain(error):
         text = "{}: {}".format(type(link).__name__, link)
         lines.extend(line.rstrip() for line in text.splitlines()[:_EVIDENCE_LINES] if line.strip())

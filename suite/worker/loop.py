@@ -37,6 +37,7 @@ class PPOLoop:
     def __init__(self, engine: Engine, manifest: Dict[str, Any]) -> None:
         self._engine = engine
         self._replicas = Replicas(engine)
+        self._manifest = manifest
         self._size, self._workload, self._work = manifest["size"], manifest["workload"], manifest["work"]
         self._seed = manifest["measure"]["seed"]
         self._loss = partial(ppo_loss, coefficients=self._workload["ppo"])
@@ -68,13 +69,10 @@ class PPOLoop:
         return counts, stats
 
     def _prompts(self, iteration: int) -> torch.Tensor:
-        """This replica's rows of the global prompts, which do not depend on the layout: [b, P]."""
-        generator = torch.Generator().manual_seed(self._seed * _SEED_STRIDE + iteration)
-        shape = (self._work["global_rollouts"], self._workload["prompt_tokens"])
-        prompts = torch.randint(self._size["vocab"], shape, generator=generator)
+        """This replica's rows of the global prompts: [b, P]."""
         rows = self._work["replica_rollouts"]
         first = self._engine.data_parallel_rank * rows
-        return prompts[first : first + rows].to(self._engine.device)
+        return draw_prompts(self._manifest, iteration)[first : first + rows].to(self._engine.device)
 
     def _reward(
         self, tokens: torch.Tensor, logprobs: torch.Tensor, values: torch.Tensor, reference: torch.Tensor
@@ -146,6 +144,13 @@ class PPOLoop:
         ]
         if wrong:
             raise ConfigError("the iteration was not the manifest's work: " + "; ".join(wrong))
+
+
+def draw_prompts(manifest: Dict[str, Any], iteration: int) -> torch.Tensor:
+    """Random prompts of all replicas, [global rollouts, P]; equal work has equal prompts, whatever its layout."""
+    generator = torch.Generator().manual_seed(manifest["measure"]["seed"] * _SEED_STRIDE + iteration)
+    shape = (manifest["work"]["global_rollouts"], manifest["workload"]["prompt_tokens"])
+    return torch.randint(manifest["size"]["vocab"], shape, generator=generator)
 
 
 def expected_counts(workload: Dict[str, Any], work: Dict[str, Any]) -> Counts:

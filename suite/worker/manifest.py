@@ -40,7 +40,7 @@ def check_place(manifest: Dict[str, Any], place: Place) -> None:
 
 def check_stack(wanted: Dict[str, str]) -> None:
     """Raise ConfigError, naming each package, unless exactly the ``wanted`` versions are installed."""
-    wrong = []  # type: List[str]
+    wrong: List[str] = []
     for name, version in sorted(wanted.items()):
         found = installed_version(name)
         if found != version:

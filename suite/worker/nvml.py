@@ -39,7 +39,7 @@ class NvmlGpu:
         self._handle = handle
 
     def sample(self) -> Sample:
-        nvml, handle = self._nvml, self._handle
+        nvml = self._nvml
         milliwatts = self._ask(nvml.nvmlDeviceGetPowerUsage)
         rates = self._ask(nvml.nvmlDeviceGetUtilizationRates)
         return Sample(
@@ -69,8 +69,8 @@ class DeviceSampler:
     def __init__(self, gpu: NvmlGpu) -> None:
         self._gpu = gpu
         self._lock = threading.Lock()
-        self._samples = []  # type: List[Sample]
-        self._energy_at_open = None  # type: Optional[float]
+        self._samples: List[Sample] = []
+        self._energy_at_open: Optional[float] = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="nvml-sampler", daemon=True)
 

@@ -1,7 +1,8 @@
 """The arithmetic of PPO on tensors: penalised rewards, advantages, the two clipped losses.
 
 Shapes: b samples, R response tokens. Column j speaks of response token j.
-PPO: Schulman et al., arXiv 1707.06347. GAE: Schulman et al., arXiv 1506.02438. KL penalty: Ziegler et al., arXiv 1909.08593.
+PPO: Schulman et al., arXiv 1707.06347. GAE: Schulman et al., arXiv 1506.02438. KL penalty: Ziegler et al., arXiv
+1909.08593.
 """
 
 from typing import Tuple
@@ -14,7 +15,9 @@ _WHITENING_EPSILON = 1e-8
 def penalised_rewards(
     scores: torch.Tensor, logprobs: torch.Tensor, reference: torch.Tensor, kl_coefficient: float
 ) -> torch.Tensor:
-    """Reward of each token: ``-kl_coefficient (log pi - log ref)``, and the sample's score on the last (1909.08593, 2.2).
+    """Reward of each token: ``-kl_coefficient (log pi - log ref)``, on the last also the sample's score.
+
+    1909.08593, equation 2, told token by token.
 
     ``scores`` [b], ``logprobs`` and ``reference`` [b, R] -> [b, R].
     """

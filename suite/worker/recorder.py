@@ -71,7 +71,7 @@ class Recorder(NullRecorder):
         done = time.perf_counter()
         barrier(self._world)
         together = time.perf_counter()
-        here = {"iteration": self._progress.iteration, "phase": name}  # type: Dict[str, Any]
+        here: Dict[str, Any] = {"iteration": self._progress.iteration, "phase": name}
         self._log.emit("phase", seconds=done - began, wait_seconds=together - done, **here)
         self._log.emit("memory", **here, **self._memory.peaks())
 

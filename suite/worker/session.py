@@ -36,7 +36,7 @@ def run(manifest: Dict[str, Any], place: Place, log: EventLog, progress: Progres
     memory = MemoryProbe(world.device, baseline)
     memory.reset()
     began = time.perf_counter()
-    engine = None  # type: Optional[Engine]
+    engine: Optional[Engine] = None
     try:
         engine = build(manifest, world)
     finally:

@@ -9,8 +9,3 @@ def build_value_head(hidden: int) -> nn.Sequential:
     The shape is trlx's ``make_head`` (CarperAI/trlx, ``trlx/utils/modeling.py``): width ``2 h`` inside.
     """
     return nn.Sequential(nn.Linear(hidden, 2 * hidden), nn.ReLU(), nn.Linear(2 * hidden, 1))
-
-
-def value_head_parameters(hidden: int) -> int:
-    """Number of parameters of ``build_value_head(hidden)``."""
-    return 2 * hidden * hidden + 4 * hidden + 1

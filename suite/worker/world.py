@@ -24,7 +24,7 @@ class World:
 def join(place: Place, device_type: str, timeout_seconds: float) -> World:
     """Initialise torch.distributed, gloo on ``cpu`` and NCCL on ``cuda``; a rank alone needs no address."""
     alone = complete_environment()
-    options = {"timeout": timedelta(seconds=timeout_seconds)}  # type: Dict[str, Any]
+    options: Dict[str, Any] = {"timeout": timedelta(seconds=timeout_seconds)}
     if alone:
         options.update(store=dist.HashStore(), rank=0, world_size=1)
     if device_type == "cuda":

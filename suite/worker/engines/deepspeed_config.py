@@ -60,7 +60,7 @@ def _common(manifest: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _zero(manifest: Dict[str, Any]) -> Dict[str, Any]:
-    zero = {"stage": manifest["layout"]["zero_stage"]}  # type: Dict[str, Any]
+    zero: Dict[str, Any] = {"stage": manifest["layout"]["zero_stage"]}
     if manifest["layout"]["offload_parameters"]:
         zero["offload_param"] = _host_memory(manifest)
     return zero

@@ -37,7 +37,7 @@ class DeepSpeedEngine(Engine):
         self._engine = self._wrap_policy(policy)
         self._policy = policy
         self._reference = None if self._is_hydra else self._build_reference()
-        self._trunk = None  # type: Optional[Tuple[torch.Tensor, torch.Tensor]]
+        self._trunk: Optional[Tuple[torch.Tensor, torch.Tensor]] = None
         self.notes = tuple(_notes(manifest, world))
         torch.manual_seed(manifest["measure"]["seed"] + world.rank)
 
@@ -58,7 +58,7 @@ class DeepSpeedEngine(Engine):
 
     def score(self, tokens: torch.Tensor, prompt_tokens: int) -> Tuple[torch.Tensor, torch.Tensor]:
         self._policy.eval()
-        trunk = []  # type: List[torch.Tensor]
+        trunk: List[torch.Tensor] = []
         with torch.no_grad(), self._keeping_trunk_states(trunk):
             parts = [self._policy(micro, prompt_tokens=prompt_tokens) for micro in tokens.split(self._micro_batch)]
         if self._is_hydra:
@@ -83,7 +83,7 @@ class DeepSpeedEngine(Engine):
     def train(self, batch: Dict[str, torch.Tensor], prompt_tokens: int, loss_fn: LossFunction) -> Dict[str, float]:
         self._policy.train()
         rows, steps_before = batch["tokens"].size(0), self._engine.global_steps
-        sums = {}  # type: Dict[str, torch.Tensor]
+        sums: Dict[str, torch.Tensor] = {}
         for first in range(0, rows, self._micro_batch):
             micro = {name: tensor[first : first + self._micro_batch] for name, tensor in batch.items()}
             logprobs, values = self._engine(micro["tokens"], prompt_tokens=prompt_tokens)
@@ -182,6 +182,7 @@ def _prepare_process(world: World) -> None:
 def _notes(manifest: Dict[str, Any], world: World) -> Iterator[str]:
     layout, stage = manifest["layout"], manifest["layout"]["zero_stage"]
     yield "torch.optim.AdamW (fused) as DeepSpeed's client optimizer: its own Adam kernels are not compiled"
+    yield "torch.compile is off (TORCHDYNAMO_DISABLE): nothing in this engine is compiled"
     yield "logits are computed for response positions only; log-probs in fp32"
     yield "generation: one batch per replica, Hugging Face generate with a dynamic key-value cache"
     if manifest["workload"]["reference"] == "hydra":

@@ -134,7 +134,7 @@ def _twin_name(name: str, layers: int, branch: Optional[HydraBranch]) -> str:
     parts = name.split(".")
     if parts[1] == "h":
         parts[2] = str(layers - len(branch.h) + int(parts[2]))
-    return ".".join(["transformer"] + parts[1:])
+    return ".".join(["transformer", *parts[1:]])
 
 
 def _draw(name: str, parameter: torch.Tensor, seed: int, layers: int) -> None:
@@ -157,7 +157,7 @@ def freeze_below(model: Policy, trainable_layers: Optional[int]) -> None:
     first = model.config.n_layer - trainable_layers
     for parameter in model.parameters():
         parameter.requires_grad_(False)
-    trained = [model.transformer.ln_f, model.value_head]  # type: Any
+    trained: Any = [model.transformer.ln_f, model.value_head]
     for module in trained + list(model.transformer.h[first:]):
         module.requires_grad_(True)
 

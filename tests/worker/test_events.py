@@ -1,0 +1,50 @@
+"""The event stream of a rank."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from suite.worker.events import EventLog
+
+
+def test_events_are_numbered_and_readable_before_the_file_is_closed(tmp_path: Path) -> None:
+    log = EventLog(str(tmp_path), 3, mirror=False)
+    log.emit("phase", phase="score", seconds=0.5)
+    log.emit("end", status="ok")
+    events = [json.loads(line) for line in (tmp_path / "events" / "rank-3.jsonl").read_text().splitlines()]
+    log.close()
+    assert [(event["kind"], event["rank"], event["seq"]) for event in events] == [("phase", 3, 0), ("end", 3, 1)]
+    assert events[0]["seconds"] == 0.5
+    assert events[0]["time"] <= events[1]["time"]
+
+
+def test_only_the_main_rank_speaks_on_standard_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rank in (0, 1):
+        log = EventLog(str(tmp_path), rank, mirror=rank == 0)
+        log.emit("end", status="ok")
+        log.close()
+    lines = capsys.readouterr().out.splitlines()
+    assert [json.loads(line.removeprefix("::suite:: "))["rank"] for line in lines] == [0]
+
+
+def test_what_is_not_a_json_number_is_never_written(tmp_path: Path) -> None:
+    log = EventLog(str(tmp_path), 0, mirror=False)
+    with pytest.raises(ValueError, match="JSON"):
+        log.emit("phase", seconds=float("nan"))
+    log.close()
+    assert (tmp_path / "events" / "rank-0.jsonl").read_text() == ""
+
+
+def test_a_disk_that_fails_at_sync_is_told_at_the_next_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    log = EventLog(str(tmp_path), 0, mirror=False)
+    monkeypatch.setattr(os, "fsync", full)
+    log.close()
+    with pytest.raises(OSError, match="No space left"):
+        log.emit("end", status="ok")

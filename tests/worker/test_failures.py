@@ -1,0 +1,65 @@
+"""Failure kinds, each from an exception that the library in question really raises where a CPU can make it do so."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+import torch
+
+from suite.worker.failures import failure_evidence, failure_kind
+from suite.worker.place import ConfigError
+
+
+def raised_by_torch_for_too_much_memory() -> RuntimeError:
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 55)
+    return caught.value
+
+
+def raised_by_torch_without_cuda() -> Exception:
+    with pytest.raises((RuntimeError, AssertionError)) as caught:
+        torch.zeros(1, device="cuda")
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"), "oom_device"),
+        (MemoryError(), "oom_host"),
+        (OSError(errno.ENOSPC, "No space left on device"), "disk_full"),
+        (KeyboardInterrupt(), "interrupted"),
+        (ConfigError("the iteration was not the manifest's work"), "config"),
+        (RuntimeError("[gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:2"), "rank_lost"),
+        (RuntimeError("[unbound_buffer.cc:81] Timed out waiting 1000ms for recv operation"), "nccl_timeout"),
+        (RuntimeError("The NVIDIA driver on your system is too old"), "driver_mismatch"),
+        (ValueError("something in the middle of training"), "unknown"),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), "unknown"),
+    ],
+)
+def test_kinds_of_an_exception_in_training(error: BaseException, kind: str) -> None:
+    assert failure_kind(error, "train") == kind
+
+
+@pytest.mark.parametrize("error", [ValueError("3 heads"), ModuleNotFoundError("No module named 'deepspeed'")])
+def test_what_the_manifest_causes_shows_before_the_first_iteration(error: Exception) -> None:
+    assert failure_kind(error, "setup") == "config"
+
+
+def test_torchs_own_words_for_host_memory_are_known() -> None:
+    assert failure_kind(raised_by_torch_for_too_much_memory(), "train") == "oom_host"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+def test_torchs_own_words_for_a_missing_gpu_are_known() -> None:
+    assert failure_kind(raised_by_torch_without_cuda(), "setup") == "gpu_unavailable"
+
+
+def test_evidence_names_the_error_and_its_cause_in_few_lines() -> None:
+    cause = OSError("first\n\n" + "\n".join("line" for _ in range(50)))
+    error = ConfigError("cannot read the manifest")
+    error.__cause__ = cause
+    evidence = failure_evidence(error)
+    assert evidence[:2] == ["ConfigError: cannot read the manifest", "OSError: first"]
+    assert len(evidence) < 10

@@ -1,0 +1,187 @@
+"""The iteration on a scripted engine: order of phases, counts from what was really done, failures of the work."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from suite.bundle.event_fields import FIELDS, wrong_field
+from suite.spec.manifest import Manifest
+from suite.worker.engines.base import Engine, LossFunction
+from suite.worker.events import EventLog
+from suite.worker.loop import PPOLoop, draw_prompts, expected_counts
+from suite.worker.memory import MemoryProbe
+from suite.worker.place import ConfigError
+from suite.worker.progress import Progress
+from suite.worker.recorder import NullRecorder, Recorder
+from suite.worker.world import World
+from tests.worker.tiny import tiny_manifest
+
+WORK = {"ppo_epochs": 2, "optimizer_steps": 2, "rollouts": 8}
+
+
+class ScriptedEngine(Engine):
+    """Answers at once; ``extra_tokens`` and ``token`` let it do other work than it was asked for."""
+
+    device = torch.device("cpu")
+    data_parallel_rank, data_parallel_size, replica_leader = 0, 1, True
+    total_parameters, trainable_parameters = 100, 60
+
+    def __init__(self, extra_tokens: int = 0, token: int = 7, loss: float = 0.25) -> None:
+        self.calls: list[str] = []
+        self.trained: list[dict[str, torch.Tensor]] = []
+        self._extra_tokens, self._token, self._loss = extra_tokens, token, loss
+
+    def generate(self, prompts: torch.Tensor, new_tokens: int) -> torch.Tensor:
+        self.calls.append("generate")
+        response = torch.full((prompts.size(0), new_tokens + self._extra_tokens), self._token)
+        return torch.cat([prompts, response], dim=1)
+
+    def score(self, tokens: torch.Tensor, prompt_tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
+        self.calls.append("score")
+        shape = (tokens.size(0), tokens.size(1) - prompt_tokens)
+        return torch.full(shape, -1.0), torch.arange(float(shape[0] * shape[1])).reshape(shape) / 10
+
+    def reference(self, tokens: torch.Tensor, prompt_tokens: int) -> torch.Tensor:
+        self.calls.append("reference")
+        return torch.full((tokens.size(0), tokens.size(1) - prompt_tokens), -1.5)
+
+    def train(self, batch: dict[str, torch.Tensor], prompt_tokens: int, loss_fn: LossFunction) -> dict[str, float]:
+        self.calls.append("train")
+        self.trained.append(batch)
+        _, parts = loss_fn(batch["logprobs"], batch["values"], batch)
+        return {**{name: float(value) for name, value in parts.items()}, "loss": self._loss}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_rank() -> Iterator[None]:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def parsed(manifest: Manifest) -> dict[str, Any]:
+    return json.loads(manifest.model_dump_json(by_alias=True))
+
+
+def recorder(folder: Path) -> Recorder:
+    world = World(0, 1, 0, 1, torch.device("cpu"))
+    log = EventLog(str(folder), 0, mirror=False)
+    return Recorder(world, log, MemoryProbe(world.device, 0), None, Progress())
+
+
+def events_in(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "events" / "rank-0.jsonl").read_text().splitlines()]
+
+
+def test_phases_come_in_order_with_every_epoch_and_optimizer_step() -> None:
+    engine = ScriptedEngine()
+    PPOLoop(engine, parsed(tiny_manifest(workload=WORK))).run_iteration(0, NullRecorder())
+    assert engine.calls == ["generate", "score", "reference", "train", "train", "train", "train"]
+
+
+def test_every_epoch_trains_each_sample_once_in_another_order() -> None:
+    engine = ScriptedEngine()
+    PPOLoop(engine, parsed(tiny_manifest(workload=WORK))).run_iteration(0, NullRecorder())
+    values = [batch["values"][:, 0].tolist() for batch in engine.trained]
+    first, second = values[0] + values[1], values[2] + values[3]
+    assert sorted(first) == sorted(second)
+    assert len(set(first)) == 8
+    assert first != second
+
+
+def test_counts_are_the_manifests_and_parameters_the_engines() -> None:
+    manifest = tiny_manifest(workload=WORK)
+    counts, _ = PPOLoop(ScriptedEngine(), parsed(manifest)).run_iteration(0, NullRecorder())
+    assert counts == {
+        "samples": 8,
+        "prompt_tokens": 64,
+        "response_tokens": 64,
+        "padded_tokens": 0,
+        "trained_tokens": 256,
+        "optimizer_steps": 4,
+        "trainable_parameters": 60,
+        "total_parameters": 100,
+    }
+    assert expected_counts(parsed(manifest)["workload"], parsed(manifest)["work"]).items() <= counts.items()
+
+
+def test_statistics_tell_reward_kl_and_losses() -> None:
+    workload = {**WORK, "reward": {"kind": "token-below", "threshold": 8}}
+    _, stats = PPOLoop(ScriptedEngine(), parsed(tiny_manifest(workload=workload))).run_iteration(0, NullRecorder())
+    assert stats["reward"] == 1.0
+    assert stats["kl"] == pytest.approx(0.5)
+    assert stats["loss"] == 0.25
+    assert stats["policy_loss"] == pytest.approx(0.0, abs=1e-6)  # whitened advantages at a ratio of one
+    assert stats["gradient_norm"] is None
+
+
+def test_a_loss_that_is_no_number_is_null() -> None:
+    engine = ScriptedEngine(loss=float("nan"))
+    _, stats = PPOLoop(engine, parsed(tiny_manifest())).run_iteration(0, NullRecorder())
+    assert stats["loss"] is None
+
+
+def test_advantages_are_whitened_before_training() -> None:
+    engine = ScriptedEngine()
+    PPOLoop(engine, parsed(tiny_manifest())).run_iteration(0, NullRecorder())
+    advantages = engine.trained[0]["advantages"]
+    assert float(advantages.mean()) == pytest.approx(0.0, abs=1e-5)
+    assert float(advantages.std(correction=0)) == pytest.approx(1.0, abs=1e-4)
+
+
+@pytest.mark.parametrize("extra", [-1, 1])
+def test_a_response_of_another_length_fails_the_run(extra: int) -> None:
+    with pytest.raises(ConfigError, match="forced"):
+        PPOLoop(ScriptedEngine(extra_tokens=extra), parsed(tiny_manifest())).run_iteration(0, NullRecorder())
+
+
+def test_tokens_outside_the_vocabulary_are_padding_and_fail_the_run() -> None:
+    with pytest.raises(ConfigError, match=r"response_tokens 32 wanted, 0 done; padded_tokens 0 wanted, 32 done"):
+        PPOLoop(ScriptedEngine(token=128), parsed(tiny_manifest())).run_iteration(0, NullRecorder())
+
+
+def test_prompts_depend_on_seed_and_iteration_and_not_on_the_layout() -> None:
+    one, two = (parsed(tiny_manifest(ranks, workload={"scaling": "strong"})) for ranks in (1, 2))
+    other_seed = parsed(tiny_manifest(measure={"seed": 1}))
+    assert torch.equal(draw_prompts(one, 3), draw_prompts(two, 3))
+    assert not torch.equal(draw_prompts(one, 3), draw_prompts(one, 4))
+    assert not torch.equal(draw_prompts(one, 3), draw_prompts(other_seed, 3))
+    assert int(draw_prompts(one, 0).max()) < 128
+
+
+def test_an_iteration_is_recorded_as_the_contract_says(tmp_path: Path) -> None:
+    loop, kept = PPOLoop(ScriptedEngine(), parsed(tiny_manifest())), recorder(tmp_path)
+    for iteration in range(2):
+        loop.run_iteration(iteration, kept)
+    events = events_in(tmp_path)
+    phases = ("generate", "score", "reference", "reward", "train")
+    one = [(kind, phase) for phase in phases for kind in ("phase", "memory")] + [("iteration", None)]
+    assert [(event["kind"], event.get("phase")) for event in events] == one * 2
+    assert [event["iteration"] for event in events] == [0] * 11 + [1] * 11
+    assert not [problem for event in events if (problem := wrong_field(event, FIELDS["rank"][event["kind"]], ""))]
+
+
+def test_phases_and_waits_fit_into_the_iteration(tmp_path: Path) -> None:
+    PPOLoop(ScriptedEngine(), parsed(tiny_manifest())).run_iteration(0, recorder(tmp_path))
+    events = events_in(tmp_path)
+    inside = sum(event["seconds"] + event["wait_seconds"] for event in events if event["kind"] == "phase")
+    assert 0 < inside <= events[-1]["seconds"]
+
+
+def test_without_a_recorder_the_work_is_the_same(tmp_path: Path) -> None:
+    manifest = parsed(tiny_manifest(workload=WORK))
+    engines = ScriptedEngine(), ScriptedEngine()
+    results = [
+        PPOLoop(engine, manifest).run_iteration(5, kept)
+        for engine, kept in zip(engines, (NullRecorder(), recorder(tmp_path)), strict=True)
+    ]
+    assert results[0] == results[1]
+    for bare, recorded in zip(engines[0].trained, engines[1].trained, strict=True):
+        assert all(torch.equal(bare[name], recorded[name]) for name in bare)

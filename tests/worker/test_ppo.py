@@ -1,0 +1,110 @@
+"""PPO's arithmetic against references in plain Python floats, written from the papers' formulas."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from suite.worker import ppo
+
+NUMBERS = st.floats(-3, 3, width=32)
+SHARES = st.floats(0, 1)
+
+
+@st.composite
+def tables(draw: st.DrawFn, count: int) -> list[list[list[float]]]:
+    """``count`` tables of the same few rows and columns."""
+    rows, columns = draw(st.integers(1, 4)), draw(st.integers(1, 6))
+    row = st.lists(NUMBERS, min_size=columns, max_size=columns)
+    return [draw(st.lists(row, min_size=rows, max_size=rows)) for _ in range(count)]
+
+
+def doubles(table: list[list[float]]) -> torch.Tensor:
+    return torch.tensor(table, dtype=torch.float64)
+
+
+def near(actual: torch.Tensor, expected: list[list[float]]) -> bool:
+    return torch.allclose(actual, doubles(expected), rtol=1e-9, atol=1e-9)
+
+
+@given(tables(2), NUMBERS, SHARES)
+def test_each_token_pays_for_its_kl_and_the_last_carries_the_score(
+    both: list[list[list[float]]], score: float, coefficient: float
+) -> None:
+    logprobs, reference = both
+    rewards = ppo.penalised_rewards(
+        torch.full((len(logprobs),), score, dtype=torch.float64), doubles(logprobs), doubles(reference), coefficient
+    )
+    last = len(logprobs[0]) - 1
+    expected = [
+        [-coefficient * (row[j] - other[j]) + (score if j == last else 0) for j in range(len(row))]
+        for row, other in zip(logprobs, reference, strict=True)
+    ]
+    assert near(rewards, expected)
+
+
+@given(tables(2), SHARES, SHARES)
+def test_advantages_are_the_discounted_sum_of_all_later_errors(
+    both: list[list[list[float]]], discount: float, gae_lambda: float
+) -> None:
+    rewards, values = both
+    advantages, returns = ppo.advantages_and_returns(doubles(rewards), doubles(values), discount, gae_lambda)
+
+    def advantage(reward: list[float], value: list[float], start: int) -> float:
+        following = [*value[1:], 0.0]
+        errors = [r + discount * n - v for r, n, v in zip(reward, following, value, strict=True)]
+        return math.fsum((discount * gae_lambda) ** (j - start) * errors[j] for j in range(start, len(errors)))
+
+    expected = [[advantage(r, v, j) for j in range(len(r))] for r, v in zip(rewards, values, strict=True)]
+    assert near(advantages, expected)
+    assert near(returns - doubles(values), expected)
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=12), st.lists(NUMBERS, min_size=1, max_size=12))
+def test_whitening_two_ranks_with_added_moments_is_whitening_them_together(
+    first: list[float], second: list[float]
+) -> None:
+    parts = [torch.tensor(part, dtype=torch.float64) for part in (first, second)]
+    added = ppo.moments(parts[0]) + ppo.moments(parts[1])
+    mean = math.fsum(first + second) / len(first + second)
+    variance = math.fsum((number - mean) ** 2 for number in first + second) / len(first + second)
+    for part, numbers in zip(parts, (first, second), strict=True):
+        expected = [(number - mean) / math.sqrt(variance + 1e-8) for number in numbers]
+        assert torch.allclose(ppo.whiten(part, added), torch.tensor(expected, dtype=torch.float64), atol=1e-4)
+
+
+@given(tables(3), st.floats(0.01, 0.9))
+def test_policy_loss_takes_the_worse_of_plain_and_clipped(three: list[list[list[float]]], clip: float) -> None:
+    new, old, advantages = three
+
+    def term(logprob: float, before: float, advantage: float) -> float:
+        ratio = math.exp(logprob - before)
+        return min(ratio * advantage, max(1 - clip, min(1 + clip, ratio)) * advantage)
+
+    terms = [term(*numbers) for rows in zip(new, old, advantages, strict=True) for numbers in zip(*rows, strict=True)]
+    loss = ppo.policy_loss(doubles(new), doubles(old), doubles(advantages), clip)
+    assert float(loss) == pytest.approx(-math.fsum(terms) / len(terms), rel=1e-9, abs=1e-9)
+
+
+@given(tables(3), st.floats(0.01, 0.9))
+def test_value_loss_takes_the_worse_of_plain_and_clipped(three: list[list[list[float]]], clip: float) -> None:
+    new, old, returns = three
+
+    def term(value: float, before: float, goal: float) -> float:
+        near_before = before + max(-clip, min(clip, value - before))
+        return max((value - goal) ** 2, (near_before - goal) ** 2) / 2
+
+    terms = [term(*numbers) for rows in zip(new, old, returns, strict=True) for numbers in zip(*rows, strict=True)]
+    loss = ppo.value_loss(doubles(new), doubles(old), doubles(returns), clip)
+    assert float(loss) == pytest.approx(math.fsum(terms) / len(terms), rel=1e-9, abs=1e-9)
+
+
+def test_no_gradient_pulls_a_ratio_further_beyond_its_clip() -> None:
+    logprobs = torch.tensor([[0.5, -0.5]], requires_grad=True)
+    ppo.policy_loss(logprobs, torch.zeros(1, 2), torch.tensor([[1.0, -1.0]]), 0.2).backward()
+    assert logprobs.grad is not None
+    assert logprobs.grad.tolist() == [[0.0, 0.0]]

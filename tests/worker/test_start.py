@@ -1,0 +1,91 @@
+"""What a rank checks before it imports a stack: its place, its manifest, its packages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from suite.worker.manifest import check_place, check_stack, read_manifest
+from suite.worker.place import ConfigError, Place, read_place
+from tests.worker.tiny import rank_environment, start_ranks, tiny_manifest, wait_for, write_manifest
+
+
+class TestPlace:
+    def test_without_a_launcher_one_rank_is_alone(self) -> None:
+        assert read_place({"HOME": "/"}) == Place(0, 1, 0, 1)
+
+    def test_torchrun_variables_are_read(self) -> None:
+        assert read_place(rank_environment(1, 4, 29500)) == Place(1, 4, 1, 4)
+
+    @pytest.mark.parametrize("missing", ["WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"])
+    def test_half_a_launcher_is_named(self, missing: str) -> None:
+        environment = rank_environment(0, 2, 29500)
+        del environment[missing]
+        with pytest.raises(ConfigError, match=missing):
+            read_place(environment)
+
+    @pytest.mark.parametrize(("name", "value"), [("RANK", "one"), ("RANK", "2"), ("LOCAL_RANK", "-1")])
+    def test_ranks_that_make_no_sense_are_refused(self, name: str, value: str) -> None:
+        with pytest.raises(ConfigError):
+            read_place({**rank_environment(0, 2, 29500), name: value})
+
+
+class TestManifest:
+    def test_a_manifest_of_the_driver_is_read(self, tmp_path: Path) -> None:
+        manifest = tiny_manifest()
+        assert read_manifest(str(write_manifest(manifest, tmp_path)))["hash"] == manifest.hash
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [("{", "cannot read"), ("[]", "schema None"), ('{"schema": "suite/manifest/9"}', "suite/manifest/9")],
+    )
+    def test_another_file_is_refused(self, tmp_path: Path, text: str, said: str) -> None:
+        path = tmp_path / "manifest.json"
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=said):
+            read_manifest(str(path))
+
+    def test_a_missing_section_is_named(self, tmp_path: Path) -> None:
+        path = write_manifest(tiny_manifest(), tmp_path)
+        body = json.loads(path.read_text())
+        del body["work"]
+        path.write_text(json.dumps(body))
+        with pytest.raises(ConfigError, match="lacks work"):
+            read_manifest(str(path))
+
+    def test_the_world_must_be_the_layouts(self) -> None:
+        manifest = json.loads(tiny_manifest(2).model_dump_json(by_alias=True))
+        check_place(manifest, Place(1, 2, 1, 2))
+        with pytest.raises(ConfigError, match=r"2 ranks .* started 1"):
+            check_place(manifest, Place(0, 1, 0, 1))
+
+    def test_every_wrong_package_is_told_with_both_versions(self) -> None:
+        with pytest.raises(ConfigError, match=r"no-such-package 1\.0 wanted, none found; torch 0\.1 wanted, \d"):
+            check_stack({"torch": "0.1", "no-such-package": "1.0"})
+
+
+class TestFailuresBeforeTheStackIsImported:
+    def test_a_wrong_stack_is_a_config_failure_with_its_proof(self, tmp_path: Path) -> None:
+        path = write_manifest(tiny_manifest(stack={"torch": "0.1"}), tmp_path)
+        run = wait_for(start_ranks(path, 1), tmp_path)
+        assert run.exit_codes == [1]
+        assert [event["kind"] for event in run.events()] == ["start", "failure", "end"]
+        failure, end = run.events()[1:]
+        assert (failure["failure"], failure["phase"], failure["iteration"]) == ("config", "setup", None)
+        assert "torch 0.1 wanted" in failure["evidence"][0]
+        assert (end["status"], end["iterations"]) == ("failed", 0)
+        assert "Traceback" in run.errors[0]
+
+    def test_standard_output_repeats_the_events_of_rank_0(self, tmp_path: Path) -> None:
+        path = write_manifest(tiny_manifest(stack={"torch": "0.1"}), tmp_path)
+        run = wait_for(start_ranks(path, 1), tmp_path)
+        mirrored = [line.removeprefix("::suite:: ") for line in run.outputs[0].splitlines()]
+        assert [json.loads(line) for line in mirrored] == run.events()
+
+    def test_a_manifest_that_is_not_there_ends_in_one_line(self, tmp_path: Path) -> None:
+        run = wait_for(start_ranks(tmp_path / "none.json", 1), tmp_path)
+        assert run.exit_codes == [1]
+        assert len(run.errors[0].splitlines()) == 1
+        assert "none.json" in run.errors[0]

@@ -1,0 +1,133 @@
+"""A tiny run: its manifest, its ranks as processes, and what they wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from suite.spec.layout import Layout
+from suite.spec.manifest import Backend, Limits, Manifest, Measure
+from suite.spec.resolve import make_manifest
+from suite.spec.shape import Shape
+from suite.spec.workload import Workload
+
+ROOT = Path(__file__).resolve().parents[2]
+STACK = ("torch", "deepspeed", "transformers")
+RUN_SECONDS = 100.0
+_SHAPE: dict[str, Any] = {
+    "name": "tiny",
+    "layers": 2,
+    "hidden": 32,
+    "ffn": 128,
+    "heads": 4,
+    "kv_heads": 4,
+    "vocab": 128,
+    "positions": 16,
+}
+_WORKLOAD: dict[str, Any] = {"name": "tiny", "prompt_tokens": 8, "new_tokens": 8, "rollouts": 4, "micro_batch": 2}
+_MEASURE: dict[str, Any] = {"device": "cpu", "precision": "fp32", "warmup": 1, "iterations": 2}
+
+
+def tiny_manifest(
+    ranks: int = 1,
+    *,
+    nodes: int = 1,
+    layout: dict[str, Any] | None = None,
+    workload: dict[str, Any] | None = None,
+    measure: dict[str, Any] | None = None,
+    shape: dict[str, Any] | None = None,
+    stack: dict[str, str] | None = None,
+) -> Manifest:
+    """A manifest for the deepspeed engine; what is given replaces the tiny run's own."""
+    return make_manifest(
+        plan="tests",
+        repeat=1,
+        backend=Backend(name="deepspeed", kind="engine"),
+        size=Shape(**{**_SHAPE, **(shape or {})}),
+        workload=Workload(**{**_WORKLOAD, **(workload or {})}),
+        layout=Layout(**{"nodes": nodes, "devices_per_node": ranks // nodes, "data": ranks, **(layout or {})}),
+        measure=Measure(**{**_MEASURE, **(measure or {})}),
+        limits=Limits(run_seconds=300, silence_seconds=60),
+        stack={name: metadata.version(name) for name in STACK} if stack is None else stack,
+    )
+
+
+def write_manifest(manifest: Manifest, folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "manifest.json"
+    path.write_text(manifest.model_dump_json(by_alias=True))
+    return path
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The end of all ranks: exit codes, what each printed, and each rank's events."""
+
+    exit_codes: list[int]
+    outputs: list[str]
+    errors: list[str]
+    folder: Path
+
+    def events(self, rank: int = 0, kind: str | None = None) -> list[dict[str, Any]]:
+        lines = (self.folder / "events" / f"rank-{rank}.jsonl").read_text().splitlines()
+        found = [json.loads(line) for line in lines]
+        return [event for event in found if kind in (None, event["kind"])]
+
+
+def start_ranks(manifest_path: Path, ranks: int) -> list[subprocess.Popen[str]]:
+    """Start every rank as a launcher does, with torchrun's variables; one rank alone gets none of them."""
+    port = free_port()
+    return [_start(manifest_path, rank_environment(rank, ranks, port) if ranks > 1 else {}) for rank in range(ranks)]
+
+
+def wait_for(processes: list[subprocess.Popen[str]], folder: Path, seconds: float = RUN_SECONDS) -> Finished:
+    """Wait for all; whoever is left after ``seconds`` is killed and the test fails."""
+    try:
+        said = [process.communicate(timeout=seconds) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    return Finished(
+        [process.returncode for process in processes], [out for out, _ in said], [err for _, err in said], folder
+    )
+
+
+def run_tiny(folder: Path, manifest: Manifest) -> Finished:
+    path = write_manifest(manifest, folder)
+    return wait_for(start_ranks(path, manifest.layout.ranks), folder)
+
+
+def rank_environment(rank: int, ranks: int, port: int) -> dict[str, str]:
+    numbers = {"RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": ranks, "MASTER_PORT": port}
+    return {"MASTER_ADDR": "127.0.0.1", **{name: str(number) for name, number in numbers.items()}}
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's environment without what an outer launcher may have set."""
+    launch = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    kept = {name: value for name, value in os.environ.items() if name not in launch}
+    return {**kept, "OMP_NUM_THREADS": "1"}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _start(manifest_path: Path, variables: dict[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "suite.worker", str(manifest_path)],
+        cwd=ROOT,
+        env={**clean_environment(), **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
