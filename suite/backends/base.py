@@ -48,6 +48,9 @@ class BackendDriver(Protocol):
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Why this stack cannot run the work so; empty when it can."""
 
+    def variables(self, measure: Measure) -> dict[str, str]:
+        """Environment variables that the stack must find set before its process starts."""
+
     def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
         """Arguments after the stack's interpreter that start one rank."""
 

@@ -45,5 +45,9 @@ class DeepSpeed:
             errors.append("the deepspeed backend is data parallel only: tensor and pipeline parallel must be 1")
         return errors
 
+    def variables(self, measure: Measure) -> dict[str, str]:
+        """DeepSpeed looks for an accelerator by itself; on a CPU run it must not find the machine's GPU."""
+        return {"DS_ACCELERATOR": "cpu"} if measure.device == "cpu" else {}
+
     def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
         return engine_worker_argv(manifest_path, bundle_path)

@@ -21,7 +21,14 @@ class Megatron:
     kind: BackendKind = "engine"
     summary = "the suite's PPO iteration on Megatron-Core"
     packages: tuple[str, ...] = ("torch", "megatron-core")
-    settings: tuple[str, ...] = ("tensor", "pipeline", "sequence_parallel", "distributed_optimizer", "recompute", "offload_optimizer")
+    settings: tuple[str, ...] = (
+        "tensor",
+        "pipeline",
+        "sequence_parallel",
+        "distributed_optimizer",
+        "recompute",
+        "offload_optimizer",
+    )
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
         """Data parallel as far as the model fits: the smallest tensor degree whose memory floor leaves room."""
@@ -74,7 +81,13 @@ class Megatron:
             errors.append("ZeRO stages and parameter offload belong to the deepspeed backend")
         if layout.offload_optimizer and measure.device == "cpu":
             errors.append("offloading to the host means nothing on a CPU")
+        if layout.offload_optimizer and measure.precision == "fp32":
+            errors.append("megatron offloads the optimizer of bf16 and fp16 training only")
         return errors
+
+    def variables(self, measure: Measure) -> dict[str, str]:
+        """One hardware queue keeps communication and computation in the order that Megatron's overlap relies on."""
+        return {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if measure.device == "cuda" else {}
 
     def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
         return engine_worker_argv(manifest_path, bundle_path)

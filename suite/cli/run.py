@@ -78,7 +78,6 @@ def run(
 
     python = python or sys.executable
     machine = look_at_machine(python, device)
-    machine.require_room(max(ranks or [1]), oversubscribe)
     wanted = {
         "backends": backend or ("deepspeed", "megatron"),
         "sizes": asked.chosen_sizes(size or [], ladder, shape or []),
@@ -110,6 +109,7 @@ def run(
         "device_memory_bytes": machine.device_memory_bytes,
     }
     request = checked(lambda: asked.Request.model_validate(wanted))
+    machine.require_room(max(request.ranks), oversubscribe)
     settings = Settings(
         root=runs, python=python, budget_seconds=seconds(budget) if budget else None, retry_failed=retry_failed
     )

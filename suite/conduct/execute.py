@@ -30,6 +30,7 @@ def make_job(manifest: Manifest, bundle: Path, python: str) -> Job:
     }
     if measure.device == "cpu":
         env["CUDA_VISIBLE_DEVICES"] = ""
+    env.update(driver.variables(measure))
     return Job(
         name=manifest.run.id,
         argv=(python, *driver.worker_argv(str(bundle / "manifest.json"), str(bundle))),

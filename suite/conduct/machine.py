@@ -31,8 +31,6 @@ class Machine(Frozen):
 
     def require_room(self, ranks: int, oversubscribe: bool) -> None:
         """Raises UsageError when there are more ranks than devices, or than cores unless asked for."""
-        if ranks < 1:
-            raise UsageError(f"ranks must be 1 or more, not {ranks}")
         if ranks <= self.places:
             return
         if self.device == "cuda":

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from suite.spec.base import Frozen, UsageError
 from suite.spec.catalogue import find_ladder, find_size, find_workload, load_shape
@@ -19,9 +19,9 @@ from suite.spec.workload import Scaling, Workload
 class LayoutChoices(Frozen):
     """Layout values to cross; an empty tuple or ``None`` leaves the choice to each backend."""
 
-    zero_stage: tuple[int, ...] = ()
-    tensor: tuple[int, ...] = ()
-    pipeline: tuple[int, ...] = ()
+    zero_stage: tuple[Annotated[int, Field(ge=0, le=3)], ...] = ()
+    tensor: tuple[PositiveInt, ...] = ()
+    pipeline: tuple[PositiveInt, ...] = ()
     sequence_parallel: bool | None = None
     distributed_optimizer: bool | None = None
     recompute: Recompute = "none"
@@ -34,7 +34,7 @@ class Request(Frozen):
 
     backends: tuple[str, ...] = Field(min_length=1)
     sizes: tuple[Shape, ...] = Field(min_length=1)
-    ranks: tuple[int, ...] = Field(min_length=1)
+    ranks: tuple[PositiveInt, ...] = Field(min_length=1)
     nodes: int = Field(default=1, gt=0)
     workload: Workload
     scalings: tuple[Scaling, ...] = ("weak",)

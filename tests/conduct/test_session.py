@@ -224,7 +224,7 @@ def test_kill_9_of_a_rank_fails_its_run_with_proof_and_leaves_nothing_behind(tmp
     record = bundle.record()
     assert record.status == "failed" and record.failure.kind == "rank_lost"
     assert any("rank 1" in line and "SIGKILL" in line for line in record.failure.evidence)
-    assert len(record.iterations.seconds) >= 4
+    assert len(record.iterations.seconds) >= 3, "at most the iteration it was in is lost"
 
 
 def test_a_silent_run_is_a_hang(tmp_path: Path) -> None:

@@ -1,0 +1,88 @@
+"""What the drivers choose, refuse and set, without any stack installed."""
+
+from __future__ import annotations
+
+import pytest
+
+from suite.backends.base import LayoutRequest
+from suite.backends.registry import backends, find_backend
+from suite.spec.base import UsageError
+from suite.spec.catalogue import find_size, find_workload
+from suite.spec.layout import Layout
+from suite.spec.manifest import Measure
+
+WORKLOAD = find_workload("trlx-ds-chat")
+CUDA = Measure(device="cuda", precision="bf16")
+CPU = Measure(device="cpu", precision="fp32")
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(("size", "stage"), [("1.3B", 2), ("6.7B", 3), ("66B", 3)])
+def test_deepspeed_takes_the_stage_that_deepspeed_chat_takes(size: str, stage: int) -> None:
+    layout = find_backend("deepspeed").layout(find_size(size), WORKLOAD, LayoutRequest(devices_per_node=8))
+    assert (layout.zero_stage, layout.data) == (stage, 8)
+
+
+def test_deepspeed_offloads_parameters_under_stage_3_by_itself() -> None:
+    request = LayoutRequest(devices_per_node=1, offload_parameters=True)
+    assert find_backend("deepspeed").layout(find_size("1.3B"), WORKLOAD, request).zero_stage == 3
+
+
+def test_megatron_takes_the_smallest_tensor_degree_that_leaves_room() -> None:
+    driver = find_backend("megatron")
+    request = LayoutRequest(devices_per_node=8, device_memory_bytes=80 * GIB)
+    degrees = [driver.layout(find_size(size), WORKLOAD, request).tensor for size in ("1.3B", "6.7B", "13B", "20B")]
+    assert degrees == sorted(degrees) and degrees[0] == 1 and degrees[-1] > 1
+    unknown = LayoutRequest(devices_per_node=8)
+    assert driver.layout(find_size("20B"), WORKLOAD, unknown).tensor == 1, "an unknown device decides nothing"
+
+
+def test_megatron_turns_sequence_parallelism_on_with_tensor_parallelism_unless_told() -> None:
+    driver = find_backend("megatron")
+    on = driver.layout(find_size("6.7B"), WORKLOAD, LayoutRequest(devices_per_node=2, tensor=2))
+    off = driver.layout(
+        find_size("6.7B"), WORKLOAD, LayoutRequest(devices_per_node=2, tensor=2, sequence_parallel=False)
+    )
+    assert on.sequence_parallel and not off.sequence_parallel
+
+
+@pytest.mark.parametrize(
+    ("backend", "layout", "measure", "words"),
+    [
+        ("deepspeed", Layout(devices_per_node=2, tensor=2, data=1), CPU, "data parallel only"),
+        ("megatron", Layout(devices_per_node=1, data=1, zero_stage=2), CPU, "belong to the deepspeed backend"),
+        (
+            "megatron",
+            Layout(devices_per_node=1, data=1, distributed_optimizer=True, offload_optimizer=True),
+            CPU,
+            "CPU",
+        ),
+        ("deepspeed", Layout(devices_per_node=1, data=1), Measure(device="cpu", precision="fp16"), "fp16"),
+    ],
+)
+def test_what_a_stack_cannot_do_is_said(backend: str, layout: Layout, measure: Measure, words: str) -> None:
+    errors = find_backend(backend).errors(find_size("1.3B"), WORKLOAD, layout, measure)
+    assert any(words in error for error in errors)
+
+
+def test_a_hydra_reference_is_refused_by_megatron_and_taken_by_deepspeed() -> None:
+    hydra = WORKLOAD.model_validate({**WORKLOAD.model_dump(), "trainable_layers": 2, "reference": "hydra"})
+    layout = Layout(devices_per_node=1, data=1)
+    assert "full reference" in find_backend("megatron").errors(find_size("1.3B"), hydra, layout, CUDA)[0]
+    assert find_backend("deepspeed").errors(find_size("1.3B"), hydra, layout, CUDA) == []
+
+
+def test_grouped_query_attention_is_not_gpt2() -> None:
+    grouped = find_size("1.3B").model_copy(update={"kv_heads": 4})
+    for driver in backends().values():
+        assert "key-value heads" in driver.errors(grouped, WORKLOAD, Layout(devices_per_node=1, data=1), CUDA)[0]
+
+
+def test_megatron_gets_one_hardware_queue_on_a_gpu_only() -> None:
+    driver = find_backend("megatron")
+    assert driver.variables(CUDA) == {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} and driver.variables(CPU) == {}
+
+
+def test_an_unknown_backend_names_the_nearest() -> None:
+    with pytest.raises(UsageError, match="did you mean 'megatron'"):
+        find_backend("megatorn")
