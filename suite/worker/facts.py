@@ -15,6 +15,7 @@ _PACKAGES = ("torch", "deepspeed", "transformers", "megatron-core", "numpy", "tr
 _MORE_PACKAGES = ("flash-attn", "accelerate", "nvidia-ml-py", "nvidia-nccl-cu12", "nvidia-nccl-cu13")
 _VARIABLES = ("OMP_", "NCCL_", "CUDA_", "TORCH", "PYTORCH_", "DS_", "MKL", "GLOO_", "NVIDIA_", "KMP_")
 _SECRETS = re.compile("TOKEN|SECRET|KEY|PASSWORD|PASSWD|CREDENTIAL|AUTH", re.IGNORECASE)
+_DRIVER = "/proc/driver/nvidia/version"
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 
 
@@ -24,9 +25,7 @@ def collect_facts(world: World, stack: Iterable[str]) -> Dict[str, Any]:
     is_cuda = world.device.type == "cuda"
     return {
         "device": _device(world),
-        "driver": _first_match("/proc/driver/nvidia/version", r"Kernel Module.*?\s(\d+\.\d+[.\d]*)")
-        if is_cuda
-        else None,
+        "driver": driver_version(_read(_DRIVER) or "") if is_cuda else None,
         "cuda": torch.version.cuda if is_cuda else None,
         "nccl": ".".join(str(part) for part in torch.cuda.nccl.version()) if is_cuda else None,
         "packages": {name: version for name, version in packages.items() if version is not None},
@@ -39,6 +38,12 @@ def collect_facts(world: World, stack: Iterable[str]) -> Dict[str, Any]:
         "image": os.environ.get("SUITE_IMAGE"),
         "host": socket.gethostname(),
     }
+
+
+def driver_version(text: str) -> Optional[str]:
+    """The version in what NVIDIA's kernel module tells of itself; None where it tells none."""
+    found = re.search(r"Kernel Module.*?\s(\d+\.\d+[.\d]*)", text)
+    return found.group(1) if found else None
 
 
 def relevant_variables(environment: Mapping[str, str]) -> Dict[str, str]:
@@ -92,11 +97,6 @@ def _container() -> Optional[str]:
 
 def _ids(lines: List[str]) -> List[str]:
     return [match.group(0) for match in (_CONTAINER_ID.search(line) for line in lines) if match]
-
-
-def _first_match(path: str, pattern: str) -> Optional[str]:
-    found = re.search(pattern, _read(path) or "")
-    return found.group(1) if found else None
 
 
 def _read(path: str) -> Optional[str]:

@@ -173,7 +173,8 @@ def ppo_loss(
     policy = ppo.policy_loss(logprobs, micro["logprobs"], micro["advantages"], coefficients["clip_ratio"])
     value = ppo.value_loss(values, micro["values"], micro["returns"], coefficients["clip_value"])
     loss = policy + coefficients["value_coefficient"] * value
-    return loss, {"loss": loss.detach(), "policy_loss": policy.detach(), "value_loss": value.detach()}
+    # A copy: Megatron's schedule divides the loss itself, in place, by the number of micro batches.
+    return loss, {"loss": loss.detach().clone(), "policy_loss": policy.detach(), "value_loss": value.detach()}
 
 
 def _mean(numbers: List[float]) -> float:

@@ -177,6 +177,18 @@ def test_the_rank_beside_a_killed_one_says_so_and_keeps_its_iterations(tmp_path:
     assert run.events(1, "iteration")
 
 
+def test_the_rank_beside_a_stopped_one_gives_up_after_the_silence_allowed(tmp_path: Path) -> None:
+    manifest = tiny_manifest(2, layout={"zero_stage": 1}, measure={"iterations": 10_000}, silence_seconds=20)
+    processes = start_ranks(write_manifest(manifest, tmp_path), 2)
+    await_event(tmp_path / "events" / "rank-1.jsonl", '"kind":"iteration"')
+    processes[1].send_signal(signal.SIGSTOP)
+    assert processes[0].wait(timeout=60) == 1
+    processes[1].kill()
+    failure = wait_for(processes, tmp_path).events(0, "failure")[0]
+    assert failure["failure"] == "nccl_timeout", failure
+    assert failure["evidence"]
+
+
 def test_a_rank_does_not_outlive_its_launcher_and_shows_its_stacks(tmp_path: Path) -> None:
     manifest = tiny_manifest(measure={"iterations": 10_000})
     path = write_manifest(manifest, tmp_path)

@@ -15,7 +15,7 @@ from suite.bundle.event_fields import FIELDS, wrong_field
 from suite.spec.manifest import Manifest
 from suite.worker.engines.base import Engine, LossFunction
 from suite.worker.events import EventLog
-from suite.worker.loop import PPOLoop, draw_prompts, expected_counts
+from suite.worker.loop import PPOLoop, draw_prompts, expected_counts, ppo_loss
 from suite.worker.memory import MemoryProbe
 from suite.worker.place import ConfigError
 from suite.worker.progress import Progress
@@ -154,6 +154,15 @@ def test_prompts_depend_on_seed_and_iteration_and_not_on_the_layout() -> None:
     assert not torch.equal(draw_prompts(one, 3), draw_prompts(one, 4))
     assert not torch.equal(draw_prompts(one, 3), draw_prompts(other_seed, 3))
     assert int(draw_prompts(one, 0).max()) < 128
+
+
+def test_an_engine_that_scales_the_loss_in_place_does_not_change_its_statistics() -> None:
+    micro = {name: torch.ones(2, 3) for name in ("logprobs", "values", "advantages", "returns")}
+    coefficients = {"clip_ratio": 0.2, "clip_value": 0.2, "value_coefficient": 1.0}
+    loss, parts = ppo_loss(torch.ones(2, 3, requires_grad=True), torch.zeros(2, 3), micro, coefficients)
+    before = float(parts["loss"])
+    loss.div_(4)
+    assert float(parts["loss"]) == before != 0.0
 
 
 def test_an_iteration_is_recorded_as_the_contract_says(tmp_path: Path) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 
+import pytest
 import torch
 
 from suite.worker.ceilings import measure_ceilings
-from suite.worker.facts import collect_facts, relevant_variables
+from suite.worker.facts import collect_facts, driver_version, relevant_variables
 from suite.worker.memory import MemoryProbe
 from suite.worker.nvml import DeviceSampler, Sample, summarise
 from suite.worker.resident import peak_resident_bytes, reset_peak_resident, resident_bytes
@@ -54,6 +55,17 @@ class TestFacts:
         assert "pytest" in facts["packages"]
         assert "no-such-package" not in facts["packages"]
         assert facts["memory_bytes"] > resident_bytes()
+
+    @pytest.mark.parametrize(
+        ("line", "version"),
+        [
+            ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023", "535.104.05"),
+            ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15  Release Build", "550.54.15"),
+            ("", None),
+        ],
+    )
+    def test_the_driver_tells_its_version(self, line: str, version: str | None) -> None:
+        assert driver_version(line) == version
 
     def test_ceilings_are_measured_quickly_and_plausible(self) -> None:
         began = time.perf_counter()

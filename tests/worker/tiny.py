@@ -44,6 +44,7 @@ def tiny_manifest(
     measure: dict[str, Any] | None = None,
     shape: dict[str, Any] | None = None,
     stack: dict[str, str] | None = None,
+    silence_seconds: float = 60,
 ) -> Manifest:
     """A manifest for the deepspeed engine; what is given replaces the tiny run's own."""
     return make_manifest(
@@ -54,7 +55,7 @@ def tiny_manifest(
         workload=Workload(**{**_WORKLOAD, **(workload or {})}),
         layout=Layout(**{"nodes": nodes, "devices_per_node": ranks // nodes, "data": ranks, **(layout or {})}),
         measure=Measure(**{**_MEASURE, **(measure or {})}),
-        limits=Limits(run_seconds=300, silence_seconds=60),
+        limits=Limits(run_seconds=300, silence_seconds=silence_seconds),
         stack={name: metadata.version(name) for name in STACK} if stack is None else stack,
     )
 
