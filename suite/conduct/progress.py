@@ -106,8 +106,10 @@ class LiveView:
             self._detail = PHASES[following] if following < len(PHASES) else "between iterations"
         elif kind == "iteration":
             self._count(event)
+        elif kind == "start":
+            self._detail = "loading the stack and the model"
         elif kind == "environment":
-            self._detail = "building the model"
+            self._detail = "first iteration"
         self._draw()
 
     def run_ended(self, manifest: Manifest, record: Record) -> None:

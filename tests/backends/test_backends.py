@@ -14,6 +14,7 @@ from suite.spec.manifest import Measure
 WORKLOAD = find_workload("trlx-ds-chat")
 CUDA = Measure(device="cuda", precision="bf16")
 CPU = Measure(device="cpu", precision="fp32")
+OFFLOADED = Layout(devices_per_node=1, data=1, distributed_optimizer=True, offload_optimizer=True)
 GIB = 1 << 30
 
 
