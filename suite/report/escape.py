@@ -8,8 +8,8 @@ from typing import Iterable
 
 #: Plain words and versions. Everything that Markdown, HTML or an auto-linker could read as markup is left out:
 #: ``| < > & [ ] ! * _ ` ~ # @ : \\ $`` and ``www.``.
-_PLAIN = re.compile(r"(?!.*www\.)[A-Za-z0-9(][A-Za-z0-9 .,+/=%()-]*", re.IGNORECASE)
-_LINKS_ITSELF = re.compile(r"://|www\.|@", re.IGNORECASE)
+_PLAIN = re.compile(r"(?!.*www\.)[A-Za-z0-9(](?:[A-Za-z0-9 .,+/=%()-]| @ )*", re.IGNORECASE)
+_LINKS_ITSELF = re.compile(r"://|www\.|@\S", re.IGNORECASE)
 _MARKUP = re.compile(r"[\\`*_{}\[\]<>#|~!&$]")
 _BACKTICKS = re.compile(r"`+")
 #: Separators and anything that moves, hides or reverses text: controls, formats, surrogates, private and unassigned.

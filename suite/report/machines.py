@@ -31,10 +31,12 @@ class Machine:
     """Hardware that one or more runs were measured on, with what was found there."""
 
     letter: str
+    is_cpu: bool
     name: str
     runs: int
     device_memory_bytes: Optional[int]
     facts: Tuple[Fact, ...]
+    notes: Tuple[Fact, ...]
 
 
 def assign_machines(entries: Sequence[Entry]) -> Tuple[List[str], Tuple[Machine, ...]]:
@@ -89,9 +91,17 @@ def _machine(letter: str, records: Sequence[Record]) -> Machine:
         ("Python", lambda record: _text(_worker(record), "python")),
     )
     facts = [Fact(name, _values([reader(record) for record in records])) for name, reader in readers]
-    facts += _packages(records) + _ceilings(records) + _notes(records)
+    facts += _packages(records) + _ceilings(records)
     known = tuple(fact for fact in facts if fact.values)
-    return Machine(letter, _name(records), len(records), _device_memory(records), known)
+    return Machine(
+        letter=letter,
+        is_cpu=all(record.run.device == "cpu" for record in records),
+        name=_name(records),
+        runs=len(records),
+        device_memory_bytes=_device_memory(records),
+        facts=known,
+        notes=_notes(records),
+    )
 
 
 def _device_memory(records: Sequence[Record]) -> Optional[int]:
@@ -105,7 +115,7 @@ def _name(records: Sequence[Record]) -> str:
     for record in records:
         name = _cpu(record) if record.run.device == "cpu" else _text(_worker(record), "device", "name")
         if name:
-            return f"one CPU ({name})" if record.run.device == "cpu" else name
+            return name
     return "unknown hardware"
 
 
@@ -146,7 +156,7 @@ def _ceilings(records: Sequence[Record]) -> List[Fact]:
     return facts
 
 
-def _notes(records: Sequence[Record]) -> List[Fact]:
+def _notes(records: Sequence[Record]) -> Tuple[Fact, ...]:
     """What engines and the derivation noted, each note with the backends it speaks of."""
     found: Dict[str, set] = defaultdict(set)
     for record in records:
@@ -157,7 +167,7 @@ def _notes(records: Sequence[Record]) -> List[Fact]:
     by_backends: Dict[str, List[str]] = defaultdict(list)
     for note, backends in sorted(found.items()):
         by_backends[", ".join(sorted(backends))].append(note)
-    return [Fact(f"notes ({backends})", tuple(notes)) for backends, notes in sorted(by_backends.items())]
+    return tuple(Fact(backends, tuple(notes)) for backends, notes in sorted(by_backends.items()))
 
 
 def _device(record: Record) -> str:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from suite.report import tables
 from suite.report.escape import fenced, inline, prose, visible
 from suite.report.grid import grid
+from suite.report.machines import Machine
 from suite.report.model import ReportModel
 from suite.report.numbers import counted, moment
 from suite.report.parts import Setting
@@ -56,7 +57,7 @@ def _view(model: ReportModel, plots: Mapping[str, str]) -> Dict[str, Any]:
         "shared_cpu": _shared_cpu(model),
         "alone": ", ".join(row.name for row in model.scaling.alone) if model.scaling.curves else "",
         "failures": tables.failures(model.failures, model),
-        "machines": [(machine.letter, tables.machine(machine)) for machine in model.machines],
+        "machines": [(machine.letter, tables.machine(machine), _notes(machine)) for machine in model.machines],
         "work": [f"{inline(fact.name)}: {fact.text}." for fact in model.work],
         "conventions": [*model.conventions, *map(prose, model.recorded_conventions)],
         "reproduce": _reproduce(model.rows),
@@ -103,6 +104,10 @@ def _unranked(model: ReportModel) -> str:
 def _common(rows: Sequence[Row]) -> str:
     shared = tables.common(rows)
     return f"All rows: {', '.join(shared)}." if shared else "The rows share no setting."
+
+
+def _notes(machine: Machine) -> List[str]:
+    return [f"{inline(fact.name)}: {prose(note)}" for fact in machine.notes for note in fact.values]
 
 
 def _shared_cpu(model: ReportModel) -> str:

@@ -11,6 +11,8 @@ from suite.stats.intervals import Interval
 UNKNOWN = "-"
 GIB = 1 << 30
 _DIGITS, _MOST_DIGITS = 3, 4
+#: Bounds further apart than this factor are rounded each by itself.
+_WIDE = 2
 
 
 def decimals(value: float, digits: int = _DIGITS) -> int:
@@ -35,7 +37,8 @@ def interval(estimate: Optional[Interval], bound_digits: int = 2) -> str:
         return UNKNOWN
     if estimate.low is None or estimate.high is None:
         return number(estimate.value)
-    if estimate.value != 0 and abs(estimate.value) < 1e-4:
+    tiny = estimate.value != 0 and abs(estimate.value) < 1e-4
+    if tiny or estimate.high > _WIDE * estimate.low:
         return f"{number(estimate.value)} [{number(estimate.low)}, {number(estimate.high)}]"
     least, most = decimals(estimate.value), decimals(estimate.value, _MOST_DIGITS)
     places = max(least, min(most, decimals((estimate.high - estimate.low) / 2, bound_digits)))
@@ -43,10 +46,13 @@ def interval(estimate: Optional[Interval], bound_digits: int = 2) -> str:
 
 
 def percent(ratio: Optional[float]) -> str:
-    """A ratio as whole percent, with one digit more below ten; no sign, which the header carries."""
+    """A ratio in percent: whole from ten, one digit behind the point from one; no sign, which the header carries."""
     if ratio is None:
         return UNKNOWN
-    return f"{100 * ratio:.0f}" if abs(ratio) >= 0.0995 or ratio == 0 else f"{100 * ratio:.2g}"
+    hundredths = 100 * ratio
+    if hundredths == 0 or abs(hundredths) >= 9.95:
+        return f"{hundredths:.0f}"
+    return f"{hundredths:.1f}" if abs(hundredths) >= 0.95 else f"{hundredths:.2g}"
 
 
 def gib(size_bytes: Optional[float]) -> str:

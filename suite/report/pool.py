@@ -83,10 +83,19 @@ def pool_rows(groups: Sequence[Tuple[str, Sequence[Entry]]]) -> Tuple[Row, ...]:
 
 
 def _order(manifest: Manifest, machine: str) -> Tuple:
-    """Small models first, then few ranks, then by name; the hash settles the rest."""
-    size, layout = manifest.size, manifest.layout
-    where = (machine, layout.ranks, layout.nodes, manifest.workload.name, manifest.work_hash)
-    return (parameter_count(size).total, size.name, *where, manifest.backend.name, layout.label(), manifest.hash)
+    """Small models first, then few ranks, weak before strong, then by name; the hash settles the rest."""
+    size, layout, workload = manifest.size, manifest.layout, manifest.workload
+    setting = (machine, manifest.backend.kind, manifest.track)
+    where = (layout.ranks, layout.nodes, workload.name, workload.scaling == "strong", manifest.work_hash)
+    return (
+        parameter_count(size).total,
+        size.name,
+        *setting,
+        *where,
+        manifest.backend.name,
+        layout.label(),
+        manifest.hash,
+    )
 
 
 def _row(number: int, machine: str, entries: Sequence[Entry], variant: str) -> Row:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from suite.report import numbers
 from suite.report.escape import visible
 from suite.report.model import ReportModel
 from suite.report.numbers import counted, listed, number
-from suite.report.parts import RUNS_TO_PUBLISH, RUNS_TO_RANK
+from suite.report.parts import RUNS_TO_PUBLISH, RUNS_TO_RANK, Setting
 from suite.report.ranking import Group
 from suite.report.scaling import Curve
 from suite.stats.intervals import Interval
@@ -19,6 +19,14 @@ Show = Callable[[str], str]
 #: Groups that are told one by one; more are counted.
 _MOST_GROUPS = 16
 _MOST_NAMES = 8
+_SETTING_WORDS = {
+    "kind": "{} backends",
+    "track": "{}",
+    "device": "{}",
+    "precision": "{}",
+    "threads_per_rank": "{} threads per rank",
+    "machine": "machine {}",
+}
 
 
 def sentences(model: ReportModel, show: Show = visible) -> Tuple[str, str, str]:
@@ -35,7 +43,7 @@ def _measured(model: ReportModel, show: Show) -> str:
     sizes = list(dict.fromkeys(row.size for row in model.rows))
     ranks = sorted({row.ranks for row in model.rows})
     ended = (
-        f"{model.runs_ok} of {counted(model.runs, 'run')} ended well, in {counted(len(model.rows), 'configuration')}"
+        f"{model.runs_ok:,} of {counted(model.runs, 'run')} ended well, in {counted(len(model.rows), 'configuration')}"
     )
     return (
         f"PPO iterations of {_workloads(model, show)} were timed with {listed(named[:_MOST_NAMES])} at "
@@ -62,8 +70,9 @@ def _ranks(ranks: Sequence[int]) -> str:
 
 
 def _devices(model: ReportModel, show: Show) -> str:
-    names = list(dict.fromkeys(machine.name for machine in model.machines))
-    return listed([show(name) for name in names]) if len(names) <= 3 else f"{len(names)} kinds of machine"
+    names = [f"the CPU {show(one.name)}" if one.is_cpu else show(one.name) for one in model.machines]
+    distinct = list(dict.fromkeys(names))
+    return listed(distinct) if len(distinct) <= 3 else f"{len(distinct)} kinds of machine"
 
 
 def _faster(model: ReportModel, show: Show) -> str:
@@ -83,7 +92,7 @@ def _faster(model: ReportModel, show: Show) -> str:
     else:
         tail = ""
     alone = len(model.ranking.apart)
-    beside = f"{counted(alone, 'configuration')} had nothing of equal work beside, so no rank"
+    beside = f"{counted(alone, 'more configuration')} had no other of equal work and conditions, so no rank"
     return f"{_capital('; '.join(part for part in (text, beside if alone else '', tail) if part))}."
 
 
@@ -102,17 +111,23 @@ def _unranked(model: ReportModel, show: Show) -> str:
 
 def _clauses(groups: Sequence[Group], show: Show) -> str:
     """One clause per number of ranks (and setting, where there are several)."""
-    several = len({group.setting for group in groups}) > 1
+    differing = _differing(group.setting for group in groups)
     by_where: Dict[Tuple, List[Group]] = defaultdict(list)
     for group in groups:
         by_where[group.setting, group.ranks].append(group)
     clauses = []
     for (setting, ranks), members in sorted(by_where.items()):
         where = f"on {_ranks([ranks])}"
-        if several:
-            where += f" ({setting.kind}, {setting.track}, {setting.precision}, machine {setting.machine})"
+        if differing:
+            where += f" ({', '.join(_SETTING_WORDS[name].format(getattr(setting, name)) for name in differing)})"
         clauses.append(f"{where} {listed(_outcomes(members, show))}")
     return "; ".join(clauses)
+
+
+def _differing(settings: Iterable[Setting]) -> List[str]:
+    """The fields in which the settings are not all alike."""
+    found = set(settings)
+    return [name for name in _SETTING_WORDS if len({getattr(setting, name) for setting in found}) > 1]
 
 
 def _outcomes(groups: Sequence[Group], show: Show) -> List[str]:
@@ -142,7 +157,7 @@ def _winner(group: Group, show: Show) -> str:
 def _leads(groups: Sequence[Group]) -> str:
     ordered = sorted((group.lead for group in groups), key=lambda lead: lead.value)
     least, most = _figure(ordered[0]), _figure(ordered[-1])
-    return least if len(groups) == 1 else f"{least} to {most}"
+    return least if least == most else f"{least} to {most}"
 
 
 def _tally(groups: Sequence[Group], show: Show) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Callable, List, Optional, Sequence, Tuple
 
 from suite.report.escape import code, inline, prose
@@ -10,7 +11,7 @@ from suite.report.grid import Column, Notes, Table
 from suite.report.machines import Machine
 from suite.report.model import ReportModel
 from suite.report.numbers import UNKNOWN, gib, interval, number, percent
-from suite.report.parts import PHASES
+from suite.report.parts import PHASES, RUNS_TO_PUBLISH, RUNS_TO_RANK
 from suite.report.pool import Row
 from suite.report.ranking import Group, Place
 from suite.report.scaling import Curve, Point
@@ -25,6 +26,7 @@ _IDENTITY: Tuple[Shown, ...] = (
     (Column("backend", False), lambda row: inline(row.backend)),
     (Column("layout", False), lambda row: row.layout),
 )
+_MOST_NAMED = 12
 #: Shown where rows differ in them; where all are alike one line says it.
 _VARYING: Tuple[Shown, ...] = (
     (Column("kind", False), lambda row: row.setting.kind),
@@ -72,7 +74,14 @@ def throughput(model: ReportModel) -> Table:
         (Column("MFU / HFU / MBU %"), lambda row: _utilisation(row, notes)),
         (Column("steady", False), lambda row: _steady(row, notes)),
     ]
-    return _table(columns, model.rows, notes)
+    table = _table(columns, model.rows, notes)
+    few = [row.name for row in model.rows if 0 < len(row.measured) < RUNS_TO_PUBLISH]
+    return replace(table, notes=(*table.notes, _too_few(few))) if few else table
+
+
+def _too_few(names: Sequence[str]) -> str:
+    shown = ", ".join(names) if len(names) <= _MOST_NAMED else f"{len(names)} rows"
+    return f"Fewer than {RUNS_TO_PUBLISH} runs, so not to be published: {shown}."
 
 
 def phases(model: ReportModel) -> Table:
@@ -119,22 +128,23 @@ def energy(model: ReportModel) -> Table:
 def ranking(groups: Sequence[Group]) -> Table:
     """Groups of one setting, one after the other; size and ranks stand at the first row of each."""
     places = [(group, place) for group in groups for place in group.places]
-    workloads = len({group.workload for group in groups}) > 1
-    extra = [Column("workload", False)] if workloads else []
+    extra = varying([place.row for _, place in places])
     columns = (
-        Column("size", False),
-        Column("ranks"),
-        *extra,
+        *(Column("size", False), Column("ranks")),
         *(Column(title, False) for title in ("row", "backend", "layout")),
+        *(column for column, _ in extra),
         *(Column(title) for title in ("runs", "samples/s [95 %]", "ratio to best [95 %]")),
         Column("verdict", False),
     )
-    rows = tuple(_ranked(group, place, workloads) for group, place in places)
+    rows = tuple(_ranked(group, place, extra) for group, place in places)
     notes = []
     if any(place.verdict == "too few runs" for _, place in places):
-        notes.append("Too few runs: 3 are needed to publish a figure and 5 to rank; the order shown is no result.")
+        notes.append(
+            f"Too few runs: {RUNS_TO_PUBLISH} are needed to publish a figure and {RUNS_TO_RANK} to rank; "
+            "the order shown is no result."
+        )
     if any(place.provisional for _, place in places):
-        notes.append("Provisional: 3 runs are enough to publish, but it takes 5 to rank.")
+        notes.append(f"Provisional: {RUNS_TO_PUBLISH} runs are enough to publish, but it takes {RUNS_TO_RANK} to rank.")
     return Table(columns, rows, tuple(notes))
 
 
@@ -223,7 +233,7 @@ def _steady(row: Row, notes: Notes) -> str:
     verdicts = [verdict if len(row.verdicts) == 1 else f"{count} {verdict}" for verdict, count in row.verdicts]
     told = ", ".join(verdicts) or UNKNOWN
     return (
-        f"{told} {notes.mark('Not steady: ' + prose('; '.join(row.unsteady_reasons)))}"
+        f"{told} {notes.mark('Steady state: ' + prose('; '.join(row.unsteady_reasons)))}"
         if row.unsteady_reasons
         else told
     )
@@ -237,13 +247,13 @@ def _phase_cell(name: str) -> Callable[[Row], str]:
     return cell
 
 
-def _ranked(group: Group, place: Place, workload: bool) -> Tuple[str, ...]:
+def _ranked(group: Group, place: Place, extra: Sequence[Shown]) -> Tuple[str, ...]:
     row, first = place.row, place is group.places[0]
-    where = (inline(group.size), str(group.ranks), *([inline(group.workload)] if workload else []))
     return (
-        *(where if first else ("",) * len(where)),
-        *(row.name, inline(row.backend), row.layout, str(len(row.measured))),
-        interval(row.samples_per_second),
+        *((inline(group.size), str(group.ranks)) if first else ("", "")),
+        *(row.name, inline(row.backend), row.layout),
+        *(show(row) for _, show in extra),
+        *(str(len(row.measured)), interval(row.samples_per_second)),
         "1" if first else interval(place.ratio, bound_digits=1),
         place.verdict + _remarks(place),
     )

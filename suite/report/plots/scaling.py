@@ -46,11 +46,12 @@ def figure(model: ReportModel) -> Optional[Figure]:
             axes[row, column].tick_params(labelbottom=True)
         for panel in axes[row, len(sizes[kind]) :]:
             panel.set_axis_off()
-    _axes(axes[0, 0], shown)
+    cut = _axes(axes[0, 0], shown)
     handles = [*map(_handle, lines), Line2D([], [], color=style.FAINT, linestyle=":", label="ideal")]
     omitted = sum(len(all_sizes[kind]) - len(sizes[kind]) for kind in kinds)
     margins = style.Margins(left=0.8, right=0.1, bottom=0.45, top=0.25)
-    style.frame(drawn, margins, handles, left_out(((omitted, "size"), (more, "series"))))
+    note = " ".join(filter(None, (left_out(((omitted, "size"), (more, "series"))), cut)))
+    style.frame(drawn, margins, handles, note)
     return drawn
 
 
@@ -94,16 +95,18 @@ def _line(axes: Axes, line: Series, curve: Curve, above: bool) -> None:
     )
 
 
-def _axes(axes: Axes, curves: Sequence[Curve]) -> None:
-    """Shared by all panels: ranks on a base-2 logarithm, eta from 0."""
+def _axes(axes: Axes, curves: Sequence[Curve]) -> str:
+    """Shared by all panels: ranks on a base-2 logarithm, eta from 0; what to say of cut intervals."""
     ranks: List[int] = sorted(
         {point.row.ranks for curve in curves for point in curve.points} | {curve.base.ranks for curve in curves}
     )
-    highs = [point.eta.high or point.eta.value for curve in curves for point in curve.points]
     axes.set_xscale("log", base=2)
     axes.set_xlim(ranks[0] / 1.25, ranks[-1] * (ranks[-1] / ranks[0]) ** 0.28)
     ticks = spread(ranks, _MOST_TICKS)
     axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0f}")
-    axes.set_ylim(0, min(max(1.15, 1.05 * max(highs)), 2.0))
+    etas = [point.eta for curve in curves for point in curve.points]
+    shown = (0.0, max(1.15, 1.05 * style.limits(etas, reach=1.3)[1]))
+    axes.set_ylim(*shown)
+    return style.cut_note(etas, shown)

@@ -6,7 +6,7 @@ import math
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Sequence, cast
+from typing import Any, Dict, Iterator, List, Sequence, Tuple, cast
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -109,6 +109,21 @@ def error_bars(figures: Sequence[Interval]) -> List[List[float]]:
     below = [one.value - one.low if one.low is not None else 0.0 for one in figures]
     above = [one.high - one.value if one.high is not None else 0.0 for one in figures]
     return [below, above]
+
+
+def limits(figures: Sequence[Interval], reach: float) -> Tuple[float, float]:
+    """Least and greatest bound to show, at most ``reach`` times beyond the values, so that one wild interval does not
+    press all values flat."""
+    values = [one.value for one in figures]
+    lows = [one.value if one.low is None else one.low for one in figures]
+    highs = [one.value if one.high is None else one.high for one in figures]
+    return max(min(lows), min(values) / reach), min(max(highs), max(values) * reach)
+
+
+def cut_note(figures: Sequence[Interval], shown: Tuple[float, float]) -> str:
+    """Said where an interval goes beyond what is shown."""
+    cut = any((one.low or shown[0]) < shown[0] or (one.high or shown[1]) > shown[1] for one in figures)
+    return "Intervals that reach the frame go on beyond it." if cut else ""
 
 
 def plain_log(axes: Axes, which: str) -> None:

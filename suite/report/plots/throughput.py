@@ -32,6 +32,7 @@ def figure(model: ReportModel) -> Optional[Figure]:
     sizes, ranks = spread(all_sizes, MOST_SIZES), spread(all_ranks, MOST_PANELS)
     rows = [row for row in model.rows if row.size in set(sizes) and row.ranks in set(ranks)]
     lines, more = series_of(rows)
+    rates = {row.number: row.samples_per_second for row in rows if row.samples_per_second}
     ratios = {place.row.number: place.ratio for group in model.ranking.groups for place in group.places}
     drawn = style.new_figure(4.6 if ratios else 3.2)
     heights = [2, 1] if ratios else [1]
@@ -45,7 +46,7 @@ def figure(model: ReportModel) -> Optional[Figure]:
             lines,
             sizes,
             count,
-            {row.number: row.samples_per_second for row in rows if row.samples_per_second},
+            rates,
         )
         _failed(axes[0, column], lines, sizes, count)
         if ratios:
@@ -54,14 +55,14 @@ def figure(model: ReportModel) -> Optional[Figure]:
         axes[-1, column].set_xticks(
             range(len(sizes)), [drawable(size, 12) for size in sizes], rotation=_rotation(sizes, ranks)
         )
-    _rate_axis(axes[0, 0], [row.samples_per_second.value for row in rows if row.samples_per_second])
+    notes = [_rate_axis(axes[0, 0], list(rates.values()))]
     if ratios:
-        axes[1, 0].set_ylabel("rate / best")
-        axes[1, 0].set_ylim(top=max(1.05, axes[1, 0].get_ylim()[1]))
+        notes.append(_ratio_axis(axes[1, 0], [ratios[row.number] for row in rows if row.number in ratios]))
     omitted = ((len(all_sizes) - len(sizes), "size"), (len(all_ranks) - len(ranks), "rank count"), (more, "series"))
     bottom = 0.55 if _rotation(sizes, ranks) else 0.3
     margins = style.Margins(left=0.8, right=0.1, bottom=bottom, top=0.25)
-    style.frame(drawn, margins, _handles(lines, any(not row.measured for row in rows)), left_out(omitted))
+    note = " ".join(dict.fromkeys(part for part in (left_out(omitted), *notes) if part))
+    style.frame(drawn, margins, _handles(lines, any(not row.measured for row in rows)), note)
     return drawn
 
 
@@ -75,13 +76,29 @@ def _handles(lines: Sequence[Series], failed: bool) -> List[Line2D]:
     )
 
 
-def _rate_axis(axes: Axes, rates: Sequence[float]) -> None:
-    if max(rates) / min(rates) < _LEAST_LOG_SPAN:
-        axes.set_ylim(0, 1.12 * axes.get_ylim()[1])
+def _rate_axis(axes: Axes, rates: Sequence[Interval]) -> str:
+    """Shared by the upper panels; what to say of cut intervals."""
+    values = [rate.value for rate in rates]
+    if max(values) / min(values) < _LEAST_LOG_SPAN:
+        shown = (0.0, 1.1 * style.limits(rates, reach=1.5)[1])
+        axes.set_ylim(*shown)
         axes.set_ylabel("samples/s")
     else:
+        low, high = style.limits(rates, reach=2.5)
+        shown = (low / 1.2, high * 1.2)
+        axes.set_ylim(*shown)
         style.plain_log(axes, "y")
         axes.set_ylabel("samples/s (log)")
+    return style.cut_note(rates, shown)
+
+
+def _ratio_axis(axes: Axes, ratios: Sequence[Interval]) -> str:
+    low, high = style.limits(ratios, reach=1.5)
+    room = 0.1 * (high - low) + 0.02
+    shown = (low - room, high + room)
+    axes.set_ylim(*shown)
+    axes.set_ylabel("rate / best")
+    return style.cut_note(ratios, shown)
 
 
 def _rotation(sizes: Sequence[str], ranks: Sequence[int]) -> int:

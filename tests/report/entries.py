@@ -1,0 +1,332 @@
+"""Entries made by hand: real manifests, and records whose figures follow from a rate and a fixed noise."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from suite.bundle.record import (
+    Compute,
+    Counts,
+    Environment,
+    Estimate,
+    Failure,
+    Floor,
+    Iterations,
+    Memory,
+    Peaks,
+    Phase,
+    Phases,
+    Record,
+    RunFacts,
+    SteadyState,
+    Throughput,
+)
+from suite.report import Entry
+from suite.spec.layout import Layout
+from suite.spec.manifest import Backend, Limits, Manifest, Measure
+from suite.spec.resolve import make_manifest
+from suite.spec.shape import Shape
+from suite.spec.workload import Workload
+from suite.stats.intervals import RunSeconds, rate_interval
+from suite.theory.parameters import parameter_count
+
+SHARES = {"generate": 0.42, "score": 0.08, "reference": 0.07, "reward": 0.005, "train": 0.4, "other": 0.025}
+START = 1_790_000_000.0
+
+_LAYERS_HIDDEN = {
+    "1M": (2, 128),
+    "3M": (3, 256),
+    "8M": (4, 384),
+    "25M": (8, 512),
+    "1.3B": (24, 2048),
+    "6.7B": (32, 4096),
+    "13B": (40, 5120),
+    "20B": (44, 6144),
+    "33B": (60, 6656),
+    "66B": (64, 9216),
+}
+CPU_FACTS: Dict[str, Any] = {
+    "device": {"type": "cpu", "name": "CPU", "count": 1, "memory_bytes": None, "capability": None},
+    "driver": None,
+    "cuda": None,
+    "nccl": None,
+    "packages": {"torch": "2.13.0", "deepspeed": "0.19.8", "megatron-core": "0.16.1"},
+    "python": "3.11.9",
+    "cpu": {"model": "Example CPU 3000", "cores": 2, "threads": 2},
+    "memory_bytes": 16 << 30,
+    "kernel": "6.1.0",
+    "container": None,
+    "image": None,
+    "host": "bench-1",
+    "ceilings": {"matmul_flops": 9.0e10, "copy_bytes_per_second": 1.1e10},
+    "notes": ["gloo has no fused reduce-scatter"],
+    "resident_baseline_bytes": 300 << 20,
+}
+GPU_FACTS: Dict[str, Any] = {
+    **CPU_FACTS,
+    "device": {
+        "type": "cuda",
+        "name": "NVIDIA H100 80GB HBM3",
+        "count": 8,
+        "memory_bytes": 80 << 30,
+        "capability": [9, 0],
+    },
+    "driver": "570.86.15",
+    "cuda": "12.8",
+    "nccl": "2.26.2",
+    "ceilings": {"matmul_flops": 7.1e14, "copy_bytes_per_second": 2.9e12},
+    "notes": [],
+}
+
+
+def shape(name: str) -> Shape:
+    layers, hidden = _LAYERS_HIDDEN.get(name, (2, 64))
+    return Shape(
+        name=name,
+        layers=layers,
+        hidden=hidden,
+        ffn=4 * hidden,
+        heads=max(2, hidden // 128),
+        kv_heads=max(2, hidden // 128),
+        vocab=5120 if hidden < 1024 else 50272,
+        positions=1024,
+    )
+
+
+def workload(name: str = "smoke", **changes: Any) -> Workload:
+    fields = {"prompt_tokens": 16, "new_tokens": 16, "rollouts": 8, "micro_batch": 8, **changes}
+    return Workload(name=name, **fields)
+
+
+def manifest(
+    *,
+    backend: str = "deepspeed",
+    size: str = "1M",
+    ranks: int = 1,
+    repeat: int = 1,
+    kind: str = "engine",
+    layout: Optional[Layout] = None,
+    device: str = "cpu",
+    work: Optional[Workload] = None,
+    track: str = "equal-config",
+    iterations: int = 6,
+) -> Manifest:
+    if layout is None:
+        sharded = {"zero_stage": 2} if "deepspeed" in backend else {"distributed_optimizer": True}
+        layout = Layout(nodes=-(-ranks // 8), devices_per_node=min(ranks, 8), data=ranks, **sharded)
+    return make_manifest(
+        plan="0" * 64,
+        repeat=repeat,
+        backend=Backend(name=backend, kind=kind),
+        size=shape(size),
+        workload=work or workload(),
+        layout=layout,
+        measure=Measure(device=device, precision="fp32" if device == "cpu" else "bf16", iterations=iterations),
+        limits=Limits(),
+        stack={"torch": "2.13.0", ("deepspeed" if "deepspeed" in backend else "megatron-core"): "1.0"},
+        track=track,
+    )
+
+
+def entry(
+    *,
+    rate: float = 20.0,
+    spread: float = 0.01,
+    shares: Optional[Dict[str, float]] = None,
+    peak_factor: float = 1.6,
+    verdict: str = "steady",
+    facts: Optional[Dict[str, Any]] = None,
+    notes: Sequence[str] = (),
+    **asked: Any,
+) -> Entry:
+    """A run that ended well: ``rate`` samples/s, iterations and runs noisy by ``spread``."""
+    made = manifest(**asked)
+    noise = random.Random(made.run.id)
+    samples = made.work.global_rollouts
+    mean = samples / rate * (1 + spread * noise.gauss(0, 1))
+    seconds = tuple(mean * (1 + spread * noise.gauss(0, 1)) for _ in range(made.measure.iterations))
+    return _entry(
+        made, _measured(made, (2 * mean, mean, *seconds), shares or SHARES, peak_factor, verdict, facts, notes)
+    )
+
+
+def failed(
+    failure: str = "oom_device", evidence: Sequence[str] = ("RuntimeError: out of memory",), **asked: Any
+) -> Entry:
+    """A run that told its hardware and then died in training."""
+    made = manifest(**asked)
+    status = "interrupted" if failure == "interrupted" else "failed"
+    told = Failure(kind=failure, phase="train", evidence=tuple(evidence))
+    return _entry(made, {"status": status, "failure": told, "environment": _environment(made, None)})
+
+
+def no_environment() -> Environment:
+    """Of a run that died before it told where it ran."""
+    return Environment(worker=None, driver=None)
+
+
+def repeats(count: int, **asked: Any) -> List[Entry]:
+    return [entry(repeat=repeat, **asked) for repeat in range(1, count + 1)]
+
+
+def matrix(
+    sizes: Sequence[str] = ("1M", "3M", "8M", "25M"),
+    ranks: Sequence[int] = (1, 2),
+    runs: int = 3,
+    device: str = "cpu",
+    work: Optional[Workload] = None,
+) -> List[Entry]:
+    """Two backends over sizes and ranks, rates falling with the size."""
+    entries: List[Entry] = []
+    for size in sizes:
+        million = parameter_count(shape(size)).total / 1e6
+        for count in ranks:
+            for backend, factor in (("deepspeed", 1.0), ("megatron", 1.22 if million < 20 else 1.005)):
+                speed = 120.0 if device == "cpu" else 60_000.0
+                scaled = count ** (0.72 if backend == "deepspeed" else 0.8)
+                rate = factor * speed / million**0.9 * scaled
+                shares = dict(SHARES, generate=0.5, train=0.32) if backend == "megatron" else SHARES
+                peak = 1.5 + 0.3 * (backend == "deepspeed") + 0.2 / count
+                asked = {"backend": backend, "size": size, "ranks": count, "device": device, "work": work}
+                entries += repeats(runs, rate=rate, shares=shares, peak_factor=peak, **asked)
+    return entries
+
+
+def _entry(made: Manifest, measured: Dict[str, Any]) -> Entry:
+    empty: Dict[str, Any] = dict.fromkeys(("failure", "counts", "throughput", "phases", "memory", "compute", "energy"))
+    state = SteadyState(
+        verdict=None, warmup=made.measure.warmup, iterations=0, reasons=(), test="slope interval holds 0"
+    )
+    empty |= {"status": "ok", "steady_state": state, "iterations": Iterations(seconds=())}
+    record = Record(run=_run(made), **{**empty, **measured})
+    return Entry(manifest=made, record=record, path=f"runs/{made.run.id}")
+
+
+def _run(made: Manifest) -> RunFacts:
+    started = START + 60 * made.run.repeat
+    return RunFacts(
+        id=made.run.id,
+        plan=made.run.plan,
+        backend=made.backend.name,
+        backend_kind=made.backend.kind,
+        size=made.size.name,
+        ranks=made.layout.ranks,
+        layout=made.layout,
+        strategy=made.layout.strategy(),
+        launcher="local",
+        repeat=made.run.repeat,
+        started=started,
+        ended=started + 50,
+        workload=made.workload.name,
+        scaling=made.workload.scaling,
+        track=made.track,
+        manifest_hash=made.hash,
+        work_hash=made.work_hash,
+        device=made.measure.device,
+        precision=made.measure.precision,
+    )
+
+
+def _measured(
+    made: Manifest,
+    seconds: Tuple[float, ...],
+    shares: Dict[str, float],
+    peak_factor: float,
+    verdict: str,
+    facts: Optional[Dict[str, Any]],
+    notes: Sequence[str],
+) -> Dict[str, Any]:
+    counted = seconds[made.measure.warmup :]
+    mean = sum(counted) / len(counted)
+    return {
+        "counts": _counts(made),
+        "throughput": _throughput(made, counted),
+        "phases": Phases(
+            **{name: Phase(seconds=share * mean, share=share, tokens_per_second=None) for name, share in shares.items()}
+        ),
+        "memory": _memory(made, peak_factor),
+        "compute": _compute(made),
+        "steady_state": SteadyState(
+            verdict=verdict,
+            warmup=made.measure.warmup,
+            iterations=len(counted),
+            reasons=() if verdict == "steady" else ("the slope's interval leaves out 0",),
+            test="slope interval holds 0, spread at most 10 %",
+        ),
+        "iterations": Iterations(seconds=seconds),
+        "environment": _environment(made, facts),
+        "notes": tuple(notes),
+    }
+
+
+def _counts(made: Manifest) -> Counts:
+    samples, work = made.work.global_rollouts, made.workload
+    total = parameter_count(made.size).with_value_head
+    return Counts(
+        samples=samples,
+        prompt_tokens=samples * work.prompt_tokens,
+        response_tokens=samples * work.new_tokens,
+        padded_tokens=0,
+        trained_tokens=samples * work.sequence_tokens,
+        optimizer_steps=1,
+        trainable_parameters=total,
+        total_parameters=total,
+    )
+
+
+def _throughput(made: Manifest, seconds: Tuple[float, ...]) -> Throughput:
+    def estimate(work: float) -> Estimate:
+        rate = rate_interval(RunSeconds(work, seconds))
+        return Estimate(value=rate.value, low=rate.low, high=rate.high)
+
+    samples, tokens = made.work.global_rollouts, made.workload.sequence_tokens
+    return Throughput(
+        samples_per_second=estimate(samples),
+        tokens_per_second=estimate(samples * tokens),
+        tokens_per_second_per_device=estimate(samples * tokens / made.layout.ranks),
+        convention="tokens are prompt and response tokens; Student's t on the mean iteration time",
+    )
+
+
+def _memory(made: Manifest, peak_factor: float) -> Memory:
+    floor = 16 * parameter_count(made.size).total // made.layout.ranks
+    peak = int(peak_factor * floor)
+    on_gpu = made.measure.device == "cuda"
+    peaks = {
+        "peak_allocated_bytes": peak,
+        "peak_reserved_bytes": peak if on_gpu else None,
+        "peak_device_bytes": peak if on_gpu else None,
+        "peak_resident_bytes": peak + (300 << 20),
+    }
+    return Memory(
+        **peaks,
+        resident_baseline_bytes=300 << 20,
+        theoretical_minimum_bytes=floor,
+        efficiency=floor / peak,
+        efficiency_allocated=floor / peak,
+        by_phase={"train": Peaks(**peaks)},
+        min_over_ranks=Peaks(**peaks),
+        allocation_retries=0 if on_gpu else None,
+        floor=Floor(
+            bytes=floor, phase="train", parts={"states": floor}, by_phase={"train": floor, "generate": floor // 2}
+        ),
+    )
+
+
+def _compute(made: Manifest) -> Compute:
+    on_gpu = made.measure.device == "cuda"
+    return Compute(
+        model_flops=1e12,
+        hardware_flops=1.1e12,
+        mfu=0.38 if on_gpu else None,
+        hfu=0.41 if on_gpu else None,
+        mbu=0.22 if on_gpu else None,
+        peak_flops=989e12 if on_gpu else None,
+        convention="matrix products, non-causal attention",
+    )
+
+
+def _environment(made: Manifest, facts: Optional[Dict[str, Any]]) -> Environment:
+    default = CPU_FACTS if made.measure.device == "cpu" else GPU_FACTS
+    return Environment(worker=default if facts is None else facts, driver=None)

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from suite.report.escape import code, drawable, fenced, inline, prose, visible
+
+#: Everything that Markdown, HTML or an auto-linker gives a meaning to, and some plain letters.
+HOSTILE = st.text(alphabet=st.sampled_from(list("|`\\<>&[]()!*_~#@:/$.-+=\n\r\t\x1b\u202e\u2028 awx1")), max_size=40)
+PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+MARKUP = {"html_inline", "html_block", "link_open", "image", "em_open", "strong_open", "s_open", "heading_open"}
+
+
+def cells_of(escaped: str) -> list[str]:
+    """The rendered content of the one body row of a table that holds the text between two other cells."""
+    tokens = PARSER.parse(f"| a | b | c |\n|---|---|---|\n| x | {escaped} | z |\n")
+    assert [token.type for token in tokens].count("table_open") == 1
+    inlines = [token for token in tokens if token.type == "inline"][3:]
+    assert not {child.type for token in inlines for child in token.children or ()} & MARKUP
+    return ["".join(child.content for child in token.children or ()) for token in inlines]
+
+
+@pytest.mark.parametrize("escape", [inline, code, prose])
+@given(text=st.one_of(HOSTILE, st.text(max_size=40)))
+def test_no_text_leaves_its_table_cell_or_becomes_markup(escape, text: str) -> None:
+    cells = cells_of(escape(text))
+    assert len(cells) == 3
+    assert (cells[0], cells[2]) == ("x", "z")
+
+
+@given(text=HOSTILE)
+def test_a_code_span_shows_the_text_itself(text: str) -> None:
+    shown = cells_of(code(text))[1]
+    assert shown.replace("\\ |", "\\|") == (visible(text) or "(empty)").replace("\\ |", "\\|")
+
+
+@pytest.mark.parametrize(
+    "text", ["https://evil.example", "www.evil.example", "WWW.evil.example", "a@evil.example", "@someone"]
+)
+@pytest.mark.parametrize("escape", [inline, prose])
+def test_what_an_auto_linker_would_link_is_a_code_span(escape, text: str) -> None:
+    assert escape(text) == f"`{text}`"
+    assert escape(f"see {text} now") == f"`see {text} now`"
+
+
+@pytest.mark.parametrize("text", ["1.3B", "zero2 dp2", "Intel(R) Xeon(R) CPU @ 2.20GHz", "torch 2.13.0+cpu", "no-name"])
+def test_harmless_names_stay_plain(text: str) -> None:
+    assert inline(text) == text
+
+
+@given(text=st.text(max_size=300))
+def test_visible_text_is_one_short_line_that_can_be_written(text: str) -> None:
+    shown = visible(text, limit=50)
+    assert len(shown) <= 50
+    assert len(shown.splitlines()) <= 1
+    shown.encode("utf-8")
+
+
+def test_controls_and_reversed_text_are_made_visible() -> None:
+    assert visible("a\x1b[31mb\u202ec\ud800d") == "a\ufffd[31mb\ufffdc\ufffdd"
+
+
+@given(lines=st.lists(st.text(alphabet="`~ab \\", max_size=12), max_size=4))
+def test_nothing_ends_a_fenced_block_early(lines: list[str]) -> None:
+    tokens = PARSER.parse(fenced(lines, "sh") + "\n\nafter\n")
+    assert [token.type for token in tokens] == ["fence", "paragraph_open", "inline", "paragraph_close"]
+
+
+@given(text=st.text(max_size=60))
+def test_what_is_drawn_is_printable_ascii_without_formulas(text: str) -> None:
+    shown = drawable(text)
+    assert len(shown) <= 34
+    assert all(" " <= char <= "~" for char in shown)
+    assert "$" not in shown

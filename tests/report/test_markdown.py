@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from markdown_it import MarkdownIt
+from syrupy.assertion import SnapshotAssertion
+from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
+
+from suite.bundle.record import Energy
+from suite.report import Entry, build
+from suite.report.markdown import render
+from tests.report import entries as made
+
+PLOTS = {name: f"report-assets/{name}.svg" for name in ("throughput", "scaling", "phases", "memory")}
+PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+EVIL = "x|y](https://evil.example)<script>alert(1)</script>`~~*_[a](b)\n# h\u202e"
+
+
+class MarkdownFile(SingleFileSnapshotExtension):
+    """A snapshot is a Markdown file of its own, so that a reviewer reads it as a reader will."""
+
+    _write_mode = WriteMode.TEXT
+    file_extension = "md"
+
+
+@pytest.fixture
+def saved(snapshot: SnapshotAssertion) -> SnapshotAssertion:
+    return snapshot.use_extension(MarkdownFile)
+
+
+def mixed() -> list[Entry]:
+    """Engines and a trainer, two workloads, two tracks, weak and strong."""
+    return [
+        *made.repeats(5),
+        *made.repeats(5, backend="megatron", rate=25),
+        *made.repeats(5, backend="megatron", rate=24, work=made.workload("long", prompt_tokens=32)),
+        *made.repeats(5, backend="megatron", rate=26, track="tuned"),
+        *made.repeats(3, backend="trlx-deepspeed", rate=16, kind="trainer"),
+        *made.repeats(2, backend="trlx-nemo", rate=18, kind="trainer"),
+        *made.repeats(3, rate=21, work=made.workload(scaling="strong")),
+        *made.repeats(3, rate=45, ranks=2, work=made.workload(scaling="strong")),
+    ]
+
+
+def troubled() -> list[Entry]:
+    """Runs that were unsteady, failed in part, or in all."""
+    return [
+        made.entry(repeat=1),
+        made.entry(repeat=2, verdict="drifting"),
+        made.failed(repeat=3, evidence=("RuntimeError: [enforce fail at alloc_cpu.cpp:118] out of memory", "and more")),
+        *(made.failed("hang", backend="megatron", repeat=repeat) for repeat in (1, 2)),
+        made.failed("interrupted", backend="megatron", size="8M", evidence=()),
+    ]
+
+
+def hostile() -> list[Entry]:
+    """Strings that try to break out of every place that shows them."""
+    facts: dict[str, Any] = {**made.CPU_FACTS, "host": EVIL, "kernel": EVIL, "notes": [EVIL], "packages": {EVIL: EVIL}}
+    facts["cpu"] = {"model": EVIL, "cores": 2, "threads": 2}
+    evil = {"backend": EVIL, "size": EVIL[:60], "work": made.workload(EVIL[:60]), "facts": facts}
+    entries = [*made.repeats(1, **evil, notes=[EVIL]), *made.repeats(1, **evil, rate=30, ranks=2, verdict="drifting")]
+    failed = made.failed("config", evidence=(EVIL,), **{key: evil[key] for key in ("backend", "size")})
+    return [Entry(one.manifest, one.record, f"runs/`{EVIL}`/'$(id)'") for one in [*entries, failed]]
+
+
+REPORTS = {
+    "matrix": made.matrix,
+    "single": lambda: [made.entry()],
+    "mixed": mixed,
+    "troubled": troubled,
+    "hostile": hostile,
+}
+REPORTS["gpu"] = lambda: made.matrix(sizes=("1.3B", "66B"), ranks=(8, 64), device="cuda", runs=1)
+REPORTS["all-failed"] = lambda: [
+    made.failed(size=size, backend=one) for size in ("1M", "8M") for one in ("deepspeed", "megatron")
+]
+REPORTS["nothing"] = list
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_the_report_reads_as_saved(name: str, saved: SnapshotAssertion) -> None:
+    assert render(build(REPORTS[name]()), PLOTS) == saved
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_every_table_is_a_table_and_nothing_else_is_markup(name: str) -> None:
+    text = render(build(REPORTS[name]()), PLOTS)
+    tokens = PARSER.parse(text)
+    rules = [line for line in text.splitlines() if re.fullmatch(r"\|( -+:? \|)+", line)]
+    assert [token.type for token in tokens].count("table_open") == len(rules)
+    assert not [token for token in tokens if token.type in ("html_block", "blockquote_open", "ordered_list_open")]
+    children = [child for token in tokens for child in token.children or ()]
+    assert not {child.type for child in children} & {"html_inline", "link_open", "em_open", "strong_open", "s_open"}
+    assert [child.attrs["src"] for child in children if child.type == "image"] == re.findall(
+        r"(?m)^!\[.*\]\((.*)\)$", text
+    )
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_every_row_has_as_many_cells_as_its_header(name: str) -> None:
+    width = 0
+    for line in render(build(REPORTS[name]()), PLOTS).splitlines():
+        cells = len(re.findall(r"(?<!\\)\|", line)) if line.startswith("|") else 0
+        assert not (cells and width) or cells == width, line
+        width = cells
+
+
+def test_commands_quote_what_a_shell_would_read() -> None:
+    text = render(build(hostile()), {})
+    commands = [line for line in text.splitlines() if line.startswith("suite rerun ")]
+    assert len(commands) == 3
+    assert all(re.fullmatch(r"suite rerun '.*/manifest\.json'", line) for line in commands)
+
+
+def test_every_row_has_its_command_and_the_whole_hash_of_its_manifest() -> None:
+    model = build(made.matrix(runs=1))
+    text = render(model, {})
+    for row in model.rows:
+        assert f"manifest {row.manifest_hash}\nsuite rerun {row.path}/manifest.json\n" in text
+
+
+def test_energy_is_told_where_it_was_sampled_and_says_when_it_is_not_valid() -> None:
+    def with_energy(entry: Entry, valid: bool) -> Entry:
+        energy = Energy(
+            joules=4800.0, joules_per_sample=100.0, valid=valid, reasons=() if valid else ("5 s are too short",)
+        )
+        return Entry(entry.manifest, entry.record.model_copy(update={"energy": energy}), entry.path)
+
+    text = render(build([with_energy(made.entry(device="cuda"), True)]), {})
+    assert re.search(r"\| J/sample \|\n.*\n.*\| +100 \|\n", text)
+    assert "100 (a) |" in render(build([with_energy(made.entry(device="cuda"), False)]), {})
+    assert "## Energy" not in render(build([made.entry()]), {})
+
+
+def test_predicted_stands_beside_measured_only_where_it_is_known() -> None:
+    entry = made.entry()
+    foretold = Entry(
+        entry.manifest, entry.record.model_copy(update={"predicted": {"samples_per_second": 21.5}}), entry.path
+    )
+    assert re.search(r"\| predicted \|", render(build([foretold]), {}))
+    assert "predicted" not in render(build([entry]), {})
+
+
+def test_ranks_of_one_cpu_are_said_to_share_it() -> None:
+    shared = "share its cores and memory bandwidth"
+    assert shared in render(build(made.matrix(sizes=("1M",), runs=1)), {})
+    assert shared not in render(build(made.matrix(sizes=("1M",), runs=1, device="cuda")), {})
+
+
+def test_trainers_and_engines_have_rankings_of_their_own() -> None:
+    text = render(build(mixed()), {})
+    headings = re.findall(r"(?m)^### (\w+ backends)", text)
+    assert headings == ["Engine backends", "Trainer backends"]

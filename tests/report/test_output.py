@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from suite.report import output, write
+from suite.report.plots import NAMES
+from suite.spec.base import UsageError
+from tests.report import entries as made
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_the_same_entries_give_the_same_bytes_in_any_order(tmp_path: Path) -> None:
+    entries = made.matrix(sizes=("1M", "8M"), runs=2)
+    write(entries, tmp_path / "a" / "report.md")
+    write(entries[::-1], tmp_path / "b" / "report.md")
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+
+
+def test_bytes_depend_on_neither_the_process_nor_the_users_matplotlib_settings(tmp_path: Path) -> None:
+    write(made.matrix(sizes=("1M",), runs=1), tmp_path / "a" / "report.md")
+    (tmp_path / "matplotlibrc").write_text("font.size: 30\naxes.facecolor: black\nsvg.fonttype: none\n")
+    code = (
+        "from pathlib import Path; from suite.report import write; from tests.report import entries; "
+        f"write(entries.matrix(sizes=('1M',), runs=1), Path({str(tmp_path / 'b' / 'report.md')!r}))"
+    )
+    environment = {
+        **os.environ,
+        "PYTHONHASHSEED": "7",
+        "TZ": "Asia/Tokyo",
+        "MATPLOTLIBRC": str(tmp_path / "matplotlibrc"),
+    }
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+
+
+def test_every_file_that_is_told_is_there_and_linked(tmp_path: Path) -> None:
+    written = write(made.matrix(sizes=("1M", "8M"), runs=1), tmp_path / "my report.md", title="Mine")
+    assert set(contents(tmp_path)) == {str(path.relative_to(tmp_path)) for path in written.paths}
+    assert [path.stem for path in written.assets] == list(NAMES)
+    text = written.path.read_text()
+    assert text.startswith("# Mine\n")
+    assert all(f"(my%20report-assets/{name}.svg)" in text for name in NAMES)
+
+
+def test_pictures_of_an_earlier_report_without_data_now_are_removed(tmp_path: Path) -> None:
+    write(made.matrix(sizes=("1M",), runs=1), tmp_path / "report.md")
+    (tmp_path / "report-assets" / "own.svg").write_text("not ours")
+    write([made.failed()], tmp_path / "report.md")
+    assert set(contents(tmp_path)) == {"report.md", "report-assets/own.svg"}
+
+
+def test_a_report_that_cannot_be_written_is_one_line_and_the_old_one_stays(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UsageError, match="cannot write"):
+        write([made.entry()], tmp_path / "file" / "report.md")
+    (tmp_path / "folder.md").mkdir()
+    with pytest.raises(UsageError, match="cannot write"):
+        write([], tmp_path / "folder.md")
+
+
+def test_a_failure_in_the_middle_leaves_the_old_text_and_no_drafts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write([made.entry()], tmp_path / "report.md")
+    before = contents(tmp_path)
+
+    def full(*_: object) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(output, "render", full)
+    with pytest.raises(UsageError, match="No space left on device"):
+        write(made.matrix(sizes=("1M",), runs=1), tmp_path / "report.md")
+    assert contents(tmp_path) == before

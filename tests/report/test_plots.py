@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import re
+import warnings
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from suite.report import Entry, build
+from suite.report.plots import draw
+from suite.report.plots.series import MOST_BARS, bars, spread
+from tests.report import entries as made
+from tests.report.test_markdown import hostile, mixed
+
+CASES = {
+    "single": (lambda: [made.entry()], ["throughput", "phases", "memory"]),
+    "matrix": (made.matrix, ["throughput", "scaling", "phases", "memory"]),
+    "1M to 66B": (
+        lambda: made.matrix(sizes=("1M", "1.3B", "66B"), ranks=(1, 2, 4, 8, 16), runs=1),
+        ["throughput", "scaling", "phases", "memory"],
+    ),
+    "mixed": (mixed, ["throughput", "scaling", "phases", "memory"]),
+    "hostile": (hostile, ["throughput", "scaling", "phases", "memory"]),
+    "no interval": (lambda: made.repeats(1, iterations=1), ["throughput", "phases", "memory"]),
+    "all failed": (lambda: [made.failed()], []),
+    "nothing": (list, []),
+}
+
+
+def texts(path: Path) -> list[str]:
+    """What matplotlib wrote as glyphs; it leaves each text beside them as a comment."""
+    return re.findall(r"<!-- (.*?) -->", path.read_text())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_picture_with_data_is_drawn_without_a_warning(name: str, tmp_path: Path) -> None:
+    entries, expected = CASES[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        drawn = draw(build(entries()), tmp_path)
+    assert [path.stem for path in drawn] == expected
+    for path in drawn:
+        root = ElementTree.fromstring(path.read_bytes())
+        assert not [tag for tag in root.iter() if tag.tag.endswith(("script", "foreignObject", "image"))]
+
+
+def test_a_configuration_without_a_rate_is_marked(tmp_path: Path) -> None:
+    entries = [*made.matrix(sizes=("1M",), runs=1), made.failed(size="8M")]
+    draw(build(entries), tmp_path)
+    assert {"8M", "no run ended well"} <= set(texts(tmp_path / "throughput.svg"))
+
+
+def many() -> list[Entry]:
+    return made.matrix(sizes=("1M", "3M", "8M", "25M", "1.3B", "6.7B"), ranks=(1, 2, 4, 8, 16, 32), runs=1)
+
+
+def test_what_is_left_out_of_a_picture_is_said(tmp_path: Path) -> None:
+    draw(build(many()), tmp_path)
+    assert "24 of 72 rows drawn, fastest layouts first; all are in the table." in texts(tmp_path / "phases.svg")
+    assert "Not drawn: 2 rank counts; all rows are in the table." in texts(tmp_path / "throughput.svg")
+    assert "Not drawn: 2 sizes; all rows are in the table." in texts(tmp_path / "scaling.svg")
+
+
+def test_bars_keep_backends_side_by_side_and_the_ends_of_both_ladders() -> None:
+    chosen, _ = bars(build(many()).rows)
+    assert len(chosen) <= MOST_BARS
+    assert {(row.size, row.ranks) for row in chosen if row.backend == "deepspeed"} == {
+        (row.size, row.ranks) for row in chosen if row.backend == "megatron"
+    }
+    assert {row.size for row in chosen} >= {"1M", "6.7B"}
+    assert {row.ranks for row in chosen} >= {1, 32}
+
+
+def test_spread_keeps_the_ends() -> None:
+    assert spread([1, 2, 3], 5) == [1, 2, 3]
+    assert spread(list(range(100)), 4) == [0, 33, 66, 99]
+
+
+def test_one_wild_interval_does_not_press_the_values_flat(tmp_path: Path) -> None:
+    wild = made.entry(rate=20), made.entry(rate=60, repeat=2), made.entry(backend="megatron", rate=21)
+    draw(build(wild), tmp_path)
+    assert "Intervals that reach the frame go on beyond it." in texts(tmp_path / "throughput.svg")

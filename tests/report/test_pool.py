@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import statistics
+
+import pytest
+
+from suite.report import build
+from suite.stats.intervals import RunSeconds, pooled_rate
+from tests.report import entries as made
+
+GPU_A = made.GPU_FACTS
+GPU_B = {**GPU_A, "device": {**GPU_A["device"], "name": "NVIDIA A100-SXM4-80GB"}}
+
+
+def test_the_repeats_of_one_manifest_are_one_row_with_their_pooled_rate() -> None:
+    entries = made.repeats(3)
+    (row,) = build(entries).rows
+    runs = [RunSeconds(8, one.record.iterations.seconds[2:]) for one in entries]
+    assert row.samples_per_second == pooled_rate(runs)
+    assert (row.runs, row.runs_ok) == (3, 3)
+    assert row.tokens_per_second.value == pytest.approx(32 * row.samples_per_second.value)
+
+
+def test_warm_up_iterations_do_not_count() -> None:
+    (row,) = build([made.entry()]).rows
+    assert [len(run.seconds) for run in row.measured] == [6]
+    assert row.iteration_seconds == pytest.approx(statistics.mean(made.entry().record.iterations.seconds[2:]))
+
+
+def test_only_runs_that_ended_well_count_but_all_are_told() -> None:
+    alone = build([made.entry()]).rows[0]
+    (row,) = build([made.entry(), made.failed(repeat=2), made.failed("interrupted", repeat=3)]).rows
+    assert (row.runs, row.runs_ok) == (3, 1)
+    assert row.samples_per_second == alone.samples_per_second
+    assert len(row.run_ids) == 3
+
+
+def test_a_row_names_a_run_that_ended_well_to_reproduce_it() -> None:
+    (row,) = build([made.failed(repeat=1), made.entry(repeat=2)]).rows
+    assert row.path.endswith("-r2")
+
+
+def test_per_device_is_the_rate_over_all_ranks() -> None:
+    (row,) = build([made.entry(ranks=4)]).rows
+    assert row.tokens_per_second_per_device.value == pytest.approx(row.tokens_per_second.value / 4)
+
+
+def test_the_peak_is_the_greatest_over_runs_and_efficiency_follows_from_it() -> None:
+    (row,) = build([made.entry(peak_factor=2.0), made.entry(repeat=2, peak_factor=3.0)]).rows
+    assert row.memory.peak_bytes == 3 * row.memory.floor_bytes
+    assert row.memory.efficiency == pytest.approx(1 / 3)
+    assert (row.memory.peak_is, row.memory.floor_phase) == ("resident", "train")
+
+
+def test_on_a_gpu_the_peak_is_what_the_allocator_reserved() -> None:
+    (row,) = build([made.entry(device="cuda", size="1.3B")]).rows
+    assert row.memory.peak_is == "reserved"
+
+
+def test_unknown_utilisation_stays_unknown_and_says_why() -> None:
+    on_cpu, on_gpu = build([made.entry()]).rows[0], build([made.entry(device="cuda")]).rows[0]
+    assert (on_cpu.mfu, on_cpu.hfu, on_cpu.mbu) == (None, None, None)
+    assert "CPU" in on_cpu.unknown_utilisation
+    assert on_gpu.mfu == pytest.approx(0.38)
+    assert on_gpu.unknown_utilisation is None
+
+
+def test_phase_shares_add_up_to_one() -> None:
+    (row,) = build(made.repeats(3)).rows
+    assert sum(phase.share for phase in row.phases) == pytest.approx(1)
+    assert [phase.name for phase in row.phases] == list(made.SHARES)
+
+
+def test_equal_manifests_on_unlike_hardware_are_not_pooled() -> None:
+    model = build([made.entry(device="cuda", facts=GPU_A), made.entry(device="cuda", repeat=2, facts=GPU_B)])
+    assert [row.setting.machine for row in model.rows] == ["A", "B"]
+    assert len(model.machines) == 2
+    assert not model.ranking.groups
+
+
+def test_a_run_that_died_early_belongs_to_the_machine_of_its_repeats() -> None:
+    died = made.failed("image_missing", repeat=2)
+    died = made.Entry(died.manifest, died.record.model_copy(update={"environment": made.no_environment()}), died.path)
+    (row,) = build([made.entry(), died]).rows
+    assert (row.runs, row.setting.machine) == (2, "A")
+
+
+def test_rows_that_look_alike_say_what_sets_them_apart() -> None:
+    model = build([made.entry(iterations=6), made.entry(iterations=9), made.entry(backend="megatron")])
+    assert sorted(row.variant for row in model.rows) == ["", "iterations=6", "iterations=9"]
+
+
+def test_rows_are_in_the_order_of_their_sizes_whatever_the_order_of_the_entries() -> None:
+    entries = made.matrix(sizes=("66B", "1M", "13B"), runs=1)
+    forward, backward = build(entries), build(entries[::-1])
+    assert list(dict.fromkeys(row.size for row in forward.rows)) == ["1M", "13B", "66B"]
+    assert forward == backward

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from suite.report import Entry, build
+from suite.report.ranking import Ranking
+from tests.report import entries as made
+
+
+def ranking(*runs: list[Entry]) -> Ranking:
+    return build([one for each in runs for one in each]).ranking
+
+
+def test_the_faster_of_two_is_told_from_five_runs_each() -> None:
+    (group,) = ranking(made.repeats(5, rate=20), made.repeats(5, rate=26, backend="megatron")).groups
+    first, second = group.places
+    assert (first.row.backend, first.verdict, second.verdict) == ("megatron", "faster", "slower")
+    assert second.ratio.high < 1
+    assert group.lead.value == pytest.approx(1 / second.ratio.value)
+    assert not first.provisional and not second.provisional
+
+
+def test_rates_within_their_noise_are_not_distinguishable() -> None:
+    (group,) = ranking(made.repeats(5, rate=20), made.repeats(5, rate=20.01, backend="megatron")).groups
+    assert [place.verdict for place in group.places] == ["not distinguishable"] * 2
+
+
+@pytest.mark.parametrize(
+    ("runs", "verdict", "provisional"),
+    [
+        (1, "too few runs", False),
+        (2, "too few runs", False),
+        (3, "slower", True),
+        (4, "slower", True),
+        (5, "slower", False),
+    ],
+)
+def test_three_runs_publish_and_five_rank(runs: int, verdict: str, provisional: bool) -> None:
+    (group,) = ranking(made.repeats(runs, rate=20), made.repeats(5, rate=26, backend="megatron")).groups
+    assert (group.places[1].verdict, group.places[1].provisional) == (verdict, provisional)
+
+
+def test_the_best_is_faster_only_if_it_is_faster_than_every_other() -> None:
+    close = made.repeats(5, rate=25.99, backend="third")
+    (group,) = ranking(made.repeats(5, rate=20), made.repeats(5, rate=26, backend="megatron"), close).groups
+    assert group.places[0].verdict == "not distinguishable"
+    assert group.places[2].verdict == "slower"
+
+
+OTHER = {
+    "work": {"work": made.workload(prompt_tokens=32)},
+    "rollouts": {"work": made.workload(rollouts=16)},
+    "size": {"size": "3M"},
+    "ranks": {"ranks": 2},
+    "kind": {"kind": "trainer"},
+    "track": {"track": "tuned"},
+    "device": {"device": "cuda"},
+}
+
+
+@pytest.mark.parametrize("changed", OTHER.values(), ids=OTHER)
+def test_unlike_rows_are_never_ranked_together(changed: dict) -> None:
+    found = ranking(made.repeats(5), made.repeats(5, backend="megatron", rate=30, **changed))
+    assert not found.groups
+    assert len(found.apart) == 2
+
+
+def test_every_group_is_of_equal_work_and_setting_in_a_mixed_report() -> None:
+    changes = itertools.product(("deepspeed", "megatron"), ("smoke", "long"), (1, 2), ("engine", "trainer"))
+    runs = [
+        made.entry(
+            backend=backend,
+            ranks=ranks,
+            kind=kind,
+            work=made.workload(name, prompt_tokens=16 if name == "smoke" else 64),
+        )
+        for backend, name, ranks, kind in changes
+    ]
+    found = ranking(runs)
+    assert len(found.groups) == 8
+    for group in found.groups:
+        assert len({place.row.work_hash for place in group.places}) == 1
+        assert {place.row.setting for place in group.places} == {group.setting}
+
+
+def test_a_workload_of_another_name_but_equal_work_is_ranked() -> None:
+    (group,) = ranking(made.repeats(1), made.repeats(1, backend="megatron", work=made.workload("same-work"))).groups
+    assert len(group.places) == 2
+
+
+def test_failed_rows_take_no_place() -> None:
+    found = ranking(made.repeats(1), [made.failed(backend="megatron")])
+    assert not found.groups
+    assert len(found.apart) == 1

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+from suite.report import Entry, build
+from suite.report.scaling import Scalings
+from suite.spec.layout import Layout
+from tests.report import entries as made
+
+STRONG = made.workload(scaling="strong")
+
+
+def scalings(*runs: list[Entry]) -> Scalings:
+    return build([one for each in runs for one in each]).scaling
+
+
+def test_eta_is_the_rate_per_rank_over_that_of_the_fewest_ranks() -> None:
+    (curve,) = scalings(made.repeats(3, rate=10, spread=0), made.repeats(3, rate=16, ranks=2, spread=0)).curves
+    assert (curve.kind, curve.base.ranks, curve.largest.row.ranks) == ("weak", 1, 2)
+    assert curve.largest.eta.value == pytest.approx(0.8)
+    assert curve.largest.speedup.value == pytest.approx(1.6)
+    assert dict(curve.largest.phase_eta)["train"] == pytest.approx(0.8)
+
+
+def test_strong_scaling_has_the_same_eta_for_the_same_rates_and_its_own_curve() -> None:
+    weak = made.repeats(1, rate=10, spread=0) + made.repeats(1, rate=16, ranks=2, spread=0)
+    strong = made.repeats(1, rate=10, work=STRONG, spread=0) + made.repeats(1, rate=16, ranks=2, work=STRONG, spread=0)
+    found = scalings(weak, strong)
+    assert [curve.kind for curve in found.curves] == ["weak", "strong"]
+    for curve in found.curves:
+        assert curve.largest.eta.value == pytest.approx(0.8)
+        assert dict(curve.largest.phase_eta)["train"] == pytest.approx(0.8)
+
+
+def test_eta_above_one_is_flagged_and_kept() -> None:
+    (curve,) = scalings(made.repeats(3, rate=10), made.repeats(3, rate=23, ranks=2)).curves
+    assert curve.largest.above_one
+    assert curve.largest.eta.value > 1
+
+
+def test_every_curve_has_one_base_the_fewest_ranks() -> None:
+    (curve,) = scalings(*(made.repeats(1, rate=10 * ranks**0.8, ranks=ranks) for ranks in (8, 2, 4))).curves
+    assert curve.base.ranks == 2
+    assert [point.row.ranks for point in curve.points] == [4, 8]
+
+
+def tensor(ranks: int, degree: int) -> Layout:
+    return Layout(devices_per_node=ranks, tensor=degree, data=ranks // degree, distributed_optimizer=True)
+
+
+UNLIKE = {
+    "strategy": {"layout": tensor(2, 2)},
+    "workload": {"work": made.workload(prompt_tokens=32)},
+    "size": {"size": "3M"},
+    "scaling": {"work": STRONG},
+    "track": {"track": "tuned"},
+}
+
+
+@pytest.mark.parametrize("changed", UNLIKE.values(), ids=UNLIKE)
+def test_unlike_runs_share_no_curve(changed: dict) -> None:
+    found = scalings(made.repeats(1, backend="megatron"), made.repeats(1, backend="megatron", ranks=2, **changed))
+    assert not found.curves
+    assert len(found.alone) == 2
+
+
+def test_two_layouts_of_one_strategy_on_as_many_ranks_are_both_kept() -> None:
+    wide = Layout(nodes=2, devices_per_node=1, data=2, zero_stage=2)
+    found = scalings(made.repeats(1), made.repeats(1, ranks=2), made.repeats(1, ranks=2, layout=wide))
+    assert [point.row.nodes for point in found.curves[0].points] == [1, 2]

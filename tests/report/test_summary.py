@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from suite.report import Entry, build
+from suite.report.summary import sentences
+from tests.report import entries as made
+
+CASES = {
+    "nothing": [],
+    "one run": [made.entry()],
+    "one backend": made.repeats(3) + made.repeats(3, ranks=2, rate=30),
+    "two backends, one run": [made.entry(), made.entry(backend="megatron")],
+    "full matrix": made.matrix(),
+    "all failed": [made.failed(), made.failed("hang", backend="megatron")],
+    "nothing counted": [made.failed("interrupted")],
+    "from 1M to 66B": made.matrix(sizes=("1M", "1.3B", "66B"), device="cuda"),
+    "many comparisons": made.matrix(sizes=("1M", "3M", "8M", "25M", "1.3B", "6.7B", "13B", "20B", "66B"), runs=1),
+    "no interval": [made.entry(iterations=1)],
+}
+
+
+def summary(entries: list[Entry]) -> tuple[str, str, str]:
+    return sentences(build(entries))
+
+
+@pytest.mark.parametrize("entries", CASES.values(), ids=CASES)
+def test_whatever_was_measured_there_are_three_sentences(entries: list[Entry]) -> None:
+    told = summary(entries)
+    assert len(told) == 3
+    for sentence in told:
+        assert sentence[0].isupper() and sentence.endswith(".")
+        assert ". " not in sentence.replace("vs. ", "")
+        assert not {"None", "nan", "inf"} & set(sentence.replace("(", " ").replace(")", " ").split())
+
+
+run = st.builds(
+    lambda well, asked: made.entry(**asked) if well else made.failed(**asked),
+    st.booleans(),
+    st.fixed_dictionaries(
+        {
+            "backend": st.sampled_from(["deepspeed", "megatron"]),
+            "size": st.sampled_from(["1M", "3M"]),
+            "ranks": st.sampled_from([1, 2]),
+            "repeat": st.integers(1, 3),
+            "kind": st.sampled_from(["engine", "trainer"]),
+        }
+    ),
+)
+
+
+@settings(max_examples=40)
+@given(entries=st.lists(run, max_size=8, unique_by=lambda one: one.path))
+def test_the_sentences_say_how_many_runs_ended_well(entries: list[Entry]) -> None:
+    first, second, third = summary(entries)
+    well = sum(one.record.status == "ok" for one in entries)
+    if not entries:
+        assert first.startswith("No run was found")
+        return
+    assert f"{well} of {len(entries)} run" in first
+    assert ("did not end well" in third) == (well < len(entries))
+    assert ("there is no rate to compare" in second) == (well == 0)
+
+
+def test_the_faster_backend_is_named_with_its_lead_and_interval() -> None:
+    _, second, _ = summary(made.repeats(5, rate=20) + made.repeats(5, rate=26, backend="megatron"))
+    assert second.startswith("On 1 rank megatron is faster at 1M (1.3")
+    assert "times the next)" in second
+    assert "provisional" not in second
+
+
+def test_what_cannot_be_told_apart_is_not_called_faster() -> None:
+    _, second, _ = summary(made.repeats(5, rate=20) + made.repeats(5, rate=20.01, backend="megatron"))
+    assert "the rates are not distinguishable at 1M" in second
+    assert "faster" not in second
+
+
+def test_one_or_two_runs_are_never_called_faster() -> None:
+    _, second, _ = summary(made.repeats(2, rate=20) + made.repeats(2, rate=40, backend="megatron"))
+    assert "faster" not in second
+    assert "3 runs of each are needed to publish and 5 to rank, and some have 2" in second
+
+
+def test_three_or_four_runs_are_provisional() -> None:
+    _, second, _ = summary(made.repeats(3, rate=20) + made.repeats(4, rate=40, backend="megatron"))
+    assert "the order is provisional, for ranking takes 5 runs of each and some have 3" in second
+
+
+def test_the_winner_of_two_layouts_of_one_backend_is_named_with_its_layout() -> None:
+    zero3 = made.Layout(devices_per_node=2, data=2, zero_stage=3)
+    _, second, _ = summary(made.repeats(5, ranks=2) + made.repeats(5, ranks=2, rate=30, layout=zero3))
+    assert "deepspeed (zero3 dp2) is faster" in second
+
+
+def test_trainers_are_told_from_engines() -> None:
+    first, second, _ = summary(made.repeats(5) + made.repeats(5, backend="trlx-deepspeed", kind="trainer"))
+    assert "deepspeed (engine) and trlx-deepspeed (trainer)" in first
+    assert "nothing is ranked" in second
+
+
+def test_scaling_memory_and_failures_are_in_the_third() -> None:
+    weak = made.repeats(3, rate=10, spread=0.001) + made.repeats(3, rate=16, spread=0.001, ranks=2)
+    _, _, third = summary([*weak, made.failed(size="25M"), made.failed("hang", size="25M", repeat=2)])
+    assert third.startswith("Weak scaling keeps eta(2; 1) = 0.8")
+    assert "peak memory is 1.60 times the theoretical floor" in third
+    assert third.endswith("2 runs did not end well (1 hang and 1 oom_device).")
