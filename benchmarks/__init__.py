@@ -1,0 +1,1 @@
+"""Benchmarks of the suite itself: what measuring costs. Run all with `make bench-self`."""

@@ -1,0 +1,54 @@
+"""Run every benchmark of the suite itself and write docs/self-benchmarks.md."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from datetime import date
+from pathlib import Path
+
+from benchmarks import control, overhead, report_speed, startup
+from suite.conduct.provenance import git_commit
+from suite.launch.probe import host_facts
+
+OUTPUT = Path(__file__).resolve().parent.parent / "docs" / "self-benchmarks.md"
+
+TEXT = """# What the suite itself costs
+
+Written by `make bench-self`; run it on your own machine. {when}, commit {commit}.
+{cpu}, {cores} cores, Python {python}.
+
+| what | measured | limit |
+|---|---|---|
+{rows}
+
+- Probes and events: iterations of one process, alternating all probes and events on, off, off, on, and timed from
+  outside, barrier to barrier with the writing of the events. The figure is the share that the iterations with probes
+  take longer: the mean of the pairs' log ratios, a fifth trimmed at each end, with Yuen's 95 % interval.
+- Record over bare loop: the rate in the record against samples over elapsed time of the same engine loop in a plain
+  script (`benchmarks/loop_worker.py`), in turns, each in fresh processes; geometric means, Welch's interval.
+- Report: synthetic bundles with records, in a process of its own.
+"""
+
+
+def main() -> None:
+    """Run, print and write."""
+    host = host_facts()
+    lines = []
+    for benchmark in (startup, report_speed, overhead, control):
+        for what, figure, limit in benchmark.rows():
+            lines.append(f"| {what} | {figure} | {limit} |")
+            print(f"{what}: {figure} (limit: {limit})", file=sys.stderr, flush=True)
+    text = TEXT.format(
+        when=date.today().isoformat(),
+        commit=(git_commit() or "unknown")[:12],
+        cpu=host["cpu"]["model"],
+        cores=host["cpu"]["cores"],
+        python=platform.python_version(),
+        rows="\n".join(lines),
+    )
+    OUTPUT.write_text(text, encoding="utf-8")
+    print(f"wrote {OUTPUT.relative_to(Path.cwd()) if OUTPUT.is_relative_to(Path.cwd()) else OUTPUT}")
+
+
+main()

@@ -1,0 +1,84 @@
+"""One rank of a loop that is timed from outside: the engine's iterations without the suite's clock, or half with it.
+
+    python -m benchmarks.loop_worker overhead|control MANIFEST.json SCRATCH_FOLDER ITERATIONS
+
+``overhead`` alternates iterations with all probes and events on and off (on off off on ...) and times each from
+outside, barrier to barrier, with what the recorder does after the iteration. ``control`` runs them bare, in one
+stretch. Rank 0 prints the seconds as JSON. Runs in the stack's interpreter.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from suite.worker.engines import engine_class
+from suite.worker.events import EventLog
+from suite.worker.loop import PPOLoop
+from suite.worker.memory import MemoryProbe
+from suite.worker.nvml import DeviceSampler, open_gpu
+from suite.worker.place import read_place
+from suite.worker.progress import Progress
+from suite.worker.recorder import NullRecorder, Recorder
+from suite.worker.resident import resident_bytes
+from suite.worker.world import World, barrier, join, leave, synchronise
+
+
+class Bench:
+    """An engine with its loop, and both recorders."""
+
+    def __init__(self, manifest: dict, folder: Path) -> None:
+        torch.set_num_threads(manifest["measure"]["threads_per_rank"])
+        build = engine_class(manifest["backend"]["name"], manifest["measure"]["device"])
+        place = read_place(os.environ)
+        self.world: World = join(place, manifest["measure"]["device"], 600)
+        baseline = resident_bytes()
+        self.loop = PPOLoop(build(manifest, self.world), manifest)
+        self.iteration = 0
+        sampler = DeviceSampler(open_gpu(self.world.device)) if self.world.device.type == "cuda" else None
+        if sampler is not None:
+            sampler.start()
+        log = EventLog(str(folder), self.world.rank, self.world.rank == 0)
+        self.probed = Recorder(self.world, log, MemoryProbe(self.world.device, baseline), sampler, Progress())
+        self.bare = NullRecorder()
+
+    def seconds(self, recorder: NullRecorder, iterations: int = 1) -> float:
+        """Elapsed time of some iterations, all ranks together."""
+        self._together()
+        start = time.perf_counter()
+        for _ in range(iterations):
+            self.loop.run_iteration(self.iteration, recorder)
+            self.iteration += 1
+        self._together()
+        return time.perf_counter() - start
+
+    def _together(self) -> None:
+        synchronise(self.world)
+        barrier(self.world)
+
+
+def main() -> None:
+    what, manifest_path, folder, iterations = sys.argv[1:]
+    manifest = json.loads(Path(manifest_path).read_text(encoding="utf-8"))
+    bench = Bench(manifest, Path(folder))
+    bench.seconds(bench.bare, manifest["measure"]["warmup"])
+    if what == "control":
+        result = {"seconds": bench.seconds(bench.bare, int(iterations))}
+    else:
+        result = {"on": [], "off": []}
+        for index in range(int(iterations)):
+            order = (("on", bench.probed), ("off", bench.bare))
+            for name, recorder in order if index % 2 == 0 else reversed(order):
+                result[name].append(bench.seconds(recorder))
+    if bench.world.rank == 0:
+        print(f"RESULT {json.dumps(result)}", flush=True)
+    leave()
+
+
+if __name__ == "__main__":
+    main()
