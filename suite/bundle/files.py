@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -30,7 +31,8 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from error
+        advice = "; free some and run the same command again" if error.errno in _FULL else ""
+        raise UsageError(f"cannot write {path}: {(error.strerror or str(error)).lower()}{advice}") from error
 
 
 def write_synced(path: Path, text: str) -> None:
