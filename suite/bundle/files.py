@@ -15,6 +15,8 @@ from pydantic import ValidationError
 
 from suite.spec.base import UsageError
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
 DOCUMENT_BYTES = 16 << 20
 EVENTS_BYTES = 64 << 20
 LINE_BYTES = 1 << 20
