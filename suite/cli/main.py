@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from suite.cli import backends, doctor, report, rerun, run, sizes, verify
+from suite.cli import backends, compare, doctor, report, rerun, run, sizes, verify
 
 app = typer.Typer(
     name="suite",
@@ -16,6 +16,7 @@ app = typer.Typer(
 )
 app.command("run")(run.run)
 app.command("report")(report.report)
+app.command("compare")(compare.compare)
 app.command("verify")(verify.verify)
 app.command("rerun")(rerun.rerun)
 app.command("sizes")(sizes.sizes)

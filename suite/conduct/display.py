@@ -20,11 +20,14 @@ from suite.conduct.plan import Plan
 from suite.conduct.progress import LiveView, PlainView
 from suite.conduct.request import RunState
 from suite.conduct.session import Summary, View
+from suite.conduct.versus import Versuses
 from suite.report.headline import rows as headline_rows
 from suite.report.model import ReportModel
 from suite.spec.manifest import Manifest
+from suite.stats.compare import DEFAULT_MARGIN
 
 PIPE_COLUMNS = 160
+_EQUIVALENCE = {True: f", equal within {DEFAULT_MARGIN:.0%}", False: "", None: " (2 runs a side are needed)"}
 
 
 def plan_rows(runs: Sequence[tuple[Manifest, RunState]]) -> list[dict]:
@@ -116,6 +119,23 @@ def print_headline(model: ReportModel) -> None:
     for row in rows:
         table.add_row(*(escape(str(value)) for value in row.values()))
     _console().print(table)
+
+
+def print_versus(result: Versuses) -> None:
+    """Row by row the second side's rate over the first's."""
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in ("size", "ranks", "backend", "layout", "runs", "ratio [95 %]", "verdict"):
+        table.add_column(name, justify="right" if name in ("ranks", "runs", "ratio [95 %]") else "left")
+    for row in result.rows:
+        bounds = "" if row.low is None or row.high is None else f" [{row.low:.3f}, {row.high:.3f}]"
+        verdict = row.verdict + _EQUIVALENCE[row.equivalent]
+        runs = f"{row.runs_before} / {row.runs_after}"
+        cells = (row.size, str(row.ranks), row.backend, row.layout, runs, f"{row.ratio:.3f}{bounds}", verdict)
+        table.add_row(*(escape(cell) for cell in cells))
+    _console().print(table)
+    for side, names in (("first", result.only_before), ("second", result.only_after)):
+        if names:
+            print(f"only on the {side} side: {', '.join(names)}")
 
 
 def print_comparison(before: Record, after: Record) -> None:

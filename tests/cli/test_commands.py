@@ -22,7 +22,7 @@ def suite(*arguments: str, scripted: bool = True) -> subprocess.CompletedProcess
     return subprocess.run([sys.executable, *start, *arguments], capture_output=True, text=True, cwd=ROOT, timeout=60)
 
 
-COMMANDS = ("run", "report", "verify", "rerun", "sizes", "backends", "doctor")
+COMMANDS = ("run", "report", "compare", "verify", "rerun", "sizes", "backends", "doctor")
 
 
 def test_help_names_every_command() -> None:
@@ -74,6 +74,8 @@ RUN = ("run", "--device", "cpu", "--size", "1M", "--ranks", "1", "--repeats", "1
         ((*RUN, "--offload-parameters", "--zero", "1"), "ZeRO stage 3"),
         (("report", "nowhere"), "nowhere"),
         (("verify", "nowhere"), "nowhere"),
+        (("compare", "nowhere", "nowhere"), "nowhere"),
+        (("compare", ".", ".", "--gate", "-1"), "above 0"),
         (("rerun", "nowhere"), "does not exist"),
         (("sizes", "--ladder", "cpuu"), "cpu"),
         (("frobnicate",), "frobnicate"),
@@ -148,6 +150,28 @@ def test_rerun_measures_the_same_manifest_as_one_more_repeat(tmp_path: Path) -> 
     assert "ratio:" in done.stdout
     again = bundle.with_name(bundle.name.removesuffix("1") + "2")
     assert json.loads((again / "record.json").read_text())["run"]["repeat"] == 2
+
+
+def two_sides(root: Path, slower: float) -> tuple[str, str]:
+    for side, factor in (("before", 1.0), ("after", slower)):
+        for repeat in (1, 2, 3):
+            seconds = [factor * (1 + 0.001 * (repeat + index % 3)) for index in range(10)]
+            make_bundle(root / side, synthetic_manifest(repeat=repeat), seconds=seconds)
+    return str(root / "before"), str(root / "after")
+
+
+def test_compare_finds_a_loss_and_fails_the_gate(tmp_path: Path) -> None:
+    sides = two_sides(tmp_path, slower=1.2)
+    done = suite("compare", *sides, "--gate", "0.95")
+    assert done.returncode == 3 and "slower" in done.stdout and "below the gate" in done.stdout
+    assert suite("compare", *sides, "--gate", "0.8").returncode == 0
+    (row,) = json.loads(suite("compare", *sides, "--json").stdout)["rows"]
+    assert row["low"] < row["ratio"] < row["high"] and abs(row["ratio"] - 1 / 1.2) < 0.01
+
+
+def test_compare_tells_equal_from_not_distinguishable(tmp_path: Path) -> None:
+    done = suite("compare", *two_sides(tmp_path, slower=1.0))
+    assert done.returncode == 0 and "equal within 5%" in done.stdout
 
 
 def test_rerun_refuses_another_stack(tmp_path: Path) -> None:

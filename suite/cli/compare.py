@@ -1,0 +1,43 @@
+"""`suite compare`: two results folders, row by row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from suite.cli.exits import DONE, GATE_NOT_MET, command
+
+
+@command
+def compare(
+    before: Annotated[Path, typer.Argument(help="results folder or bundle to compare with")],
+    after: Annotated[Path, typer.Argument(help="results folder or bundle that is compared")],
+    gate: Annotated[
+        Optional[float], typer.Option(help="exit 3 when a row's rate is surely below this share, e.g. 0.95")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print the comparison as JSON")] = False,
+) -> int:
+    """Compare two results folders: the second's rate over the first's, for equal backend, layout and work."""
+    from suite.cli.options import print_json
+    from suite.conduct.display import print_versus
+    from suite.conduct.entries import entries_of
+    from suite.conduct.versus import versus
+    from suite.spec.base import UsageError
+
+    if gate is not None and not gate > 0:
+        raise UsageError(f"the gate is a share above 0, not {gate:g}")
+    (first, damaged_first), (second, damaged_second) = entries_of([before]), entries_of([after])
+    result = versus(first, second)
+    missed = [row for row in result.rows if gate is not None and row.below(gate)]
+    damaged = damaged_first + damaged_second
+    if as_json:
+        print_json({**result.model_dump(mode="json"), "missed": len(missed), "damaged": damaged})
+    else:
+        print_versus(result)
+        for line in damaged:
+            typer.echo(f"left out, damaged: {line}", err=True)
+        if missed:
+            typer.echo(f"{len(missed)} of {len(result.rows)} rows are below the gate of {gate:g}")
+    return GATE_NOT_MET if missed else DONE

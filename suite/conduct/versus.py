@@ -1,0 +1,89 @@
+"""Two results folders against each other: the same rows, before and after, here and there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from suite.report import Entry, build
+from suite.report.pool import Row
+from suite.spec.base import Frozen, UsageError
+from suite.stats.compare import DEFAULT_MARGIN, ComparisonVerdict, compare
+
+
+class Versus(Frozen):
+    """One row that both sides have: the rate of the second over that of the first."""
+
+    size: str
+    ranks: int
+    backend: str
+    layout: str
+    runs_before: int
+    runs_after: int
+    ratio: float
+    low: float | None
+    high: float | None
+    verdict: ComparisonVerdict
+    equivalent: bool | None
+
+    def below(self, gate: float) -> bool:
+        """Whether the ratio is under ``gate`` for sure: its whole interval is, or the ratio where there is none."""
+        return (self.ratio if self.high is None else self.high) < gate
+
+
+class Versuses(Frozen):
+    """Every row that both sides measured, and those that only one did."""
+
+    rows: tuple[Versus, ...]
+    only_before: tuple[str, ...]
+    only_after: tuple[str, ...]
+
+
+def versus(before: Sequence[Entry], after: Sequence[Entry], margin: float = DEFAULT_MARGIN) -> Versuses:
+    """Pair the rows of equal backend, layout and work on equally many ranks; versions and machines may differ.
+
+    Raises UsageError when nothing pairs.
+    """
+    first, second = _by_key(before), _by_key(after)
+    shared = [key for key in first if key in second]
+    if not shared:
+        raise UsageError("the two sides share no row of equal backend, layout and work")
+    return Versuses(
+        rows=tuple(_versus(first[key], second[key], margin) for key in shared),
+        only_before=tuple(_name(row) for key, row in first.items() if key not in second),
+        only_after=tuple(_name(row) for key, row in second.items() if key not in first),
+    )
+
+
+def _by_key(entries: Sequence[Entry]) -> dict[tuple[str, ...], Row]:
+    """Measured rows by what must be equal. A side with two rows of one key is ambiguous."""
+    found: dict[tuple[str, ...], Row] = {}
+    for row in build(entries).rows:
+        if not row.measured:
+            continue
+        setting = row.setting
+        key = (row.work_hash, row.backend, row.layout, setting.track, setting.device, setting.precision)
+        if key in found:
+            raise UsageError(f"{_name(row)} was measured in two ways on one side; name the bundles to compare")
+        found[key] = row
+    return found
+
+
+def _versus(before: Row, after: Row, margin: float) -> Versus:
+    result = compare(after.measured, before.measured, margin)
+    return Versus(
+        size=after.size,
+        ranks=after.ranks,
+        backend=after.backend,
+        layout=after.layout,
+        runs_before=len(before.measured),
+        runs_after=len(after.measured),
+        ratio=result.ratio.value,
+        low=result.ratio.low,
+        high=result.ratio.high,
+        verdict=result.verdict,
+        equivalent=result.equivalent,
+    )
+
+
+def _name(row: Row) -> str:
+    return f"{row.backend} {row.size} {row.layout}"
