@@ -162,12 +162,17 @@ def setting_of(manifest: Manifest, machine: str) -> Setting:
 
 
 def series_hash(manifest: Manifest, machine: str) -> str:
-    """Equal hashes are points of one scaling curve: all is equal but the number of ranks."""
+    """Equal hashes are points of one scaling curve: all is equal but the number of ranks.
+
+    Samples are left out: weak and strong curves each keep their own (``suite.report.scaling``).
+    """
     return digest(
         {
             "backend": manifest.backend.model_dump(mode="json"),
             "size": manifest.size.model_dump(mode="json", exclude={"note", "source"}),
-            "workload": manifest.workload.model_dump(mode="json", exclude={"name", "note", "source"}),
+            "workload": manifest.workload.model_dump(
+                mode="json", exclude={"name", "note", "source", "scaling", "rollouts"}
+            ),
             "strategy": manifest.layout.strategy(),
             "measure": manifest.measure.model_dump(mode="json"),
             "track": manifest.track,

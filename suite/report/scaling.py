@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Dict, List, Sequence, Tuple
+from typing import Sequence, Tuple
 
 from suite.report.pool import Row
 from suite.spec.workload import Scaling
@@ -47,35 +47,39 @@ class Scalings:
 
 def scale(rows: Sequence[Row]) -> Scalings:
     """The curves in the order of their bases; weak and strong never share one, nor do two strategies."""
-    series: Dict[Tuple, List[Row]] = defaultdict(list)
+    series: dict[tuple[str, Scaling, float], list[Row]] = defaultdict(list)
     for row in rows:
-        if row.measured:
-            series[row.series_hash, _work_unit(row)].append(row)
-    curves, alone = [], []
-    for members in series.values():
+        for kind in _kinds(row):
+            series[row.series_hash, kind, _work_unit(row, kind)].append(row)
+    curves = []
+    for (_, kind, _), members in series.items():
         members.sort(key=lambda row: (row.ranks, row.nodes, row.number))
         base, larger = members[0], [row for row in members[1:] if row.ranks > members[0].ranks]
-        alone += [row for row in members[1:] if row.ranks == base.ranks]
         if larger:
-            points = tuple(_point(base, row) for row in larger)
-            curves.append(Curve(kind=_kind(base), base=base, points=points))
-        else:
-            alone.append(base)
+            curves.append(Curve(kind=kind, base=base, points=tuple(_point(kind, base, row) for row in larger)))
+    curves.sort(key=lambda curve: curve.base.number)
+    used = {row.number for curve in curves for row in (curve.base, *(point.row for point in curve.points))}
+    alone = tuple(row for row in rows if row.measured and row.number not in used)
     return Scalings(curves=tuple(curves), alone=tuple(sorted(alone, key=lambda row: row.number)))
 
 
-def _kind(row: Row) -> Scaling:
-    return "strong" if row.scaling == "strong" else "weak"
+def _kinds(row: Row) -> tuple[Scaling, ...]:
+    """The kinds of curve that a row can be on: one rank does the same work under either."""
+    if not row.measured:
+        return ()
+    if row.ranks == 1:
+        return ("weak", "strong")
+    return ("strong",) if row.scaling == "strong" else ("weak",)
 
 
-def _work_unit(row: Row) -> float:
+def _work_unit(row: Row, kind: Scaling) -> float:
     """What must stay the same along a curve: samples per rank (weak) or samples in all (strong)."""
     assert row.samples_per_iteration is not None, "a measured row has counts"
-    return row.samples_per_iteration / (row.ranks if row.scaling == "weak" else 1)
+    return row.samples_per_iteration / (row.ranks if kind == "weak" else 1)
 
 
-def _point(base: Row, row: Row) -> Point:
-    curve = scaling_curve(_kind(base), {base.ranks: base.measured, row.ranks: row.measured})
+def _point(kind: Scaling, base: Row, row: Row) -> Point:
+    curve = scaling_curve(kind, {base.ranks: base.measured, row.ranks: row.measured})
     point = curve.points[-1]
     return Point(row, point.speedup, point.eta, point.above_one, _phase_eta(base, row))
 

@@ -52,7 +52,6 @@ UNLIKE = {
     "strategy": {"layout": tensor(2, 2)},
     "workload": {"work": made.workload(prompt_tokens=32)},
     "size": {"size": "3M"},
-    "scaling": {"work": STRONG},
     "track": {"track": "tuned"},
 }
 
@@ -62,6 +61,20 @@ def test_unlike_runs_share_no_curve(changed: dict) -> None:
     found = scalings(made.repeats(1, backend="megatron"), made.repeats(1, backend="megatron", ranks=2, **changed))
     assert not found.curves
     assert len(found.alone) == 2
+
+
+def test_one_rank_is_the_base_of_both_the_weak_and_the_strong_curve() -> None:
+    found = scalings(made.repeats(1), made.repeats(1, ranks=2), made.repeats(1, ranks=2, work=STRONG))
+    assert [(curve.kind, curve.base.ranks, curve.largest.row.scaling) for curve in found.curves] == [
+        ("weak", 1, "weak"),
+        ("strong", 1, "strong"),
+    ]
+    assert not found.alone
+
+
+def test_weak_and_strong_points_share_no_curve_without_one_rank() -> None:
+    found = scalings(made.repeats(1, ranks=2), made.repeats(1, ranks=4, work=STRONG))
+    assert not found.curves and len(found.alone) == 2
 
 
 def test_two_layouts_of_one_strategy_on_as_many_ranks_are_both_kept() -> None:
