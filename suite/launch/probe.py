@@ -76,12 +76,13 @@ def driver_version() -> str | None:
 def stack_versions(python: str, packages: tuple[str, ...]) -> dict[str, str | None]:
     """Installed version of each package in the interpreter ``python``; ``None`` for a package it does not have.
 
-    Asks that interpreter in one short process, apart from this one's environment (``-I``), importing no package.
+    Asks that interpreter in one short process that imports no package. It sees the environment that ranks will see,
+    ``PYTHONPATH`` included, because a stack may lie there.
     Raises UsageError when it cannot be started, does not answer, or is no Python 3.8 or newer.
     """
     try:
         answer = subprocess.run(
-            (python, "-I", "-c", _ASK_VERSIONS, *packages),
+            (python, "-c", _ASK_VERSIONS, *packages),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=ASK_SECONDS,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, Dict
 
 import torch
@@ -34,6 +35,8 @@ def join(place: Place, device_type: str, timeout_seconds: float) -> World:
     else:
         device = torch.device("cpu")
         dist.init_process_group("gloo", **options)
+    # DeepSpeed makes groups of its own and names no time-out, which would then be torch's half hour.
+    dist.new_group = partial(dist.new_group, timeout=options["timeout"])
     return World(place.rank, place.world_size, place.local_rank, place.local_world_size, device)
 
 

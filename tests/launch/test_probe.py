@@ -22,6 +22,14 @@ def test_versions_are_those_of_the_interpreter_asked_and_none_where_it_lacks_a_p
     assert versions["pydantic"] == importlib.metadata.version("pydantic")
 
 
+def test_a_stack_that_lies_on_the_python_path_is_found_as_the_ranks_find_it(tmp_path, monkeypatch):
+    info = tmp_path / "carried_stack-1.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: carried-stack\nVersion: 1.2\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert stack_versions(sys.executable, ("carried-stack",)) == {"carried-stack": "1.2"}
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [

@@ -1,5 +1,6 @@
 """The Megatron-Core engine: tensor, pipeline, sequence and data parallel ranks of one GPT-2 policy."""
 
+import math
 import os
 import zlib
 from functools import partial
@@ -39,6 +40,7 @@ class MegatronEngine(Engine):
             tensor_model_parallel_size=layout["tensor"],
             pipeline_model_parallel_size=layout["pipeline"],
             create_gloo_process_groups=False,
+            distributed_timeout_minutes=max(1, math.ceil(manifest["limits"]["silence_seconds"] / 60)),
         )
         # Dropout is 0 and weights are drawn by name: Megatron need not switch generator states in every layer.
         tensor_parallel.model_parallel_cuda_manual_seed(seed, inference_rng_tracker=True, force_reset_rng=True)
