@@ -22,9 +22,13 @@ Written by `make bench-self`; run it on your own machine. {when}, commit {commit
 |---|---|---|
 {rows}
 
-- Probes and events: iterations of one process, alternating all probes and events on, off, off, on, and timed from
-  outside, barrier to barrier with the writing of the events. The figure is the share that the iterations with probes
-  take longer: the mean of the pairs' log ratios, a fifth trimmed at each end, with Yuen's 95 % interval.
+- Clock, probes and events: iterations of one process take turns with everything on, with barriers at phase edges
+  alone, and bare; each is timed from outside, barrier to barrier, with the writing of its events. The figure is the
+  share that everything takes longer than barriers alone: mean of the log ratios, a fifth trimmed at each end, Yuen's
+  95 % interval.
+- Barriers at phase edges are what makes a phase the same stretch of work on every rank, so they have no limit. They
+  cost what ranks wait for each other that would otherwise catch up in a later phase; two ranks on the cores of a shared
+  machine disturb each other more than devices do.
 - Record over bare loop: the rate in the record against samples over elapsed time of the same engine loop in a plain
   script (`benchmarks/loop_worker.py`), in turns, each in fresh processes; geometric means, Welch's interval.
 - Report: synthetic bundles with records, in a process of its own.

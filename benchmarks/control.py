@@ -15,8 +15,8 @@ from suite.spec.manifest import Manifest, Run
 from suite.stats.compare import compare
 from suite.stats.intervals import RunSeconds
 
-ITERATIONS = 20
-REPEATS = 5
+ITERATIONS = 15
+REPEATS = 4
 CASES = (("deepspeed", "8M"), ("megatron", "8M"))
 
 

@@ -2,9 +2,10 @@
 
     python -m benchmarks.loop_worker overhead|control MANIFEST.json SCRATCH_FOLDER ITERATIONS
 
-``overhead`` alternates iterations with all probes and events on and off (on off off on ...) and times each from
-outside, barrier to barrier, with what the recorder does after the iteration. ``control`` runs them bare, in one
-stretch. Rank 0 prints the seconds as JSON. Runs in the stack's interpreter.
+``overhead`` alternates three kinds of iterations: with everything (``on``), with the same barriers at phase edges but
+no clock, probe or event (``edges``), and bare (``bare``). Each is timed from outside, barrier to barrier, with what the
+recorder does after the iteration. ``control`` runs bare ones in one stretch. Rank 0 prints the seconds as JSON. Runs in
+the stack's interpreter.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -27,6 +30,28 @@ from suite.worker.progress import Progress
 from suite.worker.recorder import NullRecorder, Recorder
 from suite.worker.resident import resident_bytes
 from suite.worker.world import World, barrier, join, leave, synchronise
+
+
+class EdgeRecorder(NullRecorder):
+    """Barriers and device synchronisation where the clock has them, and nothing else."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def begin(self, iteration: int) -> None:
+        self._meet()
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        yield
+        self._meet()
+
+    def stop(self) -> None:
+        self._meet()
+
+    def _meet(self) -> None:
+        synchronise(self._world)
+        barrier(self._world)
 
 
 class Bench:
@@ -45,6 +70,7 @@ class Bench:
             sampler.start()
         log = EventLog(str(folder), self.world.rank, self.world.rank == 0)
         self.probed = Recorder(self.world, log, MemoryProbe(self.world.device, baseline), sampler, Progress())
+        self.edges = EdgeRecorder(self.world)
         self.bare = NullRecorder()
 
     def seconds(self, recorder: NullRecorder, iterations: int = 1) -> float:
@@ -70,11 +96,11 @@ def main() -> None:
     if what == "control":
         result = {"seconds": bench.seconds(bench.bare, int(iterations))}
     else:
-        result = {"on": [], "off": []}
+        recorders = {"on": bench.probed, "edges": bench.edges, "bare": bench.bare}
+        result = {name: [] for name in recorders}
         for index in range(int(iterations)):
-            order = (("on", bench.probed), ("off", bench.bare))
-            for name, recorder in order if index % 2 == 0 else reversed(order):
-                result[name].append(bench.seconds(recorder))
+            for name in list(recorders)[:: 1 if index % 2 == 0 else -1]:
+                result[name].append(bench.seconds(recorders[name]))
     if bench.world.rank == 0:
         print(f"RESULT {json.dumps(result)}", flush=True)
     leave()

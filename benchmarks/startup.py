@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-HEAVY = ("torch", "numpy", "scipy", "matplotlib", "pydantic", "rich", "docker", "psutil", "transformers")
+HEAVY = ("torch", "typer", "numpy", "scipy", "matplotlib", "pydantic", "rich", "docker", "psutil", "transformers")
 LIMIT_SECONDS = 0.15
 
 

@@ -118,6 +118,8 @@ def parse_object(text: str, where: str) -> dict:
 
 def check_tree(value: Any, where: str, depth: int = DEPTH) -> None:
     """Free-form facts must be storable again: shallow, finite, and text that is Unicode. Raises DamagedBundle."""
+    if type(value) in (int, bool) or value is None:
+        return
     if isinstance(value, (dict, list)):
         if depth == 0:
             raise DamagedBundle(f"{where} is nested more than {DEPTH} levels deep")

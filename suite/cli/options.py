@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -47,6 +49,16 @@ def told(error: ValidationError) -> str:
         value = f" (got {given!r})" if isinstance(given, (int, float, str)) else ""
         lines.append(f"{field}: {message}{value}" if field else f"{message}")
     return "; ".join(lines)
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """No search for reference cycles: thousands of bundles are millions of objects that live until the end anyway."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def print_json(value: Any) -> None:

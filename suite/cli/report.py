@@ -20,17 +20,18 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="print the report's figures as JSON, write no file")] = False,
 ) -> None:
     """Write a Markdown report with plots, and print its headline table."""
-    from suite.cli.options import print_json
+    from suite.cli.options import print_json, without_collector
     from suite.conduct.display import print_headline
     from suite.conduct.entries import entries_of
     from suite.report import as_json as figures
     from suite.report import build, write
 
-    entries, damaged = entries_of(runs)
-    if as_json:
-        print_json({**figures(build(entries, title)), "damaged": damaged})
-        return
-    written = write(entries, output, title=title)
+    with without_collector():
+        entries, damaged = entries_of(runs)
+        if as_json:
+            print_json({**figures(build(entries, title)), "damaged": damaged})
+            return
+        written = write(entries, output, title=title)
     print_headline(written.model)
     for line in damaged:
         typer.echo(f"left out, damaged: {line}", err=True)

@@ -10,6 +10,7 @@ from typing import Any, Dict, Optional
 
 STDOUT_PREFIX = "::suite:: "
 EVENTS_SCHEMA = "suite/events/1"
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 
 class EventLog:
@@ -27,7 +28,7 @@ class EventLog:
         self._rank = rank
         self._mirror = mirror
         self._seq = 0
-        self._file = open(self.path, "w", encoding="utf-8")  # noqa: SIM115 - open as long as the run
+        self._file = open(self.path, "wb")  # noqa: SIM115 - open as long as the run
         self._requests: "queue.Queue[bool]" = queue.Queue()
         self._sync_error: Optional[OSError] = None
         self._syncer = threading.Thread(target=self._sync_on_request, name="event-sync", daemon=True)
@@ -39,12 +40,12 @@ class EventLog:
             raise self._sync_error
         event: Dict[str, Any] = {"kind": kind, "rank": self._rank, "time": time.time(), "seq": self._seq}
         event.update(fields)
-        line = json.dumps(event, allow_nan=False, separators=(",", ":"))
         self._seq += 1
+        line = _ENCODER.encode(event) + "\n"
         if self._mirror:
-            sys.stdout.write(STDOUT_PREFIX + line + "\n")
+            sys.stdout.write(STDOUT_PREFIX + line)
             sys.stdout.flush()
-        self._file.write(line + "\n")
+        self._file.write(line.encode())
         self._file.flush()
 
     def sync(self) -> None:
