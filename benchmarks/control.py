@@ -16,7 +16,7 @@ from suite.stats.compare import compare
 from suite.stats.intervals import RunSeconds
 
 ITERATIONS = 15
-REPEATS = 4
+REPEATS = 3
 CASES = (("deepspeed", "8M"), ("megatron", "8M"))
 
 

@@ -9,7 +9,7 @@ from benchmarks.ranks import one_manifest, run_ranks
 from suite.stats.intervals import student_quantile
 
 LIMIT = 0.01
-TURNS = 40
+TURNS = 60
 CASES = (("deepspeed", "8M", 1), ("megatron", "8M", 1), ("deepspeed", "8M", 2), ("megatron", "8M", 2))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -50,8 +51,13 @@ def rows() -> list[tuple[str, str, str]]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_runs(folder / "runs")
-        seconds, megabytes = measure(folder)
+        runs = [measure(folder) for _ in range(5)]
+    seconds, megabytes = statistics.median(run[0] for run in runs), max(run[1] for run in runs)
     return [
-        (f"`suite report` over {BUNDLES:,} bundles", f"{seconds:.2f} s", f"{LIMIT_SECONDS:.0f} s"),
+        (
+            f"`suite report` over {BUNDLES:,} bundles",
+            f"{seconds:.2f} s (median of {len(runs)})",
+            f"{LIMIT_SECONDS:.0f} s",
+        ),
         ("its peak resident memory", f"{megabytes:.0f} MB", f"{LIMIT_MEGABYTES} MB"),
     ]

@@ -202,9 +202,12 @@ class Bundle:
 
     def record(self) -> Record | None:
         """The record as stored; null where there is none. Raises DamagedBundle, OtherSchema of another version."""
-        stored = self.stored_record()
-        if stored is None:
+        try:
+            stored = parse_object(self._document(_RECORD), _RECORD)
+        except FileNotFoundError:
             return None
+        for free_form in ("environment", "predicted"):  # all else is checked field by field below
+            check_tree(stored.get(free_form), _RECORD)
         schema = stored.get("schema")
         if schema != RECORD_SCHEMA:
             raise OtherSchema(f"{_RECORD} is of schema {ascii(schema)[:40]}; this version reads {RECORD_SCHEMA!r}")

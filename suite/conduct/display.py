@@ -27,6 +27,7 @@ from suite.spec.manifest import Manifest
 from suite.stats.compare import DEFAULT_MARGIN
 
 PIPE_COLUMNS = 160
+HEADLINE_ROWS = 40
 _EQUIVALENCE = {True: f", equal within {DEFAULT_MARGIN:.0%}", False: "", None: " (2 runs a side are needed)"}
 
 
@@ -116,9 +117,11 @@ def print_headline(model: ReportModel) -> None:
     table = Table(box=box.SIMPLE_HEAD)
     for name in rows[0]:
         table.add_column(name, justify="left" if name in ("size", "backend", "layout", "verdict") else "right")
-    for row in rows:
+    for row in rows[:HEADLINE_ROWS]:
         table.add_row(*(escape(str(value)) for value in row.values()))
     _console().print(table)
+    if len(rows) > HEADLINE_ROWS:
+        print(f"and {len(rows) - HEADLINE_ROWS} more rows in the report")
 
 
 def print_versus(result: Versuses) -> None:
