@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 from importlib.metadata import entry_points
-from typing import Dict
 
 from suite.backends.base import BackendDriver
 from suite.backends.deepspeed import DeepSpeed
@@ -19,9 +18,9 @@ ENTRY_POINT_GROUP = "suite.backends"
 
 
 @lru_cache(maxsize=1)
-def backends() -> Dict[str, BackendDriver]:
+def backends() -> dict[str, BackendDriver]:
     """Every backend by name, in the order they are listed. Raises UsageError when a registered one does not load."""
-    found: Dict[str, BackendDriver] = {driver.name: driver for driver in (DeepSpeed(), Megatron())}
+    found: dict[str, BackendDriver] = {driver.name: driver for driver in (DeepSpeed(), Megatron())}
     for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name):
         try:
             driver = point.load()()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -12,7 +12,7 @@ from suite.cli.exits import command
 
 @command
 def backends(
-    python: Annotated[Optional[str], typer.Option(help="interpreter that holds the stacks [default: this one]")] = None,
+    python: Annotated[str | None, typer.Option(help="interpreter that holds the stacks [default: this one]")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
 ) -> None:
     """List the backends, what each needs, and the versions found."""

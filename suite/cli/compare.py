@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -15,7 +15,7 @@ def compare(
     before: Annotated[Path, typer.Argument(help="results folder or bundle to compare with")],
     after: Annotated[Path, typer.Argument(help="results folder or bundle that is compared")],
     gate: Annotated[
-        Optional[float], typer.Option(help="exit 3 when a row's rate is surely below this share, e.g. 0.95")
+        float | None, typer.Option(help="exit 3 when a row's rate is surely below this share, e.g. 0.95")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the comparison as JSON")] = False,
 ) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -13,7 +13,7 @@ from suite.cli.exits import DONE, GATE_NOT_MET, command
 
 @command
 def doctor(
-    python: Annotated[Optional[str], typer.Option(help="interpreter that holds the stacks [default: this one]")] = None,
+    python: Annotated[str | None, typer.Option(help="interpreter that holds the stacks [default: this one]")] = None,
     runs: Annotated[Path, typer.Option(help="results folder to look at")] = Path("runs"),
     as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
 ) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -16,7 +16,7 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="Markdown file; plots go beside it")] = Path(
         "report.md"
     ),
-    title: Annotated[Optional[str], typer.Option(help="heading of the report")] = None,
+    title: Annotated[str | None, typer.Option(help="heading of the report")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the report's figures as JSON, write no file")] = False,
 ) -> None:
     """Write a Markdown report with plots, and print its headline table."""

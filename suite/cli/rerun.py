@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -15,7 +15,7 @@ from suite.cli.exits import DONE, INTERRUPTED, RUN_FAILED, command
 def rerun(
     manifest: Annotated[Path, typer.Argument(help="a bundle, or its manifest.json")],
     runs: Annotated[Path, typer.Option(help="results folder for the new run")] = Path("runs"),
-    python: Annotated[Optional[str], typer.Option(help="interpreter that holds the stack [default: this one]")] = None,
+    python: Annotated[str | None, typer.Option(help="interpreter that holds the stack [default: this one]")] = None,
     oversubscribe: Annotated[bool, typer.Option(help="allow more CPU ranks than cores")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the new record as JSON")] = False,
 ) -> int:

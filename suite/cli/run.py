@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
 from suite.cli.exits import DONE, INTERRUPTED, RUN_FAILED, command
 
-Names = Optional[list[str]]
-Numbers = Optional[list[int]]
+Names = list[str] | None
+Numbers = list[int] | None
 
 
 @command
@@ -20,10 +20,10 @@ def run(
         Names, typer.Option(help="backend; repeat for several [default: deepspeed and megatron]")
     ] = None,
     size: Annotated[Names, typer.Option(help="model size; repeat for several (see `suite sizes`)")] = None,
-    ladder: Annotated[Optional[str], typer.Option(help="all sizes of a ladder, e.g. cpu, true, trlx")] = None,
-    shape: Annotated[Optional[list[Path]], typer.Option(help="shape file: YAML, or a Hugging Face config.json")] = None,
+    ladder: Annotated[str | None, typer.Option(help="all sizes of a ladder, e.g. cpu, true, trlx")] = None,
+    shape: Annotated[list[Path] | None, typer.Option(help="shape file: YAML, or a Hugging Face config.json")] = None,
     ranks: Annotated[Numbers, typer.Option(help="number of ranks; repeat for several [default: 1]")] = None,
-    workload: Annotated[Optional[str], typer.Option(help="work of an iteration [default: cpu or trlx-ds-chat]")] = None,
+    workload: Annotated[str | None, typer.Option(help="work of an iteration [default: cpu or trlx-ds-chat]")] = None,
     scaling: Annotated[
         Names, typer.Option(help="weak (samples per device fixed) or strong (in all); repeat for both [default: weak]")
     ] = None,
@@ -31,34 +31,34 @@ def run(
     tp: Annotated[Numbers, typer.Option(help="Megatron tensor parallel degree; repeat to compare")] = None,
     pp: Annotated[Numbers, typer.Option(help="Megatron pipeline parallel degree; repeat to compare")] = None,
     sequence_parallel: Annotated[
-        Optional[bool], typer.Option(help="Megatron sequence parallelism [default: on where tensor parallel]")
+        bool | None, typer.Option(help="Megatron sequence parallelism [default: on where tensor parallel]")
     ] = None,
     distributed_optimizer: Annotated[
-        Optional[bool], typer.Option(help="shard Megatron's optimizer states over data parallel [default: on]")
+        bool | None, typer.Option(help="shard Megatron's optimizer states over data parallel [default: on]")
     ] = None,
     recompute: Annotated[bool, typer.Option(help="recompute activations in the backward pass")] = False,
     offload_optimizer: Annotated[bool, typer.Option(help="keep optimizer states in host memory")] = False,
     offload_parameters: Annotated[bool, typer.Option(help="keep parameters in host memory (ZeRO-3)")] = False,
     trainable_layers: Annotated[
-        Optional[int], typer.Option(help="train only the last k layers [default: as the workload says]")
+        int | None, typer.Option(help="train only the last k layers [default: as the workload says]")
     ] = None,
     reference: Annotated[
-        Optional[str], typer.Option(help="reference policy: full copy, or hydra on the frozen trunk")
+        str | None, typer.Option(help="reference policy: full copy, or hydra on the frozen trunk")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     precision: Annotated[
-        Optional[str], typer.Option(help="fp32, bf16 or fp16 [default: bf16 on cuda, fp32 on cpu]")
+        str | None, typer.Option(help="fp32, bf16 or fp16 [default: bf16 on cuda, fp32 on cpu]")
     ] = None,
     warmup: Annotated[int, typer.Option(help="iterations recorded but not counted")] = 2,
     iterations: Annotated[int, typer.Option(help="iterations counted in each run")] = 8,
     repeats: Annotated[int, typer.Option(help="runs of each row in fresh processes; 3 to publish, 5 to rank")] = 3,
     seed: Annotated[int, typer.Option(help="seed of weights, prompts and sampling")] = 1234,
     track: Annotated[str, typer.Option(help="fairness track: equal-config, vendor-default or tuned")] = "equal-config",
-    budget: Annotated[Optional[str], typer.Option(help="start no further run after this long, e.g. 20m")] = None,
+    budget: Annotated[str | None, typer.Option(help="start no further run after this long, e.g. 20m")] = None,
     timeout: Annotated[str, typer.Option(help="give a run up after this long")] = "1h",
     silence: Annotated[str, typer.Option(help="take a run without an event for this long for hung")] = "10m",
     runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs"),
-    python: Annotated[Optional[str], typer.Option(help="interpreter that holds the stack [default: this one]")] = None,
+    python: Annotated[str | None, typer.Option(help="interpreter that holds the stack [default: this one]")] = None,
     retry_failed: Annotated[bool, typer.Option(help="run again what failed before")] = False,
     oversubscribe: Annotated[bool, typer.Option(help="allow more CPU ranks than cores")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan and run nothing")] = False,

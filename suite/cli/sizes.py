@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -11,7 +11,7 @@ from suite.cli.exits import command
 
 @command
 def sizes(
-    ladder: Annotated[Optional[str], typer.Option(help="only this ladder")] = None,
+    ladder: Annotated[str | None, typer.Option(help="only this ladder")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
 ) -> None:
     """List the model sizes by ladder; parameters are computed from the shape, never read off the name."""

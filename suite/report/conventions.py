@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence, Tuple
+from collections.abc import Sequence
 
 from suite.report.parts import RUNS_TO_PUBLISH, RUNS_TO_RANK, Entry
 from suite.stats.compare import DEFAULT_MARGIN
 
 
-def conventions(entries: Sequence[Entry]) -> Tuple[str, ...]:
+def conventions(entries: Sequence[Entry]) -> tuple[str, ...]:
     """The report's own, one line each."""
     return (_RATE, _ROWS, _INTERVAL, _RANKING, _PHASES, _MEMORY, _SCALING, *_warmup(entries))
 
 
-def recorded_conventions(entries: Sequence[Entry]) -> Tuple[str, ...]:
+def recorded_conventions(entries: Sequence[Entry]) -> tuple[str, ...]:
     """Those that the records carry, one line each: text that others may have written."""
     records = [entry.record for entry in entries]
-    told: List[Tuple[str, Sequence[Optional[str]]]] = [
+    told: list[tuple[str, Sequence[str | None]]] = [
         ("Within one run", [record.throughput.convention if record.throughput else None for record in records]),
         ("FLOPs", [record.compute.convention if record.compute else None for record in records]),
         ("Steady state", [record.steady_state.test for record in records]),
@@ -26,7 +26,7 @@ def recorded_conventions(entries: Sequence[Entry]) -> Tuple[str, ...]:
     )
 
 
-def _warmup(entries: Sequence[Entry]) -> Tuple[str, ...]:
+def _warmup(entries: Sequence[Entry]) -> tuple[str, ...]:
     found = sorted({(entry.manifest.measure.warmup, entry.manifest.measure.iterations) for entry in entries})
     words = " or ".join(f"{warmup} + {iterations}" for warmup, iterations in found[:4])
     more = " or others" if len(found) > 4 else ""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Callable, Dict, Optional, Sequence, Tuple
 
 from suite.bundle.record import Phase, Record
 from suite.report.parts import PHASES
@@ -26,22 +26,22 @@ class MemoryUse:
 
     peak_bytes: int
     peak_is: str
-    floor_bytes: Optional[int]
-    floor_phase: Optional[str]
-    efficiency: Optional[float]
-    allocation_retries: Optional[int]
+    floor_bytes: int | None
+    floor_phase: str | None
+    efficiency: float | None
+    allocation_retries: int | None
 
 
 @dataclass(frozen=True)
 class EnergyUse:
     """GPU board energy of a row's runs."""
 
-    joules_per_sample: Optional[float]
+    joules_per_sample: float | None
     valid: bool
-    reasons: Tuple[str, ...]
+    reasons: tuple[str, ...]
 
 
-def over_time(records: Sequence[Record], read: Callable[[Record], Optional[float]]) -> Optional[float]:
+def over_time(records: Sequence[Record], read: Callable[[Record], float | None]) -> float | None:
     """A rate per time over all runs, total over total: the harmonic mean, weighted by iterations.
 
     Unknown where one run does not know it.
@@ -52,7 +52,7 @@ def over_time(records: Sequence[Record], read: Callable[[Record], Optional[float
     return sum(weight for _, weight in known) / sum(weight / rate for rate, weight in known if rate)
 
 
-def unknown_utilisation_of(records: Sequence[Record]) -> Optional[str]:
+def unknown_utilisation_of(records: Sequence[Record]) -> str | None:
     """Why MFU, HFU or MBU is not known; null where all are, or where nothing was measured."""
     for record in records:
         compute = record.compute
@@ -69,9 +69,9 @@ def unknown_utilisation_of(records: Sequence[Record]) -> Optional[str]:
     return None
 
 
-def phases_of(records: Sequence[Record]) -> Tuple[PhaseCost, ...]:
+def phases_of(records: Sequence[Record]) -> tuple[PhaseCost, ...]:
     """Mean seconds per counted iteration over the runs, weighted by their iterations; a phase all runs know."""
-    costs: Dict[str, float] = {}
+    costs: dict[str, float] = {}
     weight = sum(record.steady_state.iterations for record in records)
     for name in PHASES:
         seconds = [_seconds(record, name) for record in records]
@@ -82,13 +82,13 @@ def phases_of(records: Sequence[Record]) -> Tuple[PhaseCost, ...]:
     return tuple(PhaseCost(name, seconds, seconds / whole) for name, seconds in costs.items()) if whole else ()
 
 
-def _seconds(record: Record, name: str) -> Optional[float]:
+def _seconds(record: Record, name: str) -> float | None:
     """Of one phase in all counted iterations of a run."""
-    phase: Optional[Phase] = getattr(record.phases, name) if record.phases else None
+    phase: Phase | None = getattr(record.phases, name) if record.phases else None
     return None if phase is None else phase.seconds * record.steady_state.iterations
 
 
-def memory_of(records: Sequence[Record]) -> Optional[MemoryUse]:
+def memory_of(records: Sequence[Record]) -> MemoryUse | None:
     """The greatest peak; efficiency is taken again from it, so that the row agrees with itself."""
     told = [record.memory for record in records if record.memory is not None]
     for field, meaning in (("peak_reserved_bytes", "reserved"), ("peak_allocated_bytes", "resident")):
@@ -108,7 +108,7 @@ def memory_of(records: Sequence[Record]) -> Optional[MemoryUse]:
     return None
 
 
-def energy_of(records: Sequence[Record]) -> Optional[EnergyUse]:
+def energy_of(records: Sequence[Record]) -> EnergyUse | None:
     told = [record.energy for record in records if record.energy is not None]
     if not told:
         return None
@@ -124,7 +124,7 @@ def energy_of(records: Sequence[Record]) -> Optional[EnergyUse]:
     )
 
 
-def predicted_of(records: Sequence[Record]) -> Optional[float]:
+def predicted_of(records: Sequence[Record]) -> float | None:
     """What a planner foretold, where it wrote ``samples_per_second``; the same for all repeats of a manifest."""
     for record in records:
         value = (record.predicted or {}).get("samples_per_second")

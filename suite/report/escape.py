@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import Iterable
+from collections.abc import Iterable
 
 #: Plain words and versions. Everything that Markdown, HTML or an auto-linker could read as markup is left out:
 #: ``| < > & [ ] ! * _ ` ~ # @ : \\ $`` and ``www.``.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Dict, List, Optional, Sequence, Tuple
 
 from suite.bundle.record import FailureKind
 from suite.launch.next_step import next_step
@@ -18,19 +18,19 @@ class FailureRow:
 
     row: int
     kind: FailureKind
-    phase: Optional[str]
-    evidence: Optional[str]
+    phase: str | None
+    evidence: str | None
     evidence_lines: int
     next_step: str
-    run_ids: Tuple[str, ...]
-    paths: Tuple[str, ...]
+    run_ids: tuple[str, ...]
+    paths: tuple[str, ...]
 
 
-def failure_rows(rows: Sequence[Row], groups: Sequence[Sequence[Entry]]) -> Tuple[FailureRow, ...]:
+def failure_rows(rows: Sequence[Row], groups: Sequence[Sequence[Entry]]) -> tuple[FailureRow, ...]:
     """The failures of each row's entries, in the order of the rows."""
-    found: List[FailureRow] = []
+    found: list[FailureRow] = []
     for row, entries in zip(rows, groups, strict=True):
-        alike: Dict[Tuple[str, str, str], List[Entry]] = defaultdict(list)
+        alike: dict[tuple[str, str, str], list[Entry]] = defaultdict(list)
         for entry in entries:
             if entry.record.status != "ok":
                 kind, phase, evidence = _told(entry)
@@ -39,7 +39,7 @@ def failure_rows(rows: Sequence[Row], groups: Sequence[Sequence[Entry]]) -> Tupl
     return tuple(found)
 
 
-def _told(entry: Entry) -> Tuple[FailureKind, Optional[str], Optional[str]]:
+def _told(entry: Entry) -> tuple[FailureKind, str | None, str | None]:
     failure = entry.record.failure
     if failure is None:
         return "interrupted" if entry.record.status == "interrupted" else "unknown", None, None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Dict, Sequence, Tuple
 
 #: Longer cells do not widen their column, so that one line of evidence does not pad every row.
 _WIDEST_PADDING = 44
@@ -21,23 +21,23 @@ class Column:
 class Table:
     """Columns, rows of equally many cells, and what a reader of the cells must know."""
 
-    columns: Tuple[Column, ...]
-    rows: Tuple[Tuple[str, ...], ...]
-    notes: Tuple[str, ...] = ()
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
 
 
 class Notes:
     """Lettered notes below a table, each text once."""
 
     def __init__(self) -> None:
-        self._letters: Dict[str, str] = {}
+        self._letters: dict[str, str] = {}
 
     def mark(self, text: str) -> str:
         """The letter of this note, in brackets."""
         count = len(self._letters)
         return f"({self._letters.setdefault(text, 'abcdefghijklmnopqrstuvwxyz'[count % 26] * (count // 26 + 1))})"
 
-    def lines(self) -> Tuple[str, ...]:
+    def lines(self) -> tuple[str, ...]:
         return tuple(f"({letter}) {text}." for text, letter in self._letters.items())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
-from typing import Any, Dict, List
+from typing import Any
 
 from suite.report.escape import visible
 from suite.report.model import ReportModel
@@ -15,7 +15,7 @@ REPORT_SCHEMA = "suite/report/1"
 _NAME_LENGTH = 24
 
 
-def rows(model: ReportModel) -> List[Dict[str, str]]:
+def rows(model: ReportModel) -> list[dict[str, str]]:
     """One dictionary of title -> cell per row of the report, all with the same titles in the same order.
 
     Cells are plain text without control characters; a terminal's own markup is the caller's to escape.
@@ -25,7 +25,7 @@ def rows(model: ReportModel) -> List[Dict[str, str]]:
     return [_cells(row, verdicts.get(row.number, UNKNOWN), interval(etas.get(row.number), 1)) for row in model.rows]
 
 
-def as_json(model: ReportModel) -> Dict[str, Any]:
+def as_json(model: ReportModel) -> dict[str, Any]:
     """The whole model with its three sentences, for ``json.dumps``; a row within another part is its number."""
     body = {field.name: _plain(getattr(model, field.name)) for field in fields(model) if field.name != "rows"}
     rows = [{field.name: _plain(getattr(row, field.name)) for field in fields(row)} for row in model.rows]
@@ -40,7 +40,7 @@ def _plain(value: Any) -> Any:
     return [_plain(part) for part in value] if isinstance(value, (tuple, list)) else value
 
 
-def _cells(row: Row, verdict: str, eta: str) -> Dict[str, str]:
+def _cells(row: Row, verdict: str, eta: str) -> dict[str, str]:
     return {
         "size": visible(row.size, _NAME_LENGTH),
         "ranks": str(row.ranks),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any
 
 from suite.bundle.record import Record
 from suite.report.numbers import GIB, counted, number
@@ -15,7 +16,7 @@ _MOST_VALUES = 4
 _UNKNOWN_MACHINE = "?"
 
 #: What the hardware is, as far as it decides about speed: device, then processor where that is the device.
-Hardware = Tuple[str, ...]
+Hardware = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Fact:
     """One thing known of a machine. More than one value: the runs differ, and each says how many had it."""
 
     name: str
-    values: Tuple[str, ...]
+    values: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,12 @@ class Machine:
     is_cpu: bool
     name: str
     runs: int
-    device_memory_bytes: Optional[int]
-    facts: Tuple[Fact, ...]
-    notes: Tuple[Fact, ...]
+    device_memory_bytes: int | None
+    facts: tuple[Fact, ...]
+    notes: tuple[Fact, ...]
 
 
-def assign_machines(entries: Sequence[Entry]) -> Tuple[List[str], Tuple[Machine, ...]]:
+def assign_machines(entries: Sequence[Entry]) -> tuple[list[str], tuple[Machine, ...]]:
     """The machine letter of each entry, in order, and the machines by letter.
 
     A run that died before it told its hardware belongs to the machine of its own repeats where there is one such,
@@ -47,7 +48,7 @@ def assign_machines(entries: Sequence[Entry]) -> Tuple[List[str], Tuple[Machine,
     """
     known = [_hardware(entry.record) for entry in entries]
     letters = {hardware: _letter(index) for index, hardware in enumerate(sorted({one for one in known if one}))}
-    of_manifest: Dict[str, set] = defaultdict(set)
+    of_manifest: dict[str, set] = defaultdict(set)
     for entry, hardware in zip(entries, known, strict=True):
         if hardware:
             of_manifest[entry.manifest.hash].add(letters[hardware])
@@ -56,7 +57,7 @@ def assign_machines(entries: Sequence[Entry]) -> Tuple[List[str], Tuple[Machine,
         candidates = of_manifest[entry.manifest.hash] or set(letters.values())
         only = next(iter(candidates)) if len(candidates) == 1 else _UNKNOWN_MACHINE
         assigned.append(letters[hardware] if hardware else only)
-    records: Dict[str, List[Record]] = defaultdict(list)
+    records: dict[str, list[Record]] = defaultdict(list)
     for entry, letter in zip(entries, assigned, strict=True):
         records[letter].append(entry.record)
     return assigned, tuple(_machine(letter, records[letter]) for letter in sorted(records))
@@ -67,7 +68,7 @@ def _letter(index: int) -> str:
     return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[index % 26] + (str(index // 26) if index >= 26 else "")
 
 
-def _hardware(record: Record) -> Optional[Hardware]:
+def _hardware(record: Record) -> Hardware | None:
     facts = record.environment.worker
     if facts is None:
         return None
@@ -77,7 +78,7 @@ def _hardware(record: Record) -> Optional[Hardware]:
 
 
 def _machine(letter: str, records: Sequence[Record]) -> Machine:
-    readers: Tuple[Tuple[str, Callable[[Record], str]], ...] = (
+    readers: tuple[tuple[str, Callable[[Record], str]], ...] = (
         ("device", _device),
         ("CPU", _cpu),
         ("host memory", lambda record: _with_unit(_gib(_worker(record), "memory_bytes"), "GiB")),
@@ -104,7 +105,7 @@ def _machine(letter: str, records: Sequence[Record]) -> Machine:
     )
 
 
-def _device_memory(records: Sequence[Record]) -> Optional[int]:
+def _device_memory(records: Sequence[Record]) -> int | None:
     """The least that any run's accelerator has; null on a CPU."""
     found = [_look(_worker(record), "device", "memory_bytes") for record in records if record.run.device == "cuda"]
     return min((size for size in found if type(size) is int and size > 0), default=None)
@@ -119,7 +120,7 @@ def _name(records: Sequence[Record]) -> str:
     return "unknown hardware"
 
 
-def _values(values: Sequence[str]) -> Tuple[str, ...]:
+def _values(values: Sequence[str]) -> tuple[str, ...]:
     """Distinct values, most frequent first; where there are several, each with its number of runs."""
     found = sorted(Counter(value for value in values if value).items(), key=lambda item: (-item[1], item[0]))
     if len(found) <= 1:
@@ -128,8 +129,8 @@ def _values(values: Sequence[str]) -> Tuple[str, ...]:
     return (*shown, f"{len(found) - _MOST_VALUES} more") if len(found) > _MOST_VALUES else tuple(shown)
 
 
-def _packages(records: Sequence[Record]) -> List[Fact]:
-    found: Dict[str, List[str]] = defaultdict(list)
+def _packages(records: Sequence[Record]) -> list[Fact]:
+    found: dict[str, list[str]] = defaultdict(list)
     for record in records:
         packages = _worker(record).get("packages")
         for name, version in packages.items() if isinstance(packages, dict) else ():
@@ -138,13 +139,13 @@ def _packages(records: Sequence[Record]) -> List[Fact]:
     return [Fact(name, _values(found[name])) for name in sorted(found)]
 
 
-def _ceilings(records: Sequence[Record]) -> List[Fact]:
+def _ceilings(records: Sequence[Record]) -> list[Fact]:
     """The rates that simple kernels reached on the device before the runs, lowest to highest."""
     wanted = (("matmul_flops", 1e12, "TFLOP/s"), ("copy_bytes_per_second", 1e9, "GB/s"))
     facts = []
     for field, unit, unit_name in wanted:
         label = "measured matrix product" if field == "matmul_flops" else "measured copy"
-        by_precision: Dict[str, List[float]] = defaultdict(list)
+        by_precision: dict[str, list[float]] = defaultdict(list)
         for record in records:
             value = _look(_worker(record), "ceilings", field)
             if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -156,15 +157,15 @@ def _ceilings(records: Sequence[Record]) -> List[Fact]:
     return facts
 
 
-def _notes(records: Sequence[Record]) -> Tuple[Fact, ...]:
+def _notes(records: Sequence[Record]) -> tuple[Fact, ...]:
     """What engines and the derivation noted, each note with the backends it speaks of."""
-    found: Dict[str, set] = defaultdict(set)
+    found: dict[str, set] = defaultdict(set)
     for record in records:
         noted = _worker(record).get("notes")
         told = [note for note in noted if isinstance(note, str)] if isinstance(noted, list) else []
         for note in (*told, *record.notes):
             found[note].add(record.run.backend)
-    by_backends: Dict[str, List[str]] = defaultdict(list)
+    by_backends: dict[str, list[str]] = defaultdict(list)
     for note, backends in sorted(found.items()):
         by_backends[", ".join(sorted(backends))].append(note)
     return tuple(Fact(backends, tuple(notes)) for backends, notes in sorted(by_backends.items()))

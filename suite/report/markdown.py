@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections import defaultdict
-from typing import Any, Dict, List, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 from urllib.parse import quote
 
 from suite.report import tables
@@ -36,7 +37,7 @@ def render(model: ReportModel, plots: Mapping[str, str]) -> str:
     return _squeeze(text)
 
 
-def _view(model: ReportModel, plots: Mapping[str, str]) -> Dict[str, Any]:
+def _view(model: ReportModel, plots: Mapping[str, str]) -> dict[str, Any]:
     by_kind = {kind: [curve for curve in model.scaling.curves if curve.kind == kind] for kind in ("weak", "strong")}
     return {
         "title": inline(model.title),
@@ -76,8 +77,8 @@ def _when(model: ReportModel) -> str:
     return f"{counted(model.runs, 'run')}, made from {moment(model.started)} to {moment(model.ended)}."
 
 
-def _rankings(groups: Sequence[Group]) -> List[Dict[str, Any]]:
-    by_setting: Dict[Setting, List[Group]] = defaultdict(list)
+def _rankings(groups: Sequence[Group]) -> list[dict[str, Any]]:
+    by_setting: dict[Setting, list[Group]] = defaultdict(list)
     for group in groups:
         by_setting[group.setting].append(group)
     return [
@@ -106,7 +107,7 @@ def _common(rows: Sequence[Row]) -> str:
     return f"All rows: {', '.join(shared)}." if shared else "The rows share no setting."
 
 
-def _notes(machine: Machine) -> List[str]:
+def _notes(machine: Machine) -> list[str]:
     return [f"{inline(fact.name)}: {prose(note)}" for fact in machine.notes for note in fact.values]
 
 
@@ -125,8 +126,8 @@ def _reproduce(rows: Sequence[Row]) -> str:
     return fenced(_commands(rows), "sh")
 
 
-def _commands(rows: Sequence[Row]) -> List[str]:
-    lines: List[str] = []
+def _commands(rows: Sequence[Row]) -> list[str]:
+    lines: list[str] = []
     for row in rows:
         names = f"{row.size} {row.backend} {row.layout}"
         lines.append(f"# {row.name}: {visible(names)}, {counted(row.ranks, 'rank')}, manifest {row.manifest_hash}")
@@ -136,7 +137,7 @@ def _commands(rows: Sequence[Row]) -> List[str]:
 
 def _squeeze(text: str) -> str:
     """At most one blank line in a row, one newline at the end."""
-    lines: List[str] = []
+    lines: list[str] = []
     for line in text.splitlines():
         if line.strip() or (lines and lines[-1]):
             lines.append(line.rstrip())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Optional, Sequence, Tuple
 
 from suite.report.conventions import conventions, recorded_conventions
 from suite.report.failures import FailureRow, failure_rows
@@ -22,22 +22,22 @@ class ReportModel:
     """Everything a view shows. ``started`` and ``ended`` are Unix seconds of the first and the last run."""
 
     title: str
-    started: Optional[float]
-    ended: Optional[float]
+    started: float | None
+    ended: float | None
     runs: int
     runs_ok: int
     runs_interrupted: int
-    work: Tuple[WorkFacts, ...]
-    rows: Tuple[Row, ...]
+    work: tuple[WorkFacts, ...]
+    rows: tuple[Row, ...]
     ranking: Ranking
     scaling: Scalings
-    failures: Tuple[FailureRow, ...]
-    machines: Tuple[Machine, ...]
-    conventions: Tuple[str, ...]
-    recorded_conventions: Tuple[str, ...]
+    failures: tuple[FailureRow, ...]
+    machines: tuple[Machine, ...]
+    conventions: tuple[str, ...]
+    recorded_conventions: tuple[str, ...]
 
 
-def build(entries: Sequence[Entry], title: Optional[str] = None) -> ReportModel:
+def build(entries: Sequence[Entry], title: str | None = None) -> ReportModel:
     """The report of these runs; the order in which they are given does not matter."""
     entries = sorted(entries, key=lambda entry: (entry.record.run.id, entry.path))
     letters, machines = assign_machines(entries)

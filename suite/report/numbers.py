@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from datetime import datetime, timezone
-from typing import Optional
 
 from suite.stats.intervals import Interval
 
@@ -22,7 +21,7 @@ def decimals(value: float, digits: int = _DIGITS) -> int:
     return max(0, digits - 1 - math.floor(math.log10(abs(value))))
 
 
-def number(value: Optional[float], digits: int = _DIGITS) -> str:
+def number(value: float | None, digits: int = _DIGITS) -> str:
     """``0.0512``, ``12.3``, ``1,234``: at least ``digits`` significant digits, whole digits never dropped."""
     if value is None:
         return UNKNOWN
@@ -31,7 +30,7 @@ def number(value: Optional[float], digits: int = _DIGITS) -> str:
     return f"{value:,.{decimals(value, digits)}f}"
 
 
-def interval(estimate: Optional[Interval], bound_digits: int = 2) -> str:
+def interval(estimate: Interval | None, bound_digits: int = 2) -> str:
     """``12.34 [12.31, 12.37]``: three digits, four where the bounds need them; the value alone without bounds."""
     if estimate is None:
         return UNKNOWN
@@ -45,7 +44,7 @@ def interval(estimate: Optional[Interval], bound_digits: int = 2) -> str:
     return f"{estimate.value:,.{places}f} [{estimate.low:,.{places}f}, {estimate.high:,.{places}f}]"
 
 
-def percent(ratio: Optional[float]) -> str:
+def percent(ratio: float | None) -> str:
     """A ratio in percent: whole from ten, one digit behind the point from one; no sign, which the header carries."""
     if ratio is None:
         return UNKNOWN
@@ -55,12 +54,12 @@ def percent(ratio: Optional[float]) -> str:
     return f"{hundredths:.1f}" if abs(hundredths) >= 0.95 else f"{hundredths:.2g}"
 
 
-def gib(size_bytes: Optional[float]) -> str:
+def gib(size_bytes: float | None) -> str:
     """Bytes in GiB (2^30)."""
     return UNKNOWN if size_bytes is None else number(size_bytes / GIB)
 
 
-def moment(unix_seconds: Optional[float]) -> str:
+def moment(unix_seconds: float | None) -> str:
     """A time in UTC to the minute; ``-`` for none and for one that no calendar holds."""
     if unix_seconds is None:
         return UNKNOWN
@@ -70,7 +69,7 @@ def moment(unix_seconds: Optional[float]) -> str:
         return UNKNOWN
 
 
-def counted(count: int, noun: str, plural: Optional[str] = None) -> str:
+def counted(count: int, noun: str, plural: str | None = None) -> str:
     """``1 run``, ``3 runs``."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 

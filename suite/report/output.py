@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional, Sequence, Tuple
 
 from suite.report.markdown import render
 from suite.report.model import ReportModel, build
@@ -20,16 +20,16 @@ class WrittenReport:
     """The Markdown file, its pictures, and what they show."""
 
     path: Path
-    assets: Tuple[Path, ...]
+    assets: tuple[Path, ...]
     model: ReportModel
 
     @property
-    def paths(self) -> Tuple[Path, ...]:
+    def paths(self) -> tuple[Path, ...]:
         """Every file that was written."""
         return (self.path, *self.assets)
 
 
-def write(entries: Sequence[Entry], output: Path, title: Optional[str] = None) -> WrittenReport:
+def write(entries: Sequence[Entry], output: Path, title: str | None = None) -> WrittenReport:
     """Write ``output`` and ``<its stem>-assets/*.svg`` beside it; the same entries give the same bytes.
 
     Pictures of an earlier report that this one has no data for are removed. Raises UsageError when a file cannot

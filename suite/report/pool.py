@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Dict, List, Optional, Sequence, Tuple
 
 from suite.bundle.record import Record
 from suite.report import costs
@@ -37,23 +37,23 @@ class Row:
     series_hash: str
     runs: int
     runs_ok: int
-    measured: Tuple[RunSeconds, ...]
-    samples_per_iteration: Optional[int]
-    samples_per_second: Optional[Interval]
-    tokens_per_second: Optional[Interval]
-    tokens_per_second_per_device: Optional[Interval]
-    iteration_seconds: Optional[float]
-    mfu: Optional[float]
-    hfu: Optional[float]
-    mbu: Optional[float]
-    unknown_utilisation: Optional[str]
-    verdicts: Tuple[Tuple[str, int], ...]
-    unsteady_reasons: Tuple[str, ...]
-    phases: Tuple[costs.PhaseCost, ...]
-    memory: Optional[costs.MemoryUse]
-    energy: Optional[costs.EnergyUse]
-    predicted_samples_per_second: Optional[float]
-    run_ids: Tuple[str, ...]
+    measured: tuple[RunSeconds, ...]
+    samples_per_iteration: int | None
+    samples_per_second: Interval | None
+    tokens_per_second: Interval | None
+    tokens_per_second_per_device: Interval | None
+    iteration_seconds: float | None
+    mfu: float | None
+    hfu: float | None
+    mbu: float | None
+    unknown_utilisation: str | None
+    verdicts: tuple[tuple[str, int], ...]
+    unsteady_reasons: tuple[str, ...]
+    phases: tuple[costs.PhaseCost, ...]
+    memory: costs.MemoryUse | None
+    energy: costs.EnergyUse | None
+    predicted_samples_per_second: float | None
+    run_ids: tuple[str, ...]
     path: str
 
     @property
@@ -62,9 +62,9 @@ class Row:
         return f"R{self.number}"
 
 
-def group_entries(entries: Sequence[Entry], machines: Sequence[str]) -> List[Tuple[str, List[Entry]]]:
+def group_entries(entries: Sequence[Entry], machines: Sequence[str]) -> list[tuple[str, list[Entry]]]:
     """Entries by manifest and machine, in the order of the rows; each group in the order of its repeats."""
-    groups: Dict[Tuple[str, str], List[Entry]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[Entry]] = defaultdict(list)
     for entry, machine in zip(entries, machines, strict=True):
         groups[entry.manifest.hash, machine].append(entry)
     for group in groups.values():
@@ -73,7 +73,7 @@ def group_entries(entries: Sequence[Entry], machines: Sequence[str]) -> List[Tup
     return [(machine, group) for (_, machine), group in ordered]
 
 
-def pool_rows(groups: Sequence[Tuple[str, Sequence[Entry]]]) -> Tuple[Row, ...]:
+def pool_rows(groups: Sequence[tuple[str, Sequence[Entry]]]) -> tuple[Row, ...]:
     """One row per group, numbered from 1."""
     names = variants([(machine, group[0].manifest) for machine, group in groups])
     return tuple(
@@ -82,7 +82,7 @@ def pool_rows(groups: Sequence[Tuple[str, Sequence[Entry]]]) -> Tuple[Row, ...]:
     )
 
 
-def _order(manifest: Manifest, machine: str) -> Tuple:
+def _order(manifest: Manifest, machine: str) -> tuple:
     """Small models first, then few ranks, weak before strong, then by name; the hash settles the rest."""
     size, layout, workload = manifest.size, manifest.layout, manifest.workload
     setting = (machine, manifest.backend.kind, manifest.track)
@@ -182,7 +182,7 @@ def series_hash(manifest: Manifest, machine: str) -> str:
     )
 
 
-def counted_seconds(record: Record) -> Tuple[float, ...]:
+def counted_seconds(record: Record) -> tuple[float, ...]:
     """Seconds of the iterations that count: behind the warm-up, as many as the record says."""
     state = record.steady_state
     return record.iterations.seconds[state.warmup : state.warmup + state.iterations]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Dict, List, Literal, Optional, Sequence, Tuple
+from typing import Literal
 
 from suite.report.parts import RUNS_TO_PUBLISH, RUNS_TO_RANK, Setting
 from suite.report.pool import Row
@@ -21,7 +22,7 @@ class Place:
     row: Row
     ratio: Interval
     verdict: Verdict
-    equivalent: Optional[bool]
+    equivalent: bool | None
     provisional: bool
 
 
@@ -34,7 +35,7 @@ class Group:
     workload: str
     setting: Setting
     lead: Interval
-    places: Tuple[Place, ...]
+    places: tuple[Place, ...]
 
     @property
     def verdict(self) -> Verdict:
@@ -45,13 +46,13 @@ class Group:
 class Ranking:
     """Groups of at least two rows, and the rows that have nothing of equal work beside them."""
 
-    groups: Tuple[Group, ...]
-    apart: Tuple[Row, ...]
+    groups: tuple[Group, ...]
+    apart: tuple[Row, ...]
 
 
 def rank(rows: Sequence[Row]) -> Ranking:
     """Group the rows that have a rate by work, ranks and setting, and compare within each group."""
-    alike: Dict[Tuple, List[Row]] = defaultdict(list)
+    alike: dict[tuple, list[Row]] = defaultdict(list)
     for row in rows:
         if row.measured:
             alike[row.setting, row.work_hash, row.ranks, row.samples_per_iteration].append(row)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Sequence, Tuple
 
 from suite.report.pool import Row
 from suite.spec.workload import Scaling
@@ -20,7 +20,7 @@ class Point:
     speedup: Interval
     eta: Interval
     above_one: bool
-    phase_eta: Tuple[Tuple[str, float], ...]
+    phase_eta: tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Curve:
 
     kind: Scaling
     base: Row
-    points: Tuple[Point, ...]
+    points: tuple[Point, ...]
 
     @property
     def largest(self) -> Point:
@@ -41,8 +41,8 @@ class Curve:
 class Scalings:
     """Curves of at least two rank counts, and the measured rows that belong to none."""
 
-    curves: Tuple[Curve, ...]
-    alone: Tuple[Row, ...]
+    curves: tuple[Curve, ...]
+    alone: tuple[Row, ...]
 
 
 def scale(rows: Sequence[Row]) -> Scalings:
@@ -84,7 +84,7 @@ def _point(kind: Scaling, base: Row, row: Row) -> Point:
     return Point(row, point.speedup, point.eta, point.above_one, _phase_eta(base, row))
 
 
-def _phase_eta(base: Row, row: Row) -> Tuple[Tuple[str, float], ...]:
+def _phase_eta(base: Row, row: Row) -> tuple[tuple[str, float], ...]:
     """Of every phase that both rows took time for: work per second and rank, over the same of the base."""
     assert base.samples_per_iteration and row.samples_per_iteration, "a measured row has counts"
     factor = (row.samples_per_iteration / row.ranks) / (base.samples_per_iteration / base.ranks)

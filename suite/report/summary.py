@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+from collections.abc import Callable, Iterable, Sequence
 
 from suite.report import numbers
 from suite.report.escape import visible
@@ -29,7 +29,7 @@ _SETTING_WORDS = {
 }
 
 
-def sentences(model: ReportModel, show: Show = visible) -> Tuple[str, str, str]:
+def sentences(model: ReportModel, show: Show = visible) -> tuple[str, str, str]:
     """The three sentences, each true of any data: none, one backend, one run, all failed."""
     return _measured(model, show), _faster(model, show), _rest(model, show)
 
@@ -112,7 +112,7 @@ def _unranked(model: ReportModel, show: Show) -> str:
 def _clauses(groups: Sequence[Group], show: Show) -> str:
     """One clause per number of ranks (and setting, where there are several)."""
     differing = _differing(group.setting for group in groups)
-    by_where: Dict[Tuple, List[Group]] = defaultdict(list)
+    by_where: dict[tuple, list[Group]] = defaultdict(list)
     for group in groups:
         by_where[group.setting, group.ranks].append(group)
     clauses = []
@@ -124,14 +124,14 @@ def _clauses(groups: Sequence[Group], show: Show) -> str:
     return "; ".join(clauses)
 
 
-def _differing(settings: Iterable[Setting]) -> List[str]:
+def _differing(settings: Iterable[Setting]) -> list[str]:
     """The fields in which the settings are not all alike."""
     found = set(settings)
     return [name for name in _SETTING_WORDS if len({getattr(setting, name) for setting in found}) > 1]
 
 
-def _outcomes(groups: Sequence[Group], show: Show) -> List[str]:
-    by_outcome: Dict[Tuple[str, str], List[Group]] = defaultdict(list)
+def _outcomes(groups: Sequence[Group], show: Show) -> list[str]:
+    by_outcome: dict[tuple[str, str], list[Group]] = defaultdict(list)
     for group in groups:
         winner = "" if group.verdict == "not distinguishable" else _winner(group, show)
         by_outcome[group.verdict, winner].append(group)
@@ -161,7 +161,7 @@ def _leads(groups: Sequence[Group]) -> str:
 
 
 def _tally(groups: Sequence[Group], show: Show) -> str:
-    winners: Dict[str, List[Group]] = defaultdict(list)
+    winners: dict[str, list[Group]] = defaultdict(list)
     for group in groups:
         if group.verdict == "faster":
             winners[show(group.places[0].row.backend)].append(group)
@@ -223,7 +223,7 @@ def _failures(model: ReportModel) -> str:
     return f"{counted(total, 'run')} did not end well ({told})"
 
 
-def _figure(estimate: Optional[Interval]) -> str:
+def _figure(estimate: Interval | None) -> str:
     return numbers.interval(estimate, bound_digits=1)
 
 

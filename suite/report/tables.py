@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Callable, List, Optional, Sequence, Tuple
 
 from suite.report.escape import code, inline, prose
 from suite.report.failures import FailureRow
@@ -17,9 +17,9 @@ from suite.report.ranking import Group, Place
 from suite.report.scaling import Curve, Point
 
 #: A column with what it shows of a row.
-Shown = Tuple[Column, Callable[[Row], str]]
+Shown = tuple[Column, Callable[[Row], str]]
 
-_IDENTITY: Tuple[Shown, ...] = (
+_IDENTITY: tuple[Shown, ...] = (
     (Column("row", False), lambda row: row.name),
     (Column("size", False), lambda row: inline(row.size)),
     (Column("ranks"), lambda row: str(row.ranks)),
@@ -28,7 +28,7 @@ _IDENTITY: Tuple[Shown, ...] = (
 )
 _MOST_NAMED = 12
 #: Shown where rows differ in them; where all are alike one line says it.
-_VARYING: Tuple[Shown, ...] = (
+_VARYING: tuple[Shown, ...] = (
     (Column("kind", False), lambda row: row.setting.kind),
     (Column("track", False), lambda row: row.setting.track),
     (Column("machine", False), lambda row: row.setting.machine),
@@ -42,12 +42,12 @@ _VARYING: Tuple[Shown, ...] = (
 )
 
 
-def varying(rows: Sequence[Row]) -> Tuple[Shown, ...]:
+def varying(rows: Sequence[Row]) -> tuple[Shown, ...]:
     """The columns in which rows differ."""
     return tuple((column, show) for column, show in _VARYING if len({show(row) for row in rows}) > 1)
 
 
-def common(rows: Sequence[Row]) -> Tuple[str, ...]:
+def common(rows: Sequence[Row]) -> tuple[str, ...]:
     """``name value`` of what all rows share, beside the columns that every table has."""
     alike = [(column, {show(row) for row in rows}) for column, show in _VARYING]
     return tuple(
@@ -60,7 +60,7 @@ def common(rows: Sequence[Row]) -> Tuple[str, ...]:
 def throughput(model: ReportModel) -> Table:
     """One row per configuration, failed ones too."""
     notes = Notes()
-    columns: List[Shown] = [
+    columns: list[Shown] = [
         *_IDENTITY,
         *varying(model.rows),
         (Column("runs ok"), lambda row: f"{row.runs_ok} of {row.runs}"),
@@ -96,7 +96,7 @@ def phases(model: ReportModel) -> Table:
 def memory(model: ReportModel) -> Table:
     """Peak against floor."""
     rows = [row for row in model.rows if row.memory]
-    columns: List[Shown] = [
+    columns: list[Shown] = [
         *_IDENTITY,
         (Column("peak GiB"), lambda row: gib(row.memory.peak_bytes if row.memory else None)),
         (Column("peak is", False), lambda row: row.memory.peak_is if row.memory else UNKNOWN),
@@ -150,7 +150,7 @@ def ranking(groups: Sequence[Group]) -> Table:
 
 def apart(rows: Sequence[Row]) -> Table:
     """Rows that nothing of equal work stands beside."""
-    columns: List[Shown] = [
+    columns: list[Shown] = [
         *_IDENTITY,
         *varying(rows),
         (Column("work", False), lambda row: row.work_hash[:8]),
@@ -209,12 +209,12 @@ def machine(found: Machine) -> Table:
     return Table(columns, rows)
 
 
-def _table(columns: Sequence[Shown], rows: Sequence[Row], notes: Optional[Notes] = None) -> Table:
+def _table(columns: Sequence[Shown], rows: Sequence[Row], notes: Notes | None = None) -> Table:
     cells = tuple(tuple(show(row) for _, show in columns) for row in rows)
     return Table(tuple(column for column, _ in columns), cells, notes.lines() if notes else ())
 
 
-def _value(row: Row) -> Optional[float]:
+def _value(row: Row) -> float | None:
     return row.tokens_per_second_per_device.value if row.tokens_per_second_per_device else None
 
 
@@ -247,7 +247,7 @@ def _phase_cell(name: str) -> Callable[[Row], str]:
     return cell
 
 
-def _ranked(group: Group, place: Place, extra: Sequence[Shown]) -> Tuple[str, ...]:
+def _ranked(group: Group, place: Place, extra: Sequence[Shown]) -> tuple[str, ...]:
     row, first = place.row, place is group.places[0]
     return (
         *((inline(group.size), str(group.ranks)) if first else ("", "")),
@@ -264,7 +264,7 @@ def _remarks(place: Place) -> str:
     return f" ({', '.join(remarks)})" if remarks else ""
 
 
-def _scaled(curve: Curve, point: Point, known: Sequence[str], nodes: bool) -> Tuple[str, ...]:
+def _scaled(curve: Curve, point: Point, known: Sequence[str], nodes: bool) -> tuple[str, ...]:
     by_phase = dict(point.phase_eta)
     return (
         *(inline(curve.base.size), inline(curve.base.backend), curve.base.strategy),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from suite.spec.manifest import Manifest
 
@@ -11,9 +12,9 @@ _SHOWN_ANYWAY = ("schema", "run", "hash", "work_hash", "note", "source", "global
 _MOST_DIFFERENCES = 3
 
 
-def variants(manifests: Sequence[Tuple[str, Manifest]]) -> List[str]:
+def variants(manifests: Sequence[tuple[str, Manifest]]) -> list[str]:
     """For each (machine, manifest) the settings that set it apart from rows that look the same; empty for most."""
-    alike: Dict[Tuple, List[int]] = defaultdict(list)
+    alike: dict[tuple, list[int]] = defaultdict(list)
     for index, (machine, manifest) in enumerate(manifests):
         alike[_appearance(machine, manifest)].append(index)
     names = [""] * len(manifests)
@@ -27,7 +28,7 @@ def variants(manifests: Sequence[Tuple[str, Manifest]]) -> List[str]:
     return names
 
 
-def _appearance(machine: str, manifest: Manifest) -> Tuple:
+def _appearance(machine: str, manifest: Manifest) -> tuple:
     measure, workload = manifest.measure, manifest.workload
     return (
         (machine, manifest.size.name, manifest.layout.ranks, manifest.layout.nodes, manifest.layout.label()),
@@ -36,13 +37,13 @@ def _appearance(machine: str, manifest: Manifest) -> Tuple:
     )
 
 
-def _name(differing: Sequence[str], values: Dict[str, Any]) -> str:
+def _name(differing: Sequence[str], values: dict[str, Any]) -> str:
     parts = [f"{key.split('.', 1)[-1]}={values.get(key)}" for key in differing]
     rest = len(parts) - _MOST_DIFFERENCES
     return " ".join(parts[:_MOST_DIFFERENCES] + ([f"and {rest} more"] if rest > 0 else []))
 
 
-def _flatten(value: Dict[str, Any], prefix: str = "") -> Iterator[Tuple[str, Any]]:
+def _flatten(value: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, part in value.items():
         if key in _SHOWN_ANYWAY:
             continue

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Dict, Sequence, Tuple
 
 from suite.report.numbers import counted
 from suite.report.parts import Entry
@@ -19,9 +19,9 @@ class WorkFacts:
     text: str
 
 
-def work_facts(entries: Sequence[Entry]) -> Tuple[WorkFacts, ...]:
+def work_facts(entries: Sequence[Entry]) -> tuple[WorkFacts, ...]:
     """The distinct workloads, by name."""
-    distinct: Dict[str, Workload] = {}
+    distinct: dict[str, Workload] = {}
     for entry in entries:
         distinct.setdefault(
             entry.manifest.workload.model_dump_json(exclude={"note", "source"}), entry.manifest.workload

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Mapping, Optional, TypeVar
+from typing import Any, TypeVar
 
 import yaml
 
@@ -43,7 +44,7 @@ def data_root() -> Path:
     raise UsageError(f"the data folder 'manifests' is neither in {_PACKAGE} nor beside it: install suite again")
 
 
-def sizes(ladder: Optional[str] = None) -> dict[str, Shape]:
+def sizes(ladder: str | None = None) -> dict[str, Shape]:
     """Every size by name, or those of one ladder in its order. UsageError for an unknown ladder."""
     if ladder is None:
         return dict(_sizes())
@@ -90,7 +91,7 @@ def devices() -> dict[str, Device]:
     return dict(_devices())
 
 
-def find_device(name: str) -> Optional[Device]:
+def find_device(name: str) -> Device | None:
     """The accelerator that a driver or a user calls ``name``; ``None`` when the catalogue has none so called.
 
     Whole names are compared, in any case and with or without the maker's name: a variant that is not listed is

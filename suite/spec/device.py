@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Literal, Optional, Tuple
+from typing import Literal
 
 from pydantic import Field
 
@@ -15,14 +15,14 @@ class Device(Frozen):
     """One accelerator of the catalogue; every rate is dense (no sparsity) and per device."""
 
     name: str
-    aliases: Tuple[str, ...] = Field(default=(), description="other names, the driver's own among them")
+    aliases: tuple[str, ...] = Field(default=(), description="other names, the driver's own among them")
     vendor: Literal["nvidia", "amd"]
     memory_bytes: int = Field(gt=0)
     memory_bytes_per_second: float = Field(gt=0, description="peak device memory bandwidth")
-    link_bytes_per_second: Optional[float] = Field(
+    link_bytes_per_second: float | None = Field(
         default=None, description="device to device inside a node, both directions added; null: PCIe only"
     )
-    peak_flops: Dict[str, float] = Field(description="dense FLOP/s by precision: fp32, tf32, fp16, bf16, fp8")
-    power_watts: Optional[float] = None
+    peak_flops: dict[str, float] = Field(description="dense FLOP/s by precision: fp32, tf32, fp16, bf16, fp8")
+    power_watts: float | None = None
     source: str = Field(description="data sheet the figures were read from")
-    note: Optional[str] = None
+    note: str | None = None

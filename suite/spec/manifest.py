@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -71,7 +71,7 @@ class Manifest(Frozen):
     measure: Measure
     limits: Limits
     track: Track = "equal-config"
-    stack: Dict[str, str] = Field(description="package -> version the worker must find")
+    stack: dict[str, str] = Field(description="package -> version the worker must find")
     hash: str
     work_hash: str
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any
 
 from suite.spec.base import UsageError
 from suite.spec.layout import Layout
@@ -22,7 +22,7 @@ from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 
 
-def layout_errors(size: Shape, workload: Workload, layout: Layout) -> List[str]:
+def layout_errors(size: Shape, workload: Workload, layout: Layout) -> list[str]:
     """Why this shape and workload cannot be laid out so; empty when they can. One line each, with the values."""
     errors = []
     tensor, pipeline, tokens = layout.tensor, layout.pipeline, workload.sequence_tokens
@@ -71,11 +71,11 @@ def make_manifest(
     layout: Layout,
     measure: Measure,
     limits: Limits,
-    stack: Dict[str, str],
+    stack: dict[str, str],
     track: Track = "equal-config",
 ) -> Manifest:
     """Resolve and hash one run. The run id is readable, and unique by the manifest's hash and the repeat."""
-    body: Dict[str, Any] = {
+    body: dict[str, Any] = {
         "schema": MANIFEST_SCHEMA,
         "backend": backend.model_dump(mode="json"),
         "size": size.model_dump(mode="json"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Optional
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -29,8 +29,8 @@ class Shape(Frozen):
     vocab: int = Field(gt=0, description="vocabulary before any padding")
     positions: int = Field(gt=0, description="longest sequence, prompt and response together")
     tied_embeddings: bool = True
-    note: Optional[str] = Field(default=None, description="what a reader must know about this shape")
-    source: Optional[str] = Field(default=None, description="where the shape was read")
+    note: str | None = Field(default=None, description="what a reader must know about this shape")
+    source: str | None = Field(default=None, description="where the shape was read")
 
     @model_validator(mode="after")
     def _divides(self) -> "Shape":

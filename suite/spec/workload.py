@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Optional, Union
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -26,7 +26,7 @@ class TokenBelowReward(Frozen):
     threshold: int = Field(gt=0)
 
 
-Reward = Union[ConstantReward, TokenBelowReward]
+Reward = ConstantReward | TokenBelowReward
 
 
 class PPO(Frozen):
@@ -70,13 +70,13 @@ class Workload(Frozen):
         gt=0,
         description="most sequences in one scoring or training pass of a replica; it generates all of its own at once",
     )
-    trainable_layers: Optional[int] = Field(default=None, ge=0, description="last layers that train; null: all")
+    trainable_layers: int | None = Field(default=None, ge=0, description="last layers that train; null: all")
     reference: ReferencePolicy = "full"
     reward: Reward = Field(default=ConstantReward(), discriminator="kind")
     ppo: PPO = PPO()
     optimizer: Optimizer = Optimizer()
-    note: Optional[str] = None
-    source: Optional[str] = None
+    note: str | None = None
+    source: str | None = None
 
     @model_validator(mode="after")
     def _hydra_needs_frozen_layers(self) -> "Workload":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from suite.spec.base import Frozen
 from suite.spec.shape import Shape
 
@@ -31,7 +29,7 @@ class ParameterCount(Frozen):
         return self.total + self.value_head
 
 
-def parameter_count(size: Shape, vocab: Optional[int] = None) -> ParameterCount:
+def parameter_count(size: Shape, vocab: int | None = None) -> ParameterCount:
     """Parameters of ``size``, with ``vocab`` rows in place of its own vocabulary where a stack pads it.
 
     Checked against the Hugging Face models of the three families. ``output_head`` is 0 where it is tied to the
@@ -56,7 +54,7 @@ def value_head_parameters(hidden: int) -> int:
     return 2 * hidden * hidden + 4 * hidden + 1
 
 
-def trainable_count(size: Shape, trainable_layers: Optional[int]) -> int:
+def trainable_count(size: Shape, trainable_layers: int | None) -> int:
     """Parameters that the optimizer updates, value head in.
 
     ``None``: all. Otherwise the last ``trainable_layers`` blocks, the final norm and the value head; embeddings

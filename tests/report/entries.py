@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any
 
 from suite.bundle.record import (
     Compute,
@@ -46,7 +47,7 @@ _LAYERS_HIDDEN = {
     "33B": (60, 6656),
     "66B": (64, 9216),
 }
-CPU_FACTS: Dict[str, Any] = {
+CPU_FACTS: dict[str, Any] = {
     "device": {"type": "cpu", "name": "CPU", "count": 1, "memory_bytes": None, "capability": None},
     "driver": None,
     "cuda": None,
@@ -63,7 +64,7 @@ CPU_FACTS: Dict[str, Any] = {
     "notes": ["gloo has no fused reduce-scatter"],
     "resident_baseline_bytes": 300 << 20,
 }
-GPU_FACTS: Dict[str, Any] = {
+GPU_FACTS: dict[str, Any] = {
     **CPU_FACTS,
     "device": {
         "type": "cuda",
@@ -106,9 +107,9 @@ def manifest(
     ranks: int = 1,
     repeat: int = 1,
     kind: str = "engine",
-    layout: Optional[Layout] = None,
+    layout: Layout | None = None,
     device: str = "cpu",
-    work: Optional[Workload] = None,
+    work: Workload | None = None,
     track: str = "equal-config",
     iterations: int = 6,
 ) -> Manifest:
@@ -133,10 +134,10 @@ def entry(
     *,
     rate: float = 20.0,
     spread: float = 0.01,
-    shares: Optional[Dict[str, float]] = None,
+    shares: dict[str, float] | None = None,
     peak_factor: float = 1.6,
     verdict: str = "steady",
-    facts: Optional[Dict[str, Any]] = None,
+    facts: dict[str, Any] | None = None,
     notes: Sequence[str] = (),
     **asked: Any,
 ) -> Entry:
@@ -166,7 +167,7 @@ def no_environment() -> Environment:
     return Environment(worker=None, driver=None)
 
 
-def repeats(count: int, **asked: Any) -> List[Entry]:
+def repeats(count: int, **asked: Any) -> list[Entry]:
     return [entry(repeat=repeat, **asked) for repeat in range(1, count + 1)]
 
 
@@ -175,10 +176,10 @@ def matrix(
     ranks: Sequence[int] = (1, 2),
     runs: int = 3,
     device: str = "cpu",
-    work: Optional[Workload] = None,
-) -> List[Entry]:
+    work: Workload | None = None,
+) -> list[Entry]:
     """Two backends over sizes and ranks, rates falling with the size."""
-    entries: List[Entry] = []
+    entries: list[Entry] = []
     for size in sizes:
         million = parameter_count(shape(size)).total / 1e6
         for count in ranks:
@@ -193,8 +194,8 @@ def matrix(
     return entries
 
 
-def _entry(made: Manifest, measured: Dict[str, Any]) -> Entry:
-    empty: Dict[str, Any] = dict.fromkeys(("failure", "counts", "throughput", "phases", "memory", "compute", "energy"))
+def _entry(made: Manifest, measured: dict[str, Any]) -> Entry:
+    empty: dict[str, Any] = dict.fromkeys(("failure", "counts", "throughput", "phases", "memory", "compute", "energy"))
     state = SteadyState(
         verdict=None, warmup=made.measure.warmup, iterations=0, reasons=(), test="slope interval holds 0"
     )
@@ -230,13 +231,13 @@ def _run(made: Manifest) -> RunFacts:
 
 def _measured(
     made: Manifest,
-    seconds: Tuple[float, ...],
-    shares: Dict[str, float],
+    seconds: tuple[float, ...],
+    shares: dict[str, float],
     peak_factor: float,
     verdict: str,
-    facts: Optional[Dict[str, Any]],
+    facts: dict[str, Any] | None,
     notes: Sequence[str],
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     counted = seconds[made.measure.warmup :]
     mean = sum(counted) / len(counted)
     return {
@@ -275,7 +276,7 @@ def _counts(made: Manifest) -> Counts:
     )
 
 
-def _throughput(made: Manifest, seconds: Tuple[float, ...]) -> Throughput:
+def _throughput(made: Manifest, seconds: tuple[float, ...]) -> Throughput:
     def estimate(work: float) -> Estimate:
         rate = rate_interval(RunSeconds(work, seconds))
         return Estimate(value=rate.value, low=rate.low, high=rate.high)
@@ -327,6 +328,6 @@ def _compute(made: Manifest) -> Compute:
     )
 
 
-def _environment(made: Manifest, facts: Optional[Dict[str, Any]]) -> Environment:
+def _environment(made: Manifest, facts: dict[str, Any] | None) -> Environment:
     default = CPU_FACTS if made.measure.device == "cpu" else GPU_FACTS
     return Environment(worker=default if facts is None else facts, driver=None)

@@ -99,6 +99,7 @@ def manifest_of(case: str) -> dict[str, Any]:
         "workload": workload,
         "work": {"micro_batch": ROWS // (2 * layout["data"])},
         "measure": measure,
+        "limits": {"silence_seconds": 300.0},
     }
 
 

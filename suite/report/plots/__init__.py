@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import List
 
 from suite.report.model import ReportModel
 
@@ -11,7 +10,7 @@ from suite.report.model import ReportModel
 NAMES = ("throughput", "scaling", "phases", "memory")
 
 
-def draw(model: ReportModel, folder: Path) -> List[Path]:
+def draw(model: ReportModel, folder: Path) -> list[Path]:
     """Write ``<name>.svg`` into ``folder`` for each picture that has data; matplotlib is imported here, not before."""
     from suite.report.plots import memory, phases, scaling, throughput
     from suite.report.plots.style import save, styled

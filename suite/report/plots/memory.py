@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -16,7 +14,7 @@ from suite.report.plots.phases import bar_figure, bar_labels, bar_margins, bar_p
 from suite.report.plots.series import backend_colours, bars
 
 
-def figure(model: ReportModel) -> Optional[Figure]:
+def figure(model: ReportModel) -> Figure | None:
     """Null where no row knows both its peak and its floor."""
     rows, omitted = bars([row for row in model.rows if row.memory and row.memory.floor_bytes])
     if not rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence
+from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -22,7 +22,7 @@ _DARK = ("generate", "reference")
 _LEAST_LABELLED = 0.06
 
 
-def figure(model: ReportModel) -> Optional[Figure]:
+def figure(model: ReportModel) -> Figure | None:
     """Null where no row has phases."""
     rows, omitted = bars([row for row in model.rows if row.phases])
     if not rows:
@@ -53,7 +53,7 @@ def bar_margins(label_characters: int, right: float) -> style.Margins:
     return style.Margins(left=0.2 + 0.073 * label_characters, right=right, bottom=0.45, top=0.05)
 
 
-def bar_positions(rows: Sequence[Row]) -> List[float]:
+def bar_positions(rows: Sequence[Row]) -> list[float]:
     """Heights of the bars from the top down, with a gap wherever the size changes."""
     heights, height = [], 0.0
     for before, row in zip([rows[0], *rows[:-1]], rows, strict=True):

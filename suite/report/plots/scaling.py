@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence
+from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -20,7 +20,7 @@ from suite.stats.intervals import Interval
 _MOST_TICKS = 6
 
 
-def figure(model: ReportModel) -> Optional[Figure]:
+def figure(model: ReportModel) -> Figure | None:
     """Null where there is no curve."""
     curves = model.scaling.curves
     if not curves:
@@ -97,7 +97,7 @@ def _line(axes: Axes, line: Series, curve: Curve, above: bool) -> None:
 
 def _axes(axes: Axes, curves: Sequence[Curve]) -> str:
     """Shared by all panels: ranks on a base-2 logarithm, eta from 0; what to say of cut intervals."""
-    ranks: List[int] = sorted(
+    ranks: list[int] = sorted(
         {point.row.ranks for curve in curves for point in curve.points} | {curve.base.ranks for curve in curves}
     )
     axes.set_xscale("log", base=2)

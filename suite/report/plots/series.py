@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Dict, Iterable, List, Sequence, Tuple, TypeVar
+from typing import TypeVar
 
 from suite.report.escape import drawable
 from suite.report.numbers import counted
@@ -14,7 +15,7 @@ from suite.report.pool import Row
 MOST_SERIES, MOST_PANELS, MOST_SIZES, MOST_BARS = 6, 4, 10, 24
 
 Item = TypeVar("Item")
-Key = Tuple[str, ...]
+Key = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -24,21 +25,21 @@ class Series:
     label: str
     colour: str
     marker: str
-    rows: Tuple[Row, ...]
+    rows: tuple[Row, ...]
 
 
-def series_of(rows: Iterable[Row], by_scaling: bool = True) -> Tuple[List[Series], int]:
+def series_of(rows: Iterable[Row], by_scaling: bool = True) -> tuple[list[Series], int]:
     """The series of most rows, in the order of their names, and how many more there are.
 
     ``by_scaling``: weak and strong are lines of their own.
     """
-    by_key: Dict[Key, List[Row]] = {}
+    by_key: dict[Key, list[Row]] = {}
     for row in rows:
         by_key.setdefault(_key(row, by_scaling), []).append(row)
     largest = sorted(by_key, key=lambda key: (-len(by_key[key]), key))[:MOST_SERIES]
     keys = sorted(largest)
     colours = backend_colours(row for key in by_key for row in by_key[key])
-    used: Dict[str, int] = {}
+    used: dict[str, int] = {}
     found = []
     for key in keys:
         marker = MARKERS[used.setdefault(key[0], 0) % len(MARKERS)]
@@ -47,7 +48,7 @@ def series_of(rows: Iterable[Row], by_scaling: bool = True) -> Tuple[List[Series
     return found, len(by_key) - len(keys)
 
 
-def backend_colours(rows: Iterable[Row]) -> Dict[str, str]:
+def backend_colours(rows: Iterable[Row]) -> dict[str, str]:
     """One colour per backend, the same in every picture of a report."""
     names = sorted({row.backend for row in rows})
     return {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(names)}
@@ -78,14 +79,14 @@ def _key(row: Row, by_scaling: bool) -> Key:
     )
 
 
-def spread(items: Sequence[Item], most: int) -> List[Item]:
+def spread(items: Sequence[Item], most: int) -> list[Item]:
     """At most ``most`` of the items, first and last among them, evenly taken from between."""
     if len(items) <= most:
         return list(items)
     return [items[round(index * (len(items) - 1) / (most - 1))] for index in range(most)]
 
 
-def bars(rows: Sequence[Row]) -> Tuple[List[Row], str]:
+def bars(rows: Sequence[Row]) -> tuple[list[Row], str]:
     """At most ``MOST_BARS`` rows for a picture with one bar each, and what was left out, in words.
 
     Where there are too many: of each size, backend and rank count the fastest row, then fewer rank counts, then
@@ -93,7 +94,7 @@ def bars(rows: Sequence[Row]) -> Tuple[List[Row], str]:
     """
     if len(rows) <= MOST_BARS:
         return list(rows), ""
-    fastest: Dict[Tuple[str, str, int], Row] = {}
+    fastest: dict[tuple[str, str, int], Row] = {}
     for row in sorted(rows, key=lambda row: -(row.samples_per_second.value if row.samples_per_second else 0.0)):
         fastest.setdefault((row.size, row.backend, row.ranks), row)
     kept = sorted(fastest.values(), key=lambda row: row.number)
@@ -112,7 +113,7 @@ def bars(rows: Sequence[Row]) -> Tuple[List[Row], str]:
     return chosen, f"{len(chosen)} of {counted(len(rows), 'row')} drawn, fastest layouts first; all are in the table."
 
 
-def left_out(parts: Sequence[Tuple[int, str]]) -> str:
+def left_out(parts: Sequence[tuple[int, str]]) -> str:
     """``Not drawn: 3 sizes, 1 series; all rows are in the table.`` Empty where all was drawn."""
     told = [counted(count, noun, "series" if noun == "series" else None) for count, noun in parts if count > 0]
     return f"Not drawn: {', '.join(told)}; all rows are in the table." if told else ""

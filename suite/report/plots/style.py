@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Sequence, Tuple, cast
+from typing import Any, cast
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -27,7 +28,7 @@ INK, FAINT = "#222222", "#b5b5b5"
 _LEGEND_CHARACTERS = 100
 #: Height of a line of the legend or the note, in inches.
 _LINE = 0.21
-_RULES: Dict[str, Any] = {
+_RULES: dict[str, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9.0,
     "axes.titlesize": 9.5,
@@ -104,14 +105,14 @@ def save(figure: Figure, path: Path) -> Path:
     return path
 
 
-def error_bars(figures: Sequence[Interval]) -> List[List[float]]:
+def error_bars(figures: Sequence[Interval]) -> list[list[float]]:
     """Distances below and above each value, as errorbar takes them; none where there are no bounds."""
     below = [one.value - one.low if one.low is not None else 0.0 for one in figures]
     above = [one.high - one.value if one.high is not None else 0.0 for one in figures]
     return [below, above]
 
 
-def limits(figures: Sequence[Interval], reach: float) -> Tuple[float, float]:
+def limits(figures: Sequence[Interval], reach: float) -> tuple[float, float]:
     """Least and greatest bound to show, at most ``reach`` times beyond the values, so that one wild interval does not
     press all values flat."""
     values = [one.value for one in figures]
@@ -120,7 +121,7 @@ def limits(figures: Sequence[Interval], reach: float) -> Tuple[float, float]:
     return max(min(lows), min(values) / reach), min(max(highs), max(values) * reach)
 
 
-def cut_note(figures: Sequence[Interval], shown: Tuple[float, float]) -> str:
+def cut_note(figures: Sequence[Interval], shown: tuple[float, float]) -> str:
     """Said where an interval goes beyond what is shown."""
     cut = any((one.low or shown[0]) < shown[0] or (one.high or shown[1]) > shown[1] for one in figures)
     return "Intervals that reach the frame go on beyond it." if cut else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Sequence
+from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -21,7 +21,7 @@ _LEAST_LOG_SPAN = 5
 _GAPS = {"wspace": 0.06, "hspace": 0.12}
 
 
-def figure(model: ReportModel) -> Optional[Figure]:
+def figure(model: ReportModel) -> Figure | None:
     """Null where nothing was measured."""
     if not any(row.measured for row in model.rows):
         return None
@@ -66,7 +66,7 @@ def figure(model: ReportModel) -> Optional[Figure]:
     return drawn
 
 
-def _handles(lines: Sequence[Series], failed: bool) -> List[Line2D]:
+def _handles(lines: Sequence[Series], failed: bool) -> list[Line2D]:
     handles = [
         Line2D([], [], color=line.colour, marker=line.marker, label=line.label, linewidth=1.2, markersize=5)
         for line in lines
@@ -111,7 +111,7 @@ def _panel(
     lines: Sequence[Series],
     sizes: Sequence[str],
     ranks: int,
-    figures: Dict[int, Interval],
+    figures: dict[int, Interval],
     joined: bool = True,
 ) -> None:
     for index, line in enumerate(lines):
@@ -147,7 +147,7 @@ def _failed(axes: Axes, lines: Sequence[Series], sizes: Sequence[str], ranks: in
         )
 
 
-def _places(rows: Sequence[Row], sizes: Sequence[str], index: int, lines: Sequence[Series]) -> List[float]:
+def _places(rows: Sequence[Row], sizes: Sequence[str], index: int, lines: Sequence[Series]) -> list[float]:
     """Where the points of line ``index`` stand: beside those of the others, so that no error bar hides another."""
     offset = min(0.1, 0.6 / len(lines)) * (index - (len(lines) - 1) / 2)
     return [sizes.index(row.size) + offset for row in rows]
