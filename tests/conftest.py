@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests.engine import base_image, engine  # noqa: F401 - fixtures
+
 settings.register_profile("suite", deadline=None, database=None, derandomize=True)
 settings.load_profile("suite")
 

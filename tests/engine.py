@@ -1,0 +1,155 @@
+"""A real Docker engine for the tests that need one, started by them and ended with them.
+
+Without root or without dockerd such tests fail in CI and are skipped elsewhere, with the reason in pytest's summary.
+``SUITE_TEST_DOCKER_HOST`` names an engine that runs already; it must have the stub hook of tests/stub_gpu on its PATH.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+STUB_GPUS = ROOT / "tests" / "stub_gpu"
+#: images and layers stay here between two sessions of a developer; git ignores it
+DATA = ROOT / "build" / "engine"
+START_SECONDS = 30.0
+BASE_IMAGE = "suite-base:bookworm"
+BASE_PACKAGES = "python3-minimal,python3-venv,ca-certificates"
+#: fixed, so that the same packages give the same base image
+BASE_TIME = "1700000000"
+
+
+@dataclass
+class Engine:
+    """A daemon of the tests' own: where it answers, and what ends and starts it again."""
+
+    host: str
+    folder: Path
+    arguments: tuple[str, ...]
+    environment: dict[str, str]
+    process: subprocess.Popen | None = None
+
+    def start(self) -> None:
+        """Raises RuntimeError with the end of its log when it does not answer in time."""
+        log = self.folder / "log"
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                ("dockerd", *self.arguments), env=self.environment, stdout=output, stderr=output, start_new_session=True
+            )
+        deadline = time.monotonic() + START_SECONDS
+        while not self._answers():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise RuntimeError("dockerd does not answer: " + log.read_text(errors="replace")[-2000:])
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """End it as an administrator would; containers end with it."""
+        if self.process is not None:
+            self.process.terminate()
+            try:
+                self.process.wait(START_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+            self.process = None
+
+    def docker(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess:
+        """The docker command line against this engine; output as text."""
+        environment = {**os.environ, "DOCKER_HOST": self.host}
+        return subprocess.run(("docker", *arguments), env=environment, capture_output=True, text=True, **options)
+
+    def _answers(self) -> bool:
+        return self.docker("version").returncode == 0
+
+
+@contextmanager
+def started_engine(
+    data: Path | None = None,
+    with_gpus: bool = True,
+    daemon: dict[str, Any] | None = None,
+    arguments: tuple[str, ...] = (),
+) -> Iterator[Engine]:
+    """An engine while the block runs. ``daemon``: its daemon.json. ``data``: a folder to keep; else all of it goes."""
+    folder = Path(tempfile.mkdtemp(prefix="engine-"))  # short: the name of a socket has 107 characters at most
+    config = folder / "daemon.json"
+    config.write_text(json.dumps(daemon or {}))
+    host = f"unix://{folder}/docker.sock"
+    path = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"
+    engine = Engine(
+        host=host,
+        folder=folder,
+        arguments=(
+            *("--config-file", str(config), "--data-root", str(data or folder / "data")),
+            *("--exec-root", str(folder / "exec"), "--pidfile", str(folder / "pid"), "-H", host),
+            *arguments,
+        ),
+        environment={**os.environ, "PATH": f"{STUB_GPUS}:{path}" if with_gpus else path},
+    )
+    try:
+        engine.start()
+        yield engine
+    finally:
+        engine.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def require_engine() -> None:
+    """Skip loudly where no engine can be started; fail in CI, where there has to be one."""
+    missing = [program for program in ("dockerd", "docker") if shutil.which(program) is None]
+    if os.geteuid() != 0:
+        missing.append("root")
+    if missing:
+        reason = f"a container engine cannot be started here: no {', '.join(missing)}"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Engine]:
+    """One engine for the whole session, with pretended GPUs."""
+    running = os.environ.get("SUITE_TEST_DOCKER_HOST")
+    if running:
+        yield Engine(host=running, folder=Path(), arguments=(), environment={})
+        return
+    require_engine()
+    DATA.mkdir(parents=True, exist_ok=True)
+    with started_engine(data=DATA / "data") as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def base_image(engine: Engine) -> str:
+    """Debian with Python, made from packages alone: no registry is asked."""
+    if engine.docker("image", "inspect", BASE_IMAGE).returncode != 0:
+        tar = DATA / "base.tar"
+        if not tar.exists():
+            _debootstrap(tar)
+        engine.docker("import", str(tar), BASE_IMAGE, check=True)
+    return BASE_IMAGE
+
+
+def _debootstrap(tar: Path) -> None:
+    tar.parent.mkdir(parents=True, exist_ok=True)
+    draft = tar.with_suffix(".draft.tar")
+    made = subprocess.run(
+        ("mmdebstrap", "--quiet", "--variant=minbase", f"--include={BASE_PACKAGES}", "bookworm", str(draft)),
+        env={**os.environ, "SOURCE_DATE_EPOCH": BASE_TIME},
+        stdout=sys.stderr,
+    )
+    made.check_returncode()
+    draft.rename(tar)
