@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import command
+from suite.cli.options import Python
 
 
 @command
 def backends(
-    python: Annotated[str | None, typer.Option(help="interpreter that holds the stacks [default: this one]")] = None,
+    python: Python = None,
     as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
 ) -> None:
     """List the backends, what each needs, and the versions found."""

@@ -9,11 +9,12 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import DONE, GATE_NOT_MET, command
+from suite.cli.options import Python
 
 
 @command
 def doctor(
-    python: Annotated[str | None, typer.Option(help="interpreter that holds the stacks [default: this one]")] = None,
+    python: Python = None,
     runs: Annotated[Path, typer.Option(help="results folder to look at")] = Path("runs"),
     as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
 ) -> int:

@@ -5,13 +5,19 @@ from __future__ import annotations
 import gc
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
+#: `--python` of every command that starts a stack or asks one; an image sets the variable to its own stack
+Python = Annotated[
+    str | None, typer.Option(envvar="SUITE_PYTHON", help="interpreter that holds the stack [default: this one]")
+]
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
 
@@ -25,6 +31,18 @@ def seconds(text: str) -> float:
     if total <= 0:
         raise UsageError(f"{text!r} is no duration; write 90s, 20m or 1h30m")
     return total
+
+
+def rank_counts(texts: Sequence[str], places: int) -> tuple[int, ...]:
+    """Numbers of ranks as typed, ``all`` being as many as there are ``places``. Raises UsageError for other words."""
+    from suite.spec.base import UsageError
+
+    counts = []
+    for text in texts:
+        if text != "all" and not text.isdecimal():
+            raise UsageError(f"--ranks is a number or all, not {text!r}")
+        counts.append(places if text == "all" else int(text))
+    return tuple(counts)
 
 
 def checked(make: Callable[[], Any]) -> Any:

@@ -9,13 +9,14 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import DONE, INTERRUPTED, RUN_FAILED, command
+from suite.cli.options import Python
 
 
 @command
 def rerun(
     manifest: Annotated[Path, typer.Argument(help="a bundle, or its manifest.json")],
     runs: Annotated[Path, typer.Option(help="results folder for the new run")] = Path("runs"),
-    python: Annotated[str | None, typer.Option(help="interpreter that holds the stack [default: this one]")] = None,
+    python: Python = None,
     oversubscribe: Annotated[bool, typer.Option(help="allow more CPU ranks than cores")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the new record as JSON")] = False,
 ) -> int:

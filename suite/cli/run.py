@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import DONE, INTERRUPTED, RUN_FAILED, command
+from suite.cli.options import Python
 
 Names = list[str] | None
 Numbers = list[int] | None
@@ -22,7 +23,9 @@ def run(
     size: Annotated[Names, typer.Option(help="model size; repeat for several (see `suite sizes`)")] = None,
     ladder: Annotated[str | None, typer.Option(help="all sizes of a ladder, e.g. cpu, true, trlx")] = None,
     shape: Annotated[list[Path] | None, typer.Option(help="shape file: YAML, or a Hugging Face config.json")] = None,
-    ranks: Annotated[Numbers, typer.Option(help="number of ranks; repeat for several [default: 1]")] = None,
+    ranks: Annotated[
+        Names, typer.Option(envvar="SUITE_RANKS", help="number of ranks, or all; repeat for several [default: 1]")
+    ] = None,
     workload: Annotated[str | None, typer.Option(help="work of an iteration [default: cpu or trlx-ds-chat]")] = None,
     scaling: Annotated[
         Names, typer.Option(help="weak (samples per device fixed) or strong (in all); repeat for both [default: weak]")
@@ -58,7 +61,7 @@ def run(
     timeout: Annotated[str, typer.Option(help="give a run up after this long")] = "1h",
     silence: Annotated[str, typer.Option(help="take a run without an event for this long for hung")] = "10m",
     runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs"),
-    python: Annotated[str | None, typer.Option(help="interpreter that holds the stack [default: this one]")] = None,
+    python: Python = None,
     retry_failed: Annotated[bool, typer.Option(help="run again what failed before")] = False,
     oversubscribe: Annotated[bool, typer.Option(help="allow more CPU ranks than cores")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan and run nothing")] = False,
@@ -68,7 +71,7 @@ def run(
 
     What the results folder already holds is skipped; an interrupted run is done again.
     """
-    from suite.cli.options import checked, print_json, seconds
+    from suite.cli.options import checked, print_json, rank_counts, seconds
     from suite.conduct import display
     from suite.conduct import request as asked
     from suite.conduct.machine import look_at_machine
@@ -81,7 +84,7 @@ def run(
     wanted = {
         "backends": backend or ("deepspeed", "megatron"),
         "sizes": asked.chosen_sizes(size or [], ladder, shape or []),
-        "ranks": ranks or (1,),
+        "ranks": rank_counts(ranks or ["1"], machine.places),
         "workload": checked(
             lambda: asked.chosen_workload(workload or machine.usual_workload, trainable_layers, reference)
         ),
