@@ -1,0 +1,41 @@
+"""``python -m suite.launch.as_owner FOLDER PROGRAM ARGUMENT...``: run a program as the user who owns a folder.
+
+For a container that begins as root because nobody could tell it whose the results folder is; what it writes there then
+belongs to that user. Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main(arguments: list[str]) -> int:
+    """Replace this process by the program; the exit code where that cannot be done."""
+    if len(arguments) < 2:
+        return _complain("usage: python -m suite.launch.as_owner FOLDER PROGRAM ARGUMENT...")
+    folder, *command = arguments
+    try:
+        owner = os.stat(folder)
+        if os.getuid() == 0:
+            become(owner.st_uid, owner.st_gid)
+        os.execvp(command[0], command)
+    except OSError as error:
+        return _complain(f"cannot run {command[0]} as the owner of {folder}: {error}")
+
+
+def become(user: int, group: int) -> None:
+    """Take on a user for good. The variables are for libraries that ask who they are: the id may have no name here."""
+    os.setgroups([])
+    os.setgid(group)
+    os.setuid(user)
+    os.environ.update(HOME="/tmp", USER=f"uid-{user}", LOGNAME=f"uid-{user}")
+
+
+def _complain(text: str) -> int:
+    print(f"error: {text}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
