@@ -1,0 +1,127 @@
+"""The images that hold the stacks under test, by name, from ``manifests/images.yaml``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Annotated, Any
+
+import yaml
+from pydantic import Field
+
+from suite.spec.base import Frozen, UsageError
+from suite.spec.catalogue import data_root
+from suite.spec.names import nearest
+
+#: Label of a package's version: ``suite.stack.torch``. A package that the image lacks has no label.
+STACK_LABEL = "suite.stack."
+#: Labels that say which image of the catalogue it is and which of the Dockerfile's stacks it holds.
+IMAGE_LABEL, VARIANT_LABEL = "suite.image", "suite.stack-name"
+REVISION_LABEL, VERSION_LABEL = "org.opencontainers.image.revision", "org.opencontainers.image.version"
+BASE_NAME_LABEL, BASE_DIGEST_LABEL = "org.opencontainers.image.base.name", "org.opencontainers.image.base.digest"
+
+Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+
+
+class BaseImage(Frozen):
+    """What an image is built from: a tag, and the digest that the tag is known to have had."""
+
+    reference: str = Field(description="repository and tag")
+    digest: Digest | None = Field(description="digest of the tag; None: not known, so not pinned")
+
+    @property
+    def pinned(self) -> str:
+        """What follows FROM: the tag with its digest, or the tag alone where none is known."""
+        return f"{self.reference}@{self.digest}" if self.digest else self.reference
+
+
+class Source(Frozen):
+    """A package that is on no index: it is installed from a commit, without its dependencies."""
+
+    version: str = Field(description="the version that the package says it has at that commit")
+    repository: str
+    commit: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
+
+
+class Image(Frozen):
+    """One image of the catalogue."""
+
+    name: str
+    summary: str
+    dockerfile: str
+    stack: str | None = Field(default=None, description="build argument STACK; None: the Dockerfile has one stack only")
+    cpu_stack: str | None = Field(default=None, description="STACK of the same versions with a CPU build of torch")
+    base: BaseImage
+    python: str = Field(description="Python of the stack, major.minor")
+    lock: str = Field(description="file in requirements/images that pins the stack")
+    sources: Mapping[str, Source] = Field(default_factory=dict, description="packages installed from a commit")
+    backends: tuple[str, ...] = Field(description="backends whose stack it holds")
+    packages: tuple[str, ...] = Field(description="packages whose versions are labels")
+
+    @property
+    def repository(self) -> str:
+        """Name of the built image, without a tag."""
+        return f"suite-{self.name}"
+
+    def tag(self, version: str) -> str:
+        """Name and tag of the image built by this version of the suite."""
+        return f"{self.repository}:{version.replace('+', '-')}"
+
+
+def images() -> dict[str, Image]:
+    """Every image by name."""
+    return dict(_images())
+
+
+def find_image(name: str) -> Image:
+    """The image called ``name`` in any case; UsageError with the nearest names otherwise."""
+    known = _images()
+    found = known.get(name.strip().lower())
+    if found is None:
+        raise UsageError(f"there is no image {name!r}{nearest(name, known)}; `suite images list` lists them")
+    return found
+
+
+def images_of(backend: str) -> tuple[Image, ...]:
+    """The images that hold a backend's stack, the usual one first; empty for a backend without an image."""
+    return tuple(image for image in _images().values() if backend in image.backends)
+
+
+def bases() -> dict[str, BaseImage]:
+    """Every base image by its name in the catalogue."""
+    return {name: BaseImage.model_validate(entry) for name, entry in _data()["bases"].items()}
+
+
+def stack_labels(versions: Mapping[str, str]) -> dict[str, str]:
+    """Package -> version as the labels of an image."""
+    return {f"{STACK_LABEL}{package}": version for package, version in versions.items()}
+
+
+def stack_versions_of(labels: Mapping[str, str]) -> dict[str, str]:
+    """Package -> version as an image's labels say; empty where it has none."""
+    return {key.removeprefix(STACK_LABEL): value for key, value in labels.items() if key.startswith(STACK_LABEL)}
+
+
+@lru_cache(maxsize=1)
+def _images() -> Mapping[str, Image]:
+    known = bases()
+    sources = _data()["sources"]
+    return MappingProxyType(
+        {
+            name: Image.model_validate(
+                {
+                    **entry,
+                    "name": name,
+                    "base": known[entry["base"]],
+                    "sources": {source: sources[source] for source in entry.get("sources", ())},
+                }
+            )
+            for name, entry in _data()["images"].items()
+        }
+    )
+
+
+@lru_cache(maxsize=1)
+def _data() -> Mapping[str, Any]:
+    return yaml.safe_load((data_root() / "images.yaml").read_text(encoding="utf-8"))
