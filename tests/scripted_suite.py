@@ -25,7 +25,7 @@ def use_scripted_worker() -> None:
         return dict.fromkeys(packages, "0-scripted")
 
     for module in (suite.backends.deepspeed, suite.backends.megatron):
-        module.engine_worker_argv = worker_argv
+        module.own_worker_argv = worker_argv
     suite.conduct.machine.stack_versions = versions
 
 

@@ -29,8 +29,8 @@ FLOORS = {
     "cli": 4,
     "__main__": 5,
 }
-STACK = {"torch", "deepspeed", "transformers", "megatron", "pynvml"}
-TRAINING = {"torch", "deepspeed", "transformers", "megatron"}
+TRAINING = {"torch", "accelerate", "deepspeed", "megatron", "tokenizers", "transformers", "trlx"}
+STACK = TRAINING | {"pynvml"}
 HEAVY = TRAINING | {"numpy", "scipy", "matplotlib", "pydantic", "docker", "kubernetes", "jinja2", "yaml", "requests"}
 
 

@@ -51,12 +51,15 @@ class BackendDriver(Protocol):
     def variables(self, measure: Measure) -> dict[str, str]:
         """Environment variables that the stack must find set before its process starts."""
 
+    def stack_errors(self, python: str) -> list[str]:
+        """Why the stack in this interpreter cannot be measured although no package is missing; empty when it can."""
+
     def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
         """Arguments after the stack's interpreter that start one rank."""
 
 
-def engine_worker_argv(manifest_path: str, bundle_path: str) -> tuple[str, ...]:
-    """How a rank of the suite's own PPO iteration starts."""
+def own_worker_argv(manifest_path: str, bundle_path: str) -> tuple[str, ...]:
+    """How a rank starts whose engine or trainer is the suite's own worker."""
     return ("-m", "suite.worker", manifest_path, "--bundle", bundle_path)
 
 

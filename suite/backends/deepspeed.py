@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suite.backends.base import BackendKind, LayoutRequest, engine_errors, engine_worker_argv
+from suite.backends.base import BackendKind, LayoutRequest, engine_errors, own_worker_argv
 from suite.spec.layout import Layout
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
@@ -49,5 +49,9 @@ class DeepSpeed:
         """DeepSpeed looks for an accelerator by itself; on a CPU run it must not find the machine's GPU."""
         return {"DS_ACCELERATOR": "cpu"} if measure.device == "cpu" else {}
 
+    def stack_errors(self, python: str) -> list[str]:
+        """Its packages are all there is to it."""
+        return []
+
     def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
-        return engine_worker_argv(manifest_path, bundle_path)
+        return own_worker_argv(manifest_path, bundle_path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suite.backends.base import BackendKind, LayoutRequest, engine_errors, engine_worker_argv
+from suite.backends.base import BackendKind, LayoutRequest, engine_errors, own_worker_argv
 from suite.spec.layout import Layout
 from suite.spec.manifest import Measure
 from suite.spec.resolve import layout_errors, resolve_work
@@ -89,5 +89,9 @@ class Megatron:
         """One hardware queue keeps communication and computation in the order that Megatron's overlap relies on."""
         return {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if measure.device == "cuda" else {}
 
+    def stack_errors(self, python: str) -> list[str]:
+        """Its packages are all there is to it."""
+        return []
+
     def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
-        return engine_worker_argv(manifest_path, bundle_path)
+        return own_worker_argv(manifest_path, bundle_path)

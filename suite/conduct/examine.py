@@ -89,6 +89,9 @@ def _backend_check(driver: BackendDriver, python: str) -> Check:
             found=found or "nothing",
             advice=f"install {', '.join(missing)} into {python}, or name another interpreter with --python",
         )
+    errors = driver.stack_errors(python)
+    if errors:
+        return Check(name=f"backend {driver.name}", state="missing", found=found, advice="; ".join(errors))
     return Check(name=f"backend {driver.name}", state="ok", found=found)
 
 

@@ -42,7 +42,10 @@ class Machine(Frozen):
             )
 
     def stacks(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Versions of each backend's packages in the stack's interpreter. Raises UsageError when one is missing."""
+        """Versions of each backend's packages in the stack's interpreter.
+
+        Raises UsageError when one is missing or the stack cannot be measured.
+        """
         found = {}
         for name in backends:
             driver = find_backend(name)
@@ -53,6 +56,9 @@ class Machine(Frozen):
                     f"{name} needs {', '.join(missing)}, which {self.python} does not have; "
                     "install it there or name another interpreter with --python (`suite doctor` shows the rest)"
                 )
+            errors = driver.stack_errors(self.python)
+            if errors:
+                raise UsageError(f"{name} cannot run on the stack of {self.python}: {'; '.join(errors)}")
             found[name] = {package: version for package, version in versions.items() if version is not None}
         return found
 

@@ -5,7 +5,7 @@ import os
 import socket
 import sys
 import traceback
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, NoReturn, Optional
 
 from suite.worker.events import EVENTS_SCHEMA, EventLog
 from suite.worker.failures import failure_evidence, failure_kind
@@ -16,9 +16,15 @@ from suite.worker.progress import Progress
 from suite.worker.resident import resident_bytes
 from suite.worker.version import __version__
 
+#: from a manifest to what builds its engine or trainer (``suite.worker.session.Build``); imports the stack
+FindBuild = Callable[[Dict[str, Any]], Any]
 
-def main(arguments: Optional[List[str]] = None) -> int:
-    """Run this rank and tell of it in events; whatever goes wrong becomes a ``failure`` event."""
+
+def main(arguments: Optional[List[str]] = None, find_build: Optional[FindBuild] = None) -> int:
+    """Run this rank and tell of it in events; whatever goes wrong becomes a ``failure`` event.
+
+    A backend of another package starts its ranks with a module of its own, which calls this with ``find_build``.
+    """
     options = _parse(arguments)
     die_with_launcher()
     show_stacks_on_request()
@@ -34,7 +40,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     _start(log, manifest, place)
     progress = Progress()
     try:
-        seconds = _work(manifest, place, log, progress)
+        seconds = _work(manifest, place, log, progress, find_build)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever it was, an event tells it
         _fail(log, error, progress)
         return 1
@@ -64,12 +70,14 @@ def _start(log: EventLog, manifest: Dict[str, Any], place: Place) -> None:
     )
 
 
-def _work(manifest: Dict[str, Any], place: Place, log: EventLog, progress: Progress) -> float:
+def _work(
+    manifest: Dict[str, Any], place: Place, log: EventLog, progress: Progress, find_build: Optional[FindBuild]
+) -> float:
     check_place(manifest, place)
     check_stack(manifest["stack"])
     with without_collector():
         from suite.worker.session import run
-    return run(manifest, place, log, progress)
+    return run(manifest, place, log, progress, find_build)
 
 
 def _fail(log: EventLog, error: BaseException, progress: Progress) -> None:
@@ -85,9 +93,12 @@ def _fail(log: EventLog, error: BaseException, progress: Progress) -> None:
     log.close()
 
 
-if __name__ == "__main__":
-    code = main()
+def leave_process(code: int) -> NoReturn:
+    """End this process now: a process group that lost a rank can block the interpreter's own way out."""
     sys.stdout.flush()
     sys.stderr.flush()
-    # A process group that lost a rank can block the interpreter's own way out.
     os._exit(code)
+
+
+if __name__ == "__main__":
+    leave_process(main())

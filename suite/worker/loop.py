@@ -64,7 +64,7 @@ class PPOLoop:
         recorder.stop()
         counts = self._count(prompts, tokens, trained_tokens, len(steps))
         stats = self._statistics(rollouts, steps)
-        self._check(counts)
+        check_counts(counts, self._workload, self._work)
         recorder.finish(counts, stats)
         return counts, stats
 
@@ -135,16 +135,6 @@ class PPOLoop:
         if tuple(tokens.shape) != wanted:
             raise ConfigError("samples x tokens are {} where {} were forced".format(tuple(tokens.shape), wanted))
 
-    def _check(self, counts: Counts) -> None:
-        wanted = expected_counts(self._workload, self._work)
-        wrong = [
-            "{} {} wanted, {} done".format(name, number, counts[name])
-            for name, number in wanted.items()
-            if number != counts[name]
-        ]
-        if wrong:
-            raise ConfigError("the iteration was not the manifest's work: " + "; ".join(wrong))
-
 
 def draw_prompts(manifest: Dict[str, Any], iteration: int) -> torch.Tensor:
     """Random prompts of all replicas, [global rollouts, P]; equal work has equal prompts, whatever its layout."""
@@ -164,6 +154,17 @@ def expected_counts(workload: Dict[str, Any], work: Dict[str, Any]) -> Counts:
         "trained_tokens": samples * sequence * workload["ppo_epochs"],
         "optimizer_steps": workload["optimizer_steps"] * workload["ppo_epochs"],
     }
+
+
+def check_counts(counts: Counts, workload: Dict[str, Any], work: Dict[str, Any]) -> None:
+    """Raise ConfigError, with every number, unless the counts are those that the manifest asks for."""
+    wrong = [
+        "{} {} wanted, {} done".format(name, number, counts[name])
+        for name, number in expected_counts(workload, work).items()
+        if number != counts[name]
+    ]
+    if wrong:
+        raise ConfigError("the iteration was not the manifest's work: " + "; ".join(wrong))
 
 
 def ppo_loss(

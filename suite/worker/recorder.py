@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any, Dict, Iterator, Optional
 
 from suite.worker.events import EventLog
-from suite.worker.memory import MemoryProbe
+from suite.worker.memory import MemoryProbe, Peaks
 from suite.worker.nvml import DeviceSampler
 from suite.worker.progress import Progress
 from suite.worker.world import World, barrier, synchronise
@@ -25,8 +25,8 @@ class NullRecorder:
     def stop(self) -> None:
         """The iteration's work is over."""
 
-    def finish(self, counts: Dict[str, int], stats: Dict[str, Optional[float]]) -> None:
-        """What the iteration amounted to; outside of the timed iteration."""
+    def finish(self, counts: Dict[str, int], stats: Dict[str, Optional[float]], **optional: Any) -> None:
+        """What the iteration amounted to, with further fields of its event; outside of the timed iteration."""
 
 
 class Recorder(NullRecorder):
@@ -71,9 +71,7 @@ class Recorder(NullRecorder):
         done = time.perf_counter()
         barrier(self._world)
         together = time.perf_counter()
-        here: Dict[str, Any] = {"iteration": self._progress.iteration, "phase": name}
-        self._log.emit("phase", seconds=done - began, wait_seconds=together - done, **here)
-        self._log.emit("memory", **here, **self._memory.peaks())
+        self._emit_phase(name, done - began, together - done, self._memory.peaks())
 
     def stop(self) -> None:
         self._progress.phase = "other"
@@ -81,8 +79,9 @@ class Recorder(NullRecorder):
         barrier(self._world)
         self._seconds = time.perf_counter() - self._began
 
-    def finish(self, counts: Dict[str, int], stats: Dict[str, Optional[float]]) -> None:
-        optional = {} if self._sampler is None else {"device": self._sampler.close_window()}
+    def finish(self, counts: Dict[str, int], stats: Dict[str, Optional[float]], **optional: Any) -> None:
+        if self._sampler is not None:
+            optional["device"] = self._sampler.close_window()
         self._log.emit(
             "iteration",
             iteration=self._progress.iteration,
@@ -93,3 +92,8 @@ class Recorder(NullRecorder):
         )
         self._log.sync()
         self._progress.completed_iterations += 1
+
+    def _emit_phase(self, name: str, seconds: float, wait_seconds: float, peaks: Peaks) -> None:
+        here: Dict[str, Any] = {"iteration": self._progress.iteration, "phase": name}
+        self._log.emit("phase", seconds=seconds, wait_seconds=wait_seconds, **here)
+        self._log.emit("memory", **here, **peaks)

@@ -1,7 +1,7 @@
 """One rank's run from the first event to the last; imports torch and the stack, so it is imported late."""
 
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import torch
 
@@ -18,15 +18,32 @@ from suite.worker.process import without_collector
 from suite.worker.progress import Progress
 from suite.worker.recorder import Recorder
 from suite.worker.resident import resident_bytes
+from suite.worker.trainers import trainer_class
+from suite.worker.trainers.base import Trainer
+from suite.worker.trainers.clock import PhaseClock
 from suite.worker.world import World, join, leave
 
+#: an engine, which runs the suite's iteration, or a trainer, which brings its own
+Subject = Union[Engine, Trainer]
+#: ``build(manifest, world)`` on every rank at the same time; an Engine's or Trainer's class is one
+Build = Callable[[Dict[str, Any], World], Subject]
 
-def run(manifest: Dict[str, Any], place: Place, log: EventLog, progress: Progress) -> float:
-    """All iterations of the manifest; seconds that the model took to build. Whatever goes wrong is raised."""
+
+def run(
+    manifest: Dict[str, Any],
+    place: Place,
+    log: EventLog,
+    progress: Progress,
+    find_build: Optional[Callable[[Dict[str, Any]], Build]] = None,
+) -> float:
+    """All iterations of the manifest; seconds that the model took to build. Whatever goes wrong is raised.
+
+    ``find_build`` imports a stack and gives its class; without it the worker's own backends are asked.
+    """
     torch.set_num_threads(manifest["measure"]["threads_per_rank"])
     device_type = manifest["measure"]["device"]
     with without_collector():
-        build = engine_class(manifest["backend"]["name"], device_type)
+        build = (find_build or own_build)(manifest)
     world = join(place, device_type, manifest["limits"]["silence_seconds"])
     sampler, notes = _start_sampler(world)
     facts = collect_facts(world, manifest["stack"])
@@ -36,23 +53,40 @@ def run(manifest: Dict[str, Any], place: Place, log: EventLog, progress: Progres
     memory = MemoryProbe(world.device, baseline)
     memory.reset()
     began = time.perf_counter()
-    engine: Optional[Engine] = None
+    subject: Optional[Subject] = None
     try:
-        engine = build(manifest, world)
+        subject = build(manifest, world)
     finally:
         # Also of a run whose model does not fit, a reader wants to know where that was.
-        facts["notes"] = notes + list(engine.notes if engine is not None else ())
+        _tell_of(subject, facts, notes)
         log.emit("environment", facts=facts)
     model_seconds = time.perf_counter() - began
-    loop = PPOLoop(engine, manifest)
     log.emit("memory", iteration=None, phase="setup", **memory.peaks())
-    recorder = Recorder(world, log, memory, sampler, progress)
-    for iteration in range(manifest["measure"]["warmup"] + manifest["measure"]["iterations"]):
-        loop.run_iteration(iteration, recorder)
+    iterations = manifest["measure"]["warmup"] + manifest["measure"]["iterations"]
+    if isinstance(subject, Trainer):
+        subject.run(PhaseClock(world, log, memory, sampler, progress), iterations)
+    else:
+        loop, recorder = PPOLoop(subject, manifest), Recorder(world, log, memory, sampler, progress)
+        for iteration in range(iterations):
+            loop.run_iteration(iteration, recorder)
     if sampler is not None:
         sampler.stop()
     leave()
     return model_seconds
+
+
+def own_build(manifest: Dict[str, Any]) -> Build:
+    """The engine or trainer of this worker that the manifest names. Raises ValueError for another backend."""
+    find = trainer_class if manifest["backend"]["kind"] == "trainer" else engine_class
+    return find(manifest["backend"]["name"], manifest["measure"]["device"])
+
+
+def _tell_of(subject: Optional[Subject], facts: Dict[str, Any], notes: List[str]) -> None:
+    """What the subject says of itself, beside what was found around it."""
+    facts["notes"] = notes + list(subject.notes if subject is not None else ())
+    if isinstance(subject, Trainer):
+        facts["work_differences"] = list(subject.work_differences)
+        facts["packages"].update(subject.versions)
 
 
 def _start_sampler(world: World) -> Tuple[Optional[DeviceSampler], List[str]]:

@@ -57,7 +57,7 @@ class Told:
 @pytest.fixture(autouse=True)
 def _scripted(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("deepspeed", "megatron"):
-        monkeypatch.setattr(f"suite.backends.{module}.engine_worker_argv", lambda m, b: (str(WORKER), m, "--bundle", b))
+        monkeypatch.setattr(f"suite.backends.{module}.own_worker_argv", lambda m, b: (str(WORKER), m, "--bundle", b))
 
 
 def script(monkeypatch: pytest.MonkeyPatch, **fields: object) -> None:

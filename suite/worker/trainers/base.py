@@ -1,0 +1,28 @@
+"""What the worker needs from a stack's own PPO trainer: one object per rank, and the facts that go with it."""
+
+from abc import ABC, abstractmethod
+from typing import Dict, Tuple
+
+from suite.worker.trainers.clock import NullClock
+
+
+class Trainer(ABC):
+    """A trainer that brings its own PPO iteration; it tells a clock where its phases begin and end.
+
+    Built as ``Class(manifest, world)`` on every rank at the same time, after torch.distributed was initialised. The
+    constructor builds the model and raises ConfigError or ValueError for what the stack cannot do.
+    """
+
+    #: what a reader of the figures must know (shims that were active, kernels that were missing)
+    notes: Tuple[str, ...] = ()
+    #: where the work differs from the suite's own iteration of the same manifest, one sentence each
+    work_differences: Tuple[str, ...] = ()
+    #: names and versions of what the package metadata does not tell, e.g. a source tree's commit
+    versions: Dict[str, str] = {}  # noqa: RUF012 - read, never changed
+
+    @abstractmethod
+    def run(self, clock: NullClock, iterations: int) -> None:
+        """All iterations: per iteration ``clock.begin``, its phases, ``clock.stop`` and ``clock.finish``.
+
+        Raises ConfigError when the work of an iteration was not the manifest's.
+        """

@@ -1,0 +1,137 @@
+"""The recorder for iterations that the suite does not write: phases in pieces, and parts of phases."""
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import torch
+
+from suite.worker.memory import Peaks
+from suite.worker.recorder import NullRecorder, Recorder
+from suite.worker.world import World, barrier, synchronise
+
+
+class NullClock(NullRecorder):
+    """Times nothing and waits for nobody: an iteration under it is the bare trainer."""
+
+    def open(self, phase: str, alone: bool = False) -> None:
+        """A piece of ``phase`` begins; ``alone``: no other rank takes part, so nobody is waited for."""
+
+    def close(self, more: bool = False) -> None:
+        """The open piece ends; ``more``: another one of the same phase follows in this iteration."""
+
+    @contextmanager
+    def phase(self, name: str, more: bool = False, alone: bool = False) -> Iterator[None]:
+        """``open`` and ``close`` around a block. An exception leaves the piece open, for whoever tells of it."""
+        self.open(name, alone)
+        yield
+        self.close(more)
+
+    @contextmanager
+    def detail(self, name: str) -> Iterator[None]:
+        """A part of the iteration called ``phase/part``, timed on the device without stopping it."""
+        yield
+
+
+@dataclass
+class _Pieces:
+    """What the pieces of one phase have come to so far."""
+
+    seconds: float = 0.0
+    wait_seconds: float = 0.0
+    peaks: Peaks = field(default_factory=dict)
+
+
+class PhaseClock(NullClock, Recorder):
+    """The engines' clock on a foreign iteration.
+
+    Between phases lies work of the trainer's own, in which ranks drift apart. So a piece begins with a barrier too,
+    and what a rank waits there is ``other``. A phase may come in pieces; its event is written when the last one ends.
+    Every rank tells of every phase, also of one it has no part in (``alone``), once in each iteration.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        """As ``Recorder``."""
+        Recorder.__init__(self, *arguments)
+        self._pieces: Dict[str, _Pieces] = {}
+        self._open: Optional[Tuple[str, bool, float]] = None
+        self._mark = _marker(self._world)
+        self._details: List[Tuple[str, Any, Any]] = []
+
+    def begin(self, iteration: int) -> None:
+        assert self._open is None and not self._pieces, "an iteration begins when the one before is over"
+        self._details.clear()
+        Recorder.begin(self, iteration)
+        self._progress.phase = "other"
+
+    def open(self, phase: str, alone: bool = False) -> None:
+        assert self._open is None, "phases do not overlap"
+        synchronise(self._world)
+        if not alone:
+            barrier(self._world)
+        self._progress.phase = phase
+        self._memory.reset()
+        self._open = (phase, alone, time.perf_counter())
+
+    def close(self, more: bool = False) -> None:
+        assert self._open is not None, "a phase is opened before it is closed"
+        phase, alone, began = self._open
+        synchronise(self._world)
+        done = time.perf_counter()
+        if not alone:
+            barrier(self._world)
+        pieces = self._pieces.setdefault(phase, _Pieces())
+        pieces.seconds += done - began
+        pieces.wait_seconds += time.perf_counter() - done
+        pieces.peaks = _larger(pieces.peaks, self._memory.peaks())
+        self._open = None
+        self._progress.phase = "other"
+        if not more:
+            self._emit_phase(phase, pieces.seconds, pieces.wait_seconds, pieces.peaks)
+            del self._pieces[phase]
+
+    @contextmanager
+    def detail(self, name: str) -> Iterator[None]:
+        began = self._mark()
+        yield
+        self._details.append((name, began, self._mark()))
+
+    def stop(self) -> None:
+        assert self._open is None and not self._pieces, "phases end before their iteration"
+        Recorder.stop(self)
+
+    def finish(self, counts: Dict[str, int], stats: Dict[str, Optional[float]], **optional: Any) -> None:
+        if self._details:
+            optional["details"] = _sums(self._details)
+        Recorder.finish(self, counts, stats, **optional)
+
+
+def _larger(first: Peaks, second: Peaks) -> Peaks:
+    """Peak by peak; unknown where either is."""
+    if not first:
+        return second
+    pairs = {name: (first[name], second[name]) for name in second}
+    return {name: None if None in pair else max(pair) for name, pair in pairs.items()}  # type: ignore[type-var]
+
+
+def _marker(world: World) -> Callable[[], Any]:
+    """Takes the time on the device: an event in its stream, or the clock of a CPU."""
+    if world.device.type != "cuda":
+        return time.perf_counter
+
+    def record() -> Any:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    return record
+
+
+def _sums(details: List[Tuple[str, Any, Any]]) -> Dict[str, float]:
+    """Seconds by name; the device has finished all of them."""
+    sums: Dict[str, float] = {}
+    for name, began, ended in details:
+        seconds = ended - began if isinstance(began, float) else began.elapsed_time(ended) / 1000.0
+        sums[name] = sums.get(name, 0.0) + seconds
+    return sums

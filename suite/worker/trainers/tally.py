@@ -1,0 +1,56 @@
+"""What a trainer really did in an iteration, counted from its tensors and held to the manifest."""
+
+from typing import Any, Dict
+
+import torch
+import torch.distributed as dist
+
+from suite.worker.loop import check_counts
+from suite.worker.place import ConfigError
+from suite.worker.world import World
+
+
+class Tally:
+    """Counts of one iteration on this rank. A rank that is not its replica's ``leader`` adds nothing to the sums."""
+
+    def __init__(self, manifest: Dict[str, Any], world: World, leader: bool = True) -> None:
+        self._workload, self._work = manifest["workload"], manifest["work"]
+        self._device, self._leader = world.device, leader
+        self.clear()
+
+    def clear(self) -> None:
+        """Another iteration begins."""
+        self.samples = self.prompt_tokens = self.response_tokens = self.padded_tokens = 0
+        self.trained_tokens = self.optimizer_steps = 0
+
+    def add_samples(self, prompts: torch.Tensor, responses: torch.Tensor, padding: int) -> None:
+        """Finished samples: prompts [b, P] and responses [b, R], in which ``padding`` is the id of padding.
+
+        Raises ConfigError where a length is not the one that was forced.
+        """
+        wanted = (self._workload["prompt_tokens"], self._workload["new_tokens"])
+        found = (prompts.size(1), responses.size(1))
+        if found != wanted or prompts.size(0) != responses.size(0):
+            raise ConfigError(
+                "{} prompts of {} tokens got {} responses of {}; {} + {} tokens were forced".format(
+                    prompts.size(0), found[0], responses.size(0), found[1], *wanted
+                )
+            )
+        padded = [int((part == padding).sum()) for part in (prompts, responses)]
+        self.samples += prompts.size(0)
+        self.prompt_tokens += prompts.numel() - padded[0]
+        self.response_tokens += responses.numel() - padded[1]
+        self.padded_tokens += sum(padded)
+
+    def counts(self, trainable_parameters: int, total_parameters: int) -> Dict[str, int]:
+        """The iteration's counts over all replicas; collective. Raises ConfigError unless they are the manifest's."""
+        names = ("samples", "prompt_tokens", "response_tokens", "padded_tokens", "trained_tokens")
+        own = torch.tensor([getattr(self, name) for name in names], device=self._device)
+        own *= int(self._leader)
+        dist.all_reduce(own)
+        counts = dict(zip(names, own.tolist()))
+        counts["optimizer_steps"] = self.optimizer_steps
+        counts["trainable_parameters"] = trainable_parameters
+        counts["total_parameters"] = total_parameters
+        check_counts(counts, self._workload, self._work)
+        return counts
