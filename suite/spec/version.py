@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
+import runpy
+from functools import cache
+from pathlib import Path
+
+_FILE = Path(__file__).parents[1] / "worker" / "version.py"
 
 
+@cache
 def suite_version() -> str:
-    """Version of the installed package; ``0+source`` when run from a checkout that was never installed."""
-    try:
-        return version("suite")
-    except PackageNotFoundError:
-        return "0+source"
+    """Version of this source, installed or not. The file is read, not imported: the worker belongs to the stack."""
+    return runpy.run_path(str(_FILE))["__version__"]
