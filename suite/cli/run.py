@@ -17,8 +17,12 @@ Numbers = list[int] | None
 
 @command
 def run(
+    preset: Annotated[
+        str | None,
+        typer.Option(help="a whole measurement: trlx-ds-chat or ladder; what is said beside it replaces its parts"),
+    ] = None,
     backend: Annotated[
-        Names, typer.Option(help="backend; repeat for several [default: deepspeed and megatron]")
+        Names, typer.Option(help="backend; repeat for several [default: deepspeed and megatron, or the preset's]")
     ] = None,
     size: Annotated[Names, typer.Option(help="model size; repeat for several (see `suite sizes`)")] = None,
     ladder: Annotated[str | None, typer.Option(help="all sizes of a ladder, e.g. cpu, true, trlx")] = None,
@@ -48,7 +52,7 @@ def run(
     reference: Annotated[
         str | None, typer.Option(help="reference policy: full copy, or hydra on the frozen trunk")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda [default: auto, or cuda for a preset]")] = None,
     precision: Annotated[
         str | None, typer.Option(help="fp32, bf16 or fp16 [default: bf16 on cuda, fp32 on cpu]")
     ] = None,
@@ -56,7 +60,12 @@ def run(
     iterations: Annotated[int, typer.Option(help="iterations counted in each run")] = 8,
     repeats: Annotated[int, typer.Option(help="runs of each row in fresh processes; 3 to publish, 5 to rank")] = 3,
     seed: Annotated[int, typer.Option(help="seed of weights, prompts and sampling")] = 1234,
-    track: Annotated[str, typer.Option(help="fairness track: equal-config, vendor-default or tuned")] = "equal-config",
+    track: Annotated[
+        str | None,
+        typer.Option(
+            help="fairness track: equal-config, vendor-default or tuned [default: the first, or the preset's]"
+        ),
+    ] = None,
     budget: Annotated[str | None, typer.Option(help="start no further run after this long, e.g. 20m")] = None,
     timeout: Annotated[str, typer.Option(help="give a run up after this long")] = "1h",
     silence: Annotated[str, typer.Option(help="take a run without an event for this long for hung")] = "10m",
@@ -73,25 +82,33 @@ def run(
     """
     from suite.cli.options import checked, print_json, rank_counts, seconds
     from suite.conduct import display
-    from suite.conduct import request as asked
     from suite.conduct.machine import look_at_machine
-    from suite.conduct.plan import make_plan
+    from suite.conduct.plan import make_joint_plan
+    from suite.conduct.preset import Said, cross_product, preset_requests, replaced
     from suite.conduct.session import Settings, run_plan, states
     from suite.launch.local import LocalLauncher
+    from suite.spec.presets import find_preset
 
     python = python or sys.executable
-    machine = look_at_machine(python, device)
-    wanted = {
-        "backends": backend or ("deepspeed", "megatron"),
-        "sizes": asked.chosen_sizes(size or [], ladder, shape or []),
-        "ranks": rank_counts(ranks or ["1"], machine.places),
-        "workload": checked(
-            lambda: asked.chosen_workload(workload or machine.usual_workload, trainable_layers, reference)
-        ),
+    chosen = find_preset(preset) if preset is not None else None
+    machine = look_at_machine(python, device or ("cuda" if chosen else "auto"), planning=dry_run)
+    told = {
+        "sizes": size or (),
+        "ladder": ladder,
+        "shape_files": shape or (),
+        "ranks": rank_counts(ranks or [], machine.places),
+        "workload": workload,
+        "trainable_layers": trainable_layers,
+        "reference": reference,
+        "track": track,
+    }
+    said = checked(lambda: Said.model_validate(told))
+    common = {
+        "backends": backend or (chosen.backends if chosen else ("deepspeed", "megatron")),
         "scalings": scaling or ("weak",),
         "layout": {
             "zero_stage": zero or (),
-            "tensor": tp or (),
+            "tensor": tuple(tp or ()),
             "pipeline": pp or (),
             "sequence_parallel": sequence_parallel,
             "distributed_optimizer": distributed_optimizer,
@@ -108,21 +125,33 @@ def run(
         },
         "limits": {"run_seconds": seconds(timeout), "silence_seconds": seconds(silence)},
         "repeats": repeats,
-        "track": track,
         "device_memory_bytes": machine.device_memory_bytes,
     }
-    request = checked(lambda: asked.Request.model_validate(wanted))
-    machine.require_room(max(request.ranks), oversubscribe)
+    if chosen is None:
+        requests = checked(lambda: cross_product(said, common, machine.usual_workload))
+    else:
+        requests = checked(lambda: preset_requests(chosen, said, common))
+        for line in replaced(chosen, said, common):
+            typer.echo(line, err=True)
+    largest = max(requests, key=lambda request: (request.nodes, *request.ranks))
+    needs = (max(largest.ranks), largest.nodes, largest.backends)
+    elsewhere = machine.lacks(*needs) if dry_run and machine.device == "cuda" else ()
+    if not elsewhere:
+        machine.require_room(max(largest.ranks), oversubscribe, largest.nodes)
     settings = Settings(
         root=runs, python=python, budget_seconds=seconds(budget) if budget else None, retry_failed=retry_failed
     )
-    plan = make_plan(request, machine.stacks(request.backends))
+    stacks = machine.found_stacks if elsewhere else machine.stacks
+    plan = make_joint_plan(requests, stacks(largest.backends))
     if dry_run:
         rows = display.plan_rows(states(plan, runs))
         if as_json:
-            print_json({"plan": plan.id, "runs": rows, "skipped": [entry.model_dump() for entry in plan.skipped]})
+            skipped = [entry.model_dump() for entry in plan.skipped]
+            print_json({"plan": plan.id, "runs": rows, "skipped": skipped, "not_here": list(elsewhere)})
         else:
             display.print_plan(plan, rows)
+        for line in elsewhere:
+            typer.echo(f"not on this machine: {line}", err=True)
         return DONE
     summary = run_plan(plan, settings, LocalLauncher(), display.live_view(to_stderr=as_json))
     if as_json:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Literal
 
 from suite.backends.registry import find_backend
@@ -29,8 +30,13 @@ class Machine(Frozen):
         """bf16 on a GPU; a CPU computes in fp32."""
         return "bf16" if self.device == "cuda" else "fp32"
 
-    def require_room(self, ranks: int, oversubscribe: bool) -> None:
-        """Raises UsageError when there are more ranks than devices, or than cores unless asked for."""
+    def require_room(self, ranks: int, oversubscribe: bool, nodes: int = 1) -> None:
+        """Raises UsageError for several nodes, and for more ranks than devices, or than cores unless asked for."""
+        if nodes > 1:
+            raise UsageError(
+                f"{ranks} ranks on {nodes} nodes need the kubernetes or the slurm launcher; this one has one node "
+                "(choose sizes that fit it with --size, or ask for fewer --ranks)"
+            )
         if ranks <= self.places:
             return
         if self.device == "cuda":
@@ -62,6 +68,29 @@ class Machine(Frozen):
             found[name] = {package: version for package, version in versions.items() if version is not None}
         return found
 
+    def lacks(self, ranks: int, nodes: int, backends: Iterable[str]) -> tuple[str, ...]:
+        """What a run would need that is not here, one line each: for a plan that is only looked at."""
+        needs: list[Callable[[], object]] = [partial(self.require_room, ranks, True, nodes)]
+        needs += [partial(self.stacks, (name,)) for name in backends]
+        lines = [] if self.places else ["no NVIDIA driver shows a GPU: the plan knows no device memory"]
+        for need in needs:
+            try:
+                need()
+            except UsageError as error:
+                lines.append(str(error))
+        return tuple(lines)
+
+    def found_stacks(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
+        """As ``stacks``, with what is there of each; for a plan that is only looked at."""
+        return {
+            name: {
+                package: version
+                for package, version in stack_versions(self.python, find_backend(name).packages).items()
+                if version is not None
+            }
+            for name in backends
+        }
+
 
 def smallest_memory(gpus: Iterable[LocalDevice]) -> int | None:
     """Bytes of the smallest device; ``None`` where one does not tell, as those that share the host's memory."""
@@ -70,14 +99,17 @@ def smallest_memory(gpus: Iterable[LocalDevice]) -> int | None:
     return min(known) if known and len(known) == len(sizes) else None
 
 
-def look_at_machine(python: str, device: str) -> Machine:
-    """Choose the device: ``auto`` takes CUDA where a driver shows a GPU. Raises UsageError when it is not there."""
+def look_at_machine(python: str, device: str, planning: bool = False) -> Machine:
+    """Choose the device: ``auto`` takes CUDA where a driver shows a GPU. Raises UsageError when it is not there.
+
+    ``planning``: nothing is run, so CUDA that is asked for need not be there; the machine has no place then.
+    """
     import psutil
 
     if device not in ("auto", "cpu", "cuda"):
         raise UsageError(f"--device is auto, cpu or cuda, not {device!r}")
     gpus = local_devices() if device != "cpu" else ()
-    if gpus:
+    if gpus or (planning and device == "cuda"):
         return Machine(
             python=python,
             device="cuda",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
 from pydantic import ValidationError
@@ -41,15 +41,27 @@ def make_plan(request: Request, stacks: Mapping[str, Mapping[str, str]]) -> Plan
 
     Raises UsageError when a backend is left without a single possible run, with every reason.
     """
+    return make_joint_plan((request,), stacks)
+
+
+def make_joint_plan(requests: Sequence[Request], stacks: Mapping[str, Mapping[str, str]]) -> Plan:
+    """One plan of several requests that differ in sizes, ranks, layout and workload only, as those of a preset.
+
+    See ``make_plan``.
+    """
+    request = requests[0]
     drivers = [find_backend(name) for name in request.backends]
     points: list[_Point] = []
     skipped: list[Skipped] = []
-    for size, ranks, scaling in product(request.sizes, request.ranks, request.scalings):
-        for driver in drivers:
-            _resolve_point(request, driver, size, ranks, scaling, points, skipped)
+    for each in requests:
+        for size, ranks, scaling in product(each.sizes, each.ranks, each.scalings):
+            for driver in drivers:
+                _resolve_point(each, driver, size, ranks, scaling, points, skipped)
     for driver in drivers:
         _require_a_point(driver.name, points, skipped)
-    identity = digest(request.model_dump(mode="json"))[:12]
+    bodies = [each.model_dump(mode="json") for each in requests]
+    identity = digest(bodies[0] if len(bodies) == 1 else bodies)[:12]
+    notes = dict.fromkeys(note for each in requests for note in _notes(each, drivers))
     ordered = _interleaved(_unique(points), request.repeats)
     manifests = tuple(
         make_manifest(
@@ -66,7 +78,7 @@ def make_plan(request: Request, stacks: Mapping[str, Mapping[str, str]]) -> Plan
         )
         for point, repeat in ordered
     )
-    return Plan(id=identity, manifests=manifests, skipped=tuple(skipped), notes=tuple(_notes(request, drivers)))
+    return Plan(id=identity, manifests=manifests, skipped=tuple(skipped), notes=tuple(notes))
 
 
 def _resolve_point(

@@ -74,7 +74,12 @@ def chosen_sizes(names: Sequence[str], ladder: str | None, shape_files: Sequence
 
 def chosen_workload(name: str, trainable_layers: int | None, reference: str | None) -> Workload:
     """A workload of the catalogue, with the parts that a user may change. Raises UsageError and ValidationError."""
-    body = find_workload(name).model_dump()
+    return changed_workload(find_workload(name), trainable_layers, reference)
+
+
+def changed_workload(workload: Workload, trainable_layers: int | None, reference: str | None) -> Workload:
+    """The workload with those parts changed that are given. Raises ValidationError where they do not fit it."""
+    body = workload.model_dump()
     if trainable_layers is not None:
         body["trainable_layers"] = trainable_layers
     if reference is not None:

@@ -18,6 +18,7 @@ from suite.spec.shape_file import load_shape
 from suite.spec.workload import Workload
 
 __all__ = [
+    "data_file",
     "data_root",
     "devices",
     "find_device",
@@ -58,7 +59,7 @@ def find_size(name: str) -> Shape:
 
 @lru_cache(maxsize=1)
 def _ladders() -> Mapping[str, tuple[str, ...]]:
-    return MappingProxyType({name: tuple(entry["sizes"]) for name, entry in _read("ladders.yaml").items()})
+    return MappingProxyType({name: tuple(entry["sizes"]) for name, entry in data_file("ladders.yaml").items()})
 
 
 def ladders() -> dict[str, tuple[str, ...]]:
@@ -73,7 +74,7 @@ def find_ladder(name: str) -> tuple[str, ...]:
 
 def ladder_note(name: str) -> str:
     """What a ladder is for; UsageError for an unknown ladder."""
-    return _read("ladders.yaml")[_look_up(name, "ladder", _ladders(), "`suite sizes` lists them")]["note"]
+    return data_file("ladders.yaml")[_look_up(name, "ladder", _ladders(), "`suite sizes` lists them")]["note"]
 
 
 def workloads() -> dict[str, Workload]:
@@ -105,7 +106,7 @@ def _sizes() -> Mapping[str, Shape]:
     return MappingProxyType(
         {
             name: Shape.model_validate({"name": name, **entry}, strict=True)
-            for name, entry in _read("sizes.yaml").items()
+            for name, entry in data_file("sizes.yaml").items()
         }
     )
 
@@ -113,13 +114,13 @@ def _sizes() -> Mapping[str, Shape]:
 @lru_cache(maxsize=1)
 def _workloads() -> Mapping[str, Workload]:
     return MappingProxyType(
-        {name: Workload.model_validate({"name": name, **entry}) for name, entry in _read("workloads.yaml").items()}
+        {name: Workload.model_validate({"name": name, **entry}) for name, entry in data_file("workloads.yaml").items()}
     )
 
 
 @lru_cache(maxsize=1)
 def _devices() -> Mapping[str, Device]:
-    return MappingProxyType({name: _device(name, entry) for name, entry in _read("devices.yaml").items()})
+    return MappingProxyType({name: _device(name, entry) for name, entry in data_file("devices.yaml").items()})
 
 
 @lru_cache(maxsize=1)
@@ -158,5 +159,6 @@ def _look_up(name: str, kind: str, known: Mapping[str, Any], help_text: str) -> 
 
 
 @lru_cache(maxsize=None)
-def _read(file: str) -> Mapping[str, Any]:
+def data_file(file: str) -> Mapping[str, Any]:
+    """What a YAML file of the data folder holds; read once, not to be changed."""
     return yaml.safe_load((data_root() / file).read_text(encoding="utf-8"))

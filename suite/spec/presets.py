@@ -1,0 +1,108 @@
+"""Presets: whole measurements by name, from ``manifests/presets.yaml``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import Field
+
+from suite.spec.base import Frozen, UsageError
+from suite.spec.catalogue import data_file, find_workload
+from suite.spec.layout import Recompute
+from suite.spec.manifest import Track
+from suite.spec.names import nearest
+from suite.spec.workload import Workload
+
+
+class WorkChanges(Frozen):
+    """What one size of a preset changes in the preset's workload; ``None`` leaves the workload's own."""
+
+    rollouts: int | None = Field(default=None, gt=0, description="samples of one iteration on one device")
+    optimizer_steps: int | None = Field(default=None, gt=0)
+    micro_batch: int | None = Field(default=None, gt=0)
+    trainable_layers: int | None = Field(default=None, ge=0)
+
+    def applied_to(self, workload: Workload) -> Workload:
+        """The workload with these changes. Raises ValidationError where they do not fit it."""
+        return Workload.model_validate({**workload.model_dump(), **self.model_dump(exclude_none=True)})
+
+
+class PresetPoint(Frozen):
+    """One size of a preset: where it runs, how it is laid out, what it does."""
+
+    size: str
+    nodes: int = Field(default=1, gt=0)
+    devices_per_node: int = Field(gt=0)
+    tensor: int | None = Field(default=None, gt=0, description="for backends with tensor parallelism")
+    recompute: Recompute = "none"
+    work: WorkChanges = WorkChanges()
+
+    @property
+    def ranks(self) -> int:
+        return self.nodes * self.devices_per_node
+
+
+class Preset(Frozen):
+    """A named measurement. ``backends`` are those it is run on unless others are named."""
+
+    name: str
+    summary: str
+    track: Track
+    workload: str
+    backends: tuple[str, ...] = Field(min_length=1)
+    points: tuple[PresetPoint, ...] = Field(min_length=1)
+    source: str
+    note: str | None = None
+
+    def work_of(self, point: PresetPoint) -> Workload:
+        """What one iteration of a point does."""
+        return point.work.applied_to(find_workload(self.workload))
+
+
+def presets() -> dict[str, Preset]:
+    """Every preset by name."""
+    return dict(_presets())
+
+
+def find_preset(name: str) -> Preset:
+    """The preset called ``name`` in any case; UsageError with the nearest names otherwise."""
+    by_lower = {known.lower(): preset for known, preset in _presets().items()}
+    found = by_lower.get(name.strip().lower())
+    if found is None:
+        raise UsageError(f"there is no preset {name!r}{nearest(name, _presets())}; known are {', '.join(_presets())}")
+    return found
+
+
+@lru_cache(maxsize=1)
+def _presets() -> Mapping[str, Preset]:
+    return MappingProxyType({name: _preset(name, entry) for name, entry in data_file("presets.yaml").items()})
+
+
+def _preset(name: str, entry: Mapping[str, Any]) -> Preset:
+    points = entry["points"]
+    if isinstance(points, str):
+        points = _reference_points(data_file(points))
+    return Preset.model_validate({**entry, "name": name, "points": points})
+
+
+def _reference_points(reference: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The points of ``trlx_reference.yaml``, whose figures are per data-parallel rank."""
+    devices = reference["common"]["devices_per_node"]
+    return [
+        {
+            "size": size,
+            "nodes": row["nodes"],
+            "devices_per_node": devices,
+            "tensor": row["tensor"],
+            "work": {
+                "rollouts": row["rollouts"] * row["data"] // (row["nodes"] * devices),
+                "optimizer_steps": row["optimizer_steps"],
+                "micro_batch": row["micro_batch"],
+                "trainable_layers": row["trained_layers"],
+            },
+        }
+        for size, row in reference["sizes"].items()
+    ]
