@@ -14,7 +14,7 @@ from suite.conduct.execute import make_job
 from suite.conduct.machine import look_at_machine
 from suite.conduct.plan import make_plan
 from suite.conduct.request import Request
-from suite.launch.local import free_port, rank_variables
+from suite.launch.local import free_port, local_site, rank_variables
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.manifest import Manifest, Measure
 
@@ -40,7 +40,7 @@ def run_ranks(what: str, manifest: Manifest, iterations: int) -> dict:
         (folder / "events").mkdir()
         path = folder / "manifest.json"
         path.write_text(manifest.model_dump_json(by_alias=True), encoding="utf-8")
-        job = make_job(manifest, folder, sys.executable)
+        job = make_job(manifest, local_site(folder, sys.executable))
         port = free_port()
         command = [sys.executable, "-m", "benchmarks.loop_worker", what, str(path), str(folder), str(iterations)]
         started = [

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import platform
+import re
 import subprocess
 from functools import lru_cache
 from pathlib import Path
 
 import suite
 from suite.launch.job import Job
+from suite.launch.outcome import Launcher
 from suite.launch.probe import host_facts
 from suite.spec.version import suite_version
 
+_SECRETS = re.compile("TOKEN|SECRET|KEY|PASSWORD|PASSWD|CREDENTIAL|AUTH", re.IGNORECASE)
 
-def driver_facts(launcher: str, job: Job, bundle: Path) -> dict:
-    """What ``environment.json`` holds. Paths of this machine are left out: a bundle is meant to be published."""
-    argv = [part.replace(str(bundle), ".") for part in job.argv]
-    own = {name: value for name, value in job.env.items() if name != "PYTHONPATH"}
+
+def driver_facts(launcher: Launcher, job: Job, bundle: str) -> dict:
+    """What ``environment.json`` holds. A bundle is meant to be published: paths of this machine and values of variables
+    whose name speaks of a secret are left out."""
+    argv = [part.replace(bundle, ".") for part in job.argv]
+    own = {name: value for name, value in job.env.items() if name != "PYTHONPATH" and not _SECRETS.search(name)}
     return {
-        "launcher": launcher,
+        **launcher.facts(job),
+        "launcher": launcher.name,
         "suite_version": suite_version(),
         "git_commit": git_commit(),
         "driver_python": platform.python_version(),

@@ -27,6 +27,21 @@ class JobLimits(Limits):
     )
 
 
+class Site(Frozen):
+    """Where a run's ranks find what they need, as they see it, and what its launcher adds to their job."""
+
+    python: str = Field(description="the stack's interpreter")
+    bundle: str = Field(description="the run's folder")
+    python_path: str = Field(description="PYTHONPATH that makes suite.worker importable")
+    env: dict[str, str] = Field(default={})
+    image: str | None = None
+    devices: tuple[str, ...] | None = None
+    device_count: int | None = None
+    memory_bytes: int | None = Field(default=None, description="host memory of one rank")
+    mounts: tuple[Mount, ...] = ()
+    labels: dict[str, str] = Field(default={})
+
+
 class Job(Frozen):
     """One run as a launcher sees it: the same command on ``ranks_per_node`` ranks of each of ``nodes``."""
 
@@ -38,6 +53,9 @@ class Job(Frozen):
     ranks_per_node: int = Field(gt=0)
     devices: tuple[str, ...] | None = Field(
         default=None, description="ids of the devices the ranks may see; empty: none; null: as the host has it"
+    )
+    device_count: int | None = Field(
+        default=None, ge=0, description="how many devices, whichever they are; null where ``devices`` names them"
     )
     mounts: tuple[Mount, ...] = ()
     limits: JobLimits = JobLimits()

@@ -6,15 +6,20 @@ import os
 import resource
 import socket
 import subprocess
+import sys
 import threading
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
-from suite.launch.job import Job
+import suite
+from suite.launch.job import Job, Site
 from suite.launch.outcome import OnEvent, Outcome, RunFolder
 from suite.launch.processes import child_subreaper, descendants
 from suite.launch.requests import stop_requests
 from suite.launch.supervise import USUAL_PATIENCE, Patience, Rank, Supervision
 from suite.spec.base import UsageError
+from suite.spec.manifest import Manifest
 
 
 class LocalLauncher:
@@ -30,6 +35,14 @@ class LocalLauncher:
     def __init__(self, patience: Patience = USUAL_PATIENCE) -> None:
         self._patience = patience
 
+    def site(self, manifest: Manifest, bundle: Path, python: str) -> Site:
+        """The host's own paths. Raises UsageError as ``worker_path`` does."""
+        return local_site(bundle, python)
+
+    def facts(self, job: Job) -> dict[str, Any]:
+        """Nothing: the host's facts are everybody's."""
+        return {}
+
     def run(self, job: Job, folder: RunFolder, on_event: OnEvent) -> Outcome:
         """See ``Launcher.run``. Raises UsageError for several nodes, an image, or a program that cannot be started."""
         assert threading.current_thread() is threading.main_thread(), "ranks are started from the main thread only"
@@ -43,6 +56,25 @@ class LocalLauncher:
             finally:
                 supervision.clean_up()
             return supervision.outcome()
+
+
+def local_site(bundle: Path, python: str) -> Site:
+    """Bundle and interpreter as this host has them."""
+    return Site(python=python, bundle=str(bundle), python_path=worker_path(python))
+
+
+def worker_path(python: str) -> str:
+    """Folder that makes ``suite.worker`` importable for the stack's interpreter, and nothing else of the driver's.
+
+    Raises UsageError where the driver's own site-packages would leak into another interpreter.
+    """
+    root = Path(next(iter(suite.__path__))).resolve().parent
+    if root.name in ("site-packages", "dist-packages") and Path(python).resolve() != Path(sys.executable).resolve():
+        raise UsageError(
+            f"{python} would see the driver's packages: run suite from a checkout to use another interpreter"
+        )
+    inherited = os.environ.get("PYTHONPATH")
+    return os.pathsep.join([str(root), inherited] if inherited else [str(root)])
 
 
 def start_ranks(job: Job, folder: RunFolder, started: list[Rank]) -> None:

@@ -9,8 +9,9 @@ from typing import Any, Literal, Protocol
 
 from pydantic import Field
 
-from suite.launch.job import Job
+from suite.launch.job import Job, Site
 from suite.spec.base import Frozen
+from suite.spec.manifest import Manifest
 
 FailureKind = Literal[
     "oom_device",
@@ -65,6 +66,12 @@ class Launcher(Protocol):
     """One way to run a job."""
 
     name: str
+
+    def site(self, manifest: Manifest, bundle: Path, python: str) -> Site:
+        """Where the ranks of this run find interpreter and bundle. ``bundle`` is absolute, ``python`` as asked for."""
+
+    def facts(self, job: Job) -> dict[str, Any]:
+        """What environment.json tells of where the job runs beyond this host; no paths, a bundle is published."""
 
     def run(self, job: Job, folder: RunFolder, on_event: OnEvent) -> Outcome:
         """Run the job to its end, calling ``on_event`` with each event of rank 0 as it arrives.
