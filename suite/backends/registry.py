@@ -11,16 +11,18 @@ from importlib.metadata import entry_points
 from suite.backends.base import BackendDriver
 from suite.backends.deepspeed import DeepSpeed
 from suite.backends.megatron import Megatron
+from suite.backends.trlx_deepspeed import TrlxDdp, TrlxDeepSpeed
 from suite.spec.base import UsageError
 from suite.spec.names import nearest
 
 ENTRY_POINT_GROUP = "suite.backends"
+_OWN: tuple[BackendDriver, ...] = (DeepSpeed(), Megatron(), TrlxDeepSpeed(), TrlxDdp())
 
 
 @lru_cache(maxsize=1)
 def backends() -> dict[str, BackendDriver]:
     """Every backend by name, in the order they are listed. Raises UsageError when a registered one does not load."""
-    found: dict[str, BackendDriver] = {driver.name: driver for driver in (DeepSpeed(), Megatron())}
+    found: dict[str, BackendDriver] = {driver.name: driver for driver in _OWN}
     for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name):
         try:
             driver = point.load()()

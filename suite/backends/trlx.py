@@ -1,0 +1,38 @@
+"""What the backends around trlx share: the question whether an interpreter holds the trlx that is measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+
+import suite
+from suite.spec.base import UsageError
+
+ASK_SECONDS = 60.0
+
+
+@lru_cache(maxsize=8)
+def trlx_problems(python: str) -> dict[str, str | None]:
+    """What is wrong with the interpreter's ``trlx`` and ``transformers``, by package; None where nothing is.
+
+    Imports neither. Raises UsageError when the interpreter cannot be asked.
+    """
+    root = str(Path(next(iter(suite.__path__))).resolve().parent)
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    try:
+        answer = subprocess.run(
+            (python, "-m", "suite.worker.trlx_source"),
+            env={**os.environ, "PYTHONPATH": path},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=ASK_SECONDS,
+            check=True,
+        )
+        return json.loads(answer.stdout)
+    except OSError as error:
+        raise UsageError(f"no interpreter at {python}: {error.strerror}; name one with --python") from error
+    except (subprocess.SubprocessError, ValueError) as error:
+        raise UsageError(f"{python} cannot tell which trlx it has; name another interpreter with --python") from error

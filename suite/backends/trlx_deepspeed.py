@@ -1,0 +1,81 @@
+"""trlx's own PPO trainer on Accelerate: ``trlx-deepspeed`` on DeepSpeed's engine, ``trlx-ddp`` on torch's DDP."""
+
+from __future__ import annotations
+
+from suite.backends.base import BackendKind, LayoutRequest, own_worker_argv
+from suite.backends.deepspeed import ZERO_3_FROM_PARAMETERS
+from suite.backends.trlx import trlx_problems
+from suite.spec.layout import Layout
+from suite.spec.manifest import Measure
+from suite.spec.shape import Shape
+from suite.spec.workload import Workload
+from suite.theory.parameters import parameter_count
+
+_PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "deepspeed")
+
+
+class _Accelerate:
+    """Data parallel over all ranks; trlx has neither tensor nor pipeline parallelism here, and no recomputation."""
+
+    kind: BackendKind = "trainer"
+    # trlx imports DeepSpeed on DDP too
+    packages: tuple[str, ...] = _PACKAGES
+
+    def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
+        """Beyond divisibility: what trlx on Accelerate cannot do."""
+        errors = []
+        if size.architecture == "gpt2" and size.kv_heads != size.heads:
+            errors.append(f"GPT-2 style models have as many key-value heads as heads; {size.name} has {size.kv_heads}")
+        if layout.tensor > 1 or layout.pipeline > 1:
+            errors.append("trlx on Accelerate is data parallel only: tensor and pipeline parallel must be 1")
+        if workload.reference == "hydra" and not workload.trainable_layers:
+            errors.append("trlx branches its hydra reference off below the trainable layers: train at least one layer")
+        if measure.device == "cpu" and measure.precision == "fp16":
+            errors.append("fp16 is not trained on a CPU; use fp32 or bf16")
+        return errors
+
+    def variables(self, measure: Measure) -> dict[str, str]:
+        """DeepSpeed looks for an accelerator by itself; on a CPU run it must not find the machine's GPU."""
+        return {"DS_ACCELERATOR": "cpu"} if measure.device == "cpu" else {}
+
+    def stack_errors(self, python: str) -> list[str]:
+        """trlx must be the measured commit, and transformers one that its code runs on."""
+        return [problem for problem in trlx_problems(python).values() if problem]
+
+    def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
+        return own_worker_argv(manifest_path, bundle_path)
+
+
+class TrlxDeepSpeed(_Accelerate):
+    """ZeRO stages 0 to 3 on DeepSpeed's engine; stage 0 is that engine without sharding."""
+
+    name = "trlx-deepspeed"
+    summary = "trlx's own PPO trainer on Accelerate and DeepSpeed ZeRO"
+    settings: tuple[str, ...] = ("zero_stage", "offload_optimizer", "offload_parameters")
+
+    def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
+        """As the deepspeed backend chooses: ZeRO-2, or ZeRO-3 from 3 B parameters on or to offload parameters."""
+        stage = request.zero_stage
+        if stage is None:
+            large = parameter_count(size).total >= ZERO_3_FROM_PARAMETERS
+            stage = 3 if large or request.offload_parameters else 2
+        return Layout(
+            nodes=request.nodes,
+            devices_per_node=request.devices_per_node,
+            data=request.ranks,
+            zero_stage=stage,
+            offload_optimizer=request.offload_optimizer,
+            offload_parameters=request.offload_parameters,
+        )
+
+
+class TrlxDdp(_Accelerate):
+    """Every rank holds everything; torch's DistributedDataParallel averages the gradients."""
+
+    name = "trlx-ddp"
+    summary = "trlx's own PPO trainer on Accelerate and torch's DistributedDataParallel"
+    settings: tuple[str, ...] = ()
+
+    def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
+        """There is nothing to choose."""
+        return Layout(nodes=request.nodes, devices_per_node=request.devices_per_node, data=request.ranks)

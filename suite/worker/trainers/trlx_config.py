@@ -1,0 +1,168 @@
+"""The manifest in the words of trlx, Accelerate and DeepSpeed; standard library alone."""
+
+from typing import Any, Dict, List, Optional
+
+#: DeepSpeed's default number of elements in a reduction bucket; it is allocated whatever the model's size.
+_DEFAULT_BUCKET_ELEMENTS = 500_000_000
+#: An overflow would skip an optimizer step: start lower than DeepSpeed's 2^16.
+_INITIAL_SCALE_POWER = 12
+#: trlx's own way to a constant learning rate: a cosine without end between two equal rates
+_ENDLESS = 1e12
+DDP = "trlx-ddp"
+
+
+def uses_deepspeed(manifest: Dict[str, Any]) -> bool:
+    """Whether the manifest's trainer runs on DeepSpeed's engine, and not on torch's DistributedDataParallel."""
+    return manifest["backend"]["name"] != DDP
+
+
+def micro_batches(manifest: Dict[str, Any]) -> int:
+    """Micro batches of one optimizer step on one rank."""
+    return manifest["work"]["replica_batch"] // manifest["work"]["micro_batch"]
+
+
+def check(manifest: Dict[str, Any]) -> None:
+    """Raise ValueError for what trlx cannot do, with the value."""
+    size, layout, workload = manifest["size"], manifest["layout"], manifest["workload"]
+    if layout["tensor"] > 1 or layout["pipeline"] > 1:
+        raise ValueError(
+            "trlx on Accelerate is data parallel only: tensor {}, pipeline {}".format(
+                layout["tensor"], layout["pipeline"]
+            )
+        )
+    if layout["distributed_optimizer"] or layout["sequence_parallel"]:
+        raise ValueError("distributed optimizer and sequence parallelism belong to the megatron backend")
+    if layout["recompute"] != "none":
+        raise ValueError("trlx has no switch for recomputation")
+    if not uses_deepspeed(manifest) and layout["zero_stage"]:
+        raise ValueError("DDP shards nothing: ZeRO stage {} belongs to trlx-deepspeed".format(layout["zero_stage"]))
+    if size["architecture"] == "gpt2" and size["kv_heads"] != size["heads"]:
+        raise ValueError("GPT-2 has no grouped queries: {} heads, {} kv heads".format(size["heads"], size["kv_heads"]))
+    if workload["reference"] == "hydra" and not workload["trainable_layers"]:
+        raise ValueError("trlx branches its hydra reference off below the trainable layers, and there are none")
+    if manifest["measure"]["precision"] == "fp16" and manifest["measure"]["device"] == "cpu":
+        raise ValueError("fp16 is not trained on a CPU; use fp32 or bf16")
+
+
+def trlx_config(
+    manifest: Dict[str, Any], iterations: int, tokenizer_path: str, suppressed: List[int], trainer: str
+) -> Dict[str, Any]:
+    """What ``TRLConfig.from_dict`` takes. An iteration is one call of ``make_experience`` and its optimizer steps.
+
+    ``suppressed``: ids of special tokens, which must not be sampled, because decoding drops them. ``num_rollouts``,
+    ``chunk_size`` and the batch sizes are per rank in trlx.
+    """
+    workload, work, ppo = manifest["workload"], manifest["work"], manifest["workload"]["ppo"]
+    layers: Optional[int] = workload["trainable_layers"]
+    optimizer = workload["optimizer"]
+    return {
+        "train": {
+            "seq_length": workload["prompt_tokens"] + workload["new_tokens"],
+            "epochs": iterations,
+            "total_steps": iterations * workload["ppo_epochs"] * workload["optimizer_steps"],
+            "batch_size": work["replica_batch"],
+            "minibatch_size": work["micro_batch"],
+            "checkpoint_interval": 10**9,
+            "eval_interval": 10**9,
+            "pipeline": "PromptPipeline",
+            "trainer": trainer,
+            "tracker": None,
+            "save_best": False,
+            "save_optimizer": False,
+            "seed": manifest["measure"]["seed"],
+        },
+        "model": {
+            "model_path": "random-weights",
+            "model_arch_type": "causal",
+            "num_layers_unfrozen": -1 if layers is None else layers,
+        },
+        "tokenizer": {"tokenizer_path": tokenizer_path, "padding_side": "left", "truncation_side": "right"},
+        "optimizer": {
+            "name": "adamw",
+            "kwargs": {
+                "lr": optimizer["learning_rate"],
+                "betas": [optimizer["beta1"], optimizer["beta2"]],
+                "eps": optimizer["epsilon"],
+                "weight_decay": optimizer["weight_decay"],
+            },
+        },
+        "scheduler": {
+            "name": "cosine_annealing",
+            "kwargs": {"T_max": _ENDLESS, "eta_min": optimizer["learning_rate"]},
+        },
+        "method": {
+            "name": "PPOConfig",
+            "num_rollouts": work["replica_rollouts"],
+            "chunk_size": work["replica_rollouts"],
+            "ppo_epochs": workload["ppo_epochs"],
+            "init_kl_coef": ppo["kl_coefficient"],
+            "target": None,
+            "horizon": 10000,
+            "gamma": ppo["discount"],
+            "lam": ppo["gae_lambda"],
+            "cliprange": ppo["clip_ratio"],
+            "cliprange_value": ppo["clip_value"],
+            "vf_coef": ppo["value_coefficient"],
+            "scale_reward": None,
+            "ref_mean": None,
+            "ref_std": None,
+            "cliprange_reward": 10,
+            "gen_kwargs": {
+                "min_new_tokens": workload["new_tokens"],
+                "max_new_tokens": workload["new_tokens"],
+                "do_sample": True,
+                "temperature": ppo["temperature"],
+                "top_k": 0,
+                "top_p": 1.0,
+                # a list would be taken for a sweep of evaluations
+                "suppress_tokens": tuple(suppressed),
+            },
+        },
+    }
+
+
+def deepspeed_config(manifest: Dict[str, Any]) -> Dict[str, Any]:
+    """The file that Accelerate hands to DeepSpeed: one optimizer step is the replica's batch in micro batches."""
+    layout, precision = manifest["layout"], manifest["measure"]["precision"]
+    config: Dict[str, Any] = {
+        "train_micro_batch_size_per_gpu": manifest["work"]["micro_batch"],
+        "gradient_accumulation_steps": micro_batches(manifest),
+        "gradient_clipping": manifest["workload"]["optimizer"]["gradient_clip"],
+        "zero_optimization": {"stage": layout["zero_stage"]},
+        "bf16": {"enabled": precision == "bf16"},
+        # torch's AdamW is not on DeepSpeed's lists of tested and of host optimizers; its own would be compiled first.
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": False,
+        "wall_clock_breakdown": False,
+    }
+    if precision == "fp16":
+        config["fp16"] = {"enabled": True, "initial_scale_power": _INITIAL_SCALE_POWER}
+    host = {"device": "cpu", "pin_memory": manifest["measure"]["device"] == "cuda"}
+    for part, asked in (("optimizer", "offload_optimizer"), ("param", "offload_parameters")):
+        if layout[asked]:
+            config["zero_optimization"]["offload_" + part] = host
+    return config
+
+
+def bucket_elements(trainable_parameters: int) -> int:
+    """Elements of ZeRO's reduction bucket: DeepSpeed's default, or fewer where fewer parameters train."""
+    return min(_DEFAULT_BUCKET_ELEMENTS, trainable_parameters)
+
+
+def accelerate_variables(manifest: Dict[str, Any], deepspeed_file: str) -> Dict[str, str]:
+    """What ``accelerate launch`` would set for each rank; ``deepspeed_file`` holds ``deepspeed_config``."""
+    precision = manifest["measure"]["precision"]
+    variables = {
+        "ACCELERATE_MIXED_PRECISION": "no" if precision == "fp32" else precision,
+        "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": str(micro_batches(manifest)),
+    }
+    if uses_deepspeed(manifest):
+        stage = manifest["layout"]["zero_stage"]
+        variables["ACCELERATE_USE_DEEPSPEED"] = "true"
+        variables["ACCELERATE_DEEPSPEED_CONFIG_FILE"] = deepspeed_file
+        variables["ACCELERATE_DEEPSPEED_ZERO_STAGE"] = str(stage)
+        variables["ACCELERATE_DEEPSPEED_ZERO3_INIT"] = "true" if stage == 3 else "false"
+    elif manifest["measure"]["device"] == "cpu":
+        # with a DeepSpeed configuration this would silently drop DeepSpeed
+        variables["ACCELERATE_USE_CPU"] = "true"
+    return variables

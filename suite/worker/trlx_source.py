@@ -1,0 +1,102 @@
+"""Which trlx this interpreter would import: the measured commit, or another one; standard library alone.
+
+``python -m suite.worker.trlx_source`` prints what is wrong as JSON, by package, for the driver to ask before a run.
+"""
+
+import hashlib
+import importlib.util
+import json
+import os
+import sys
+from typing import Dict, List, Optional
+
+from suite.worker.manifest import installed_version
+from suite.worker.place import ConfigError
+
+#: CarperAI/trlx, version 0.7.0: its last commit
+COMMIT = "3340c2f3a56d1d14fdd5f13ad575121fa26b6d92"
+#: names a checkout of trlx for an interpreter that has none installed
+SOURCE_VARIABLE = "SUITE_TRLX_SOURCE"
+#: SHA-256 over the Python files of that commit's package, as ``package_digest`` makes it
+DIGEST = "1bb158e9aa17161725b1347065620069254832b6ea1b9b620b6b67eb4f716258"
+#: transformers 4.35 breaks trlx's OPT branch, 4.37 its Llama branch, 4.49 its generation; trlx asks for 4.27.1
+_OLDEST_TRANSFORMERS, _FIRST_BROKEN_TRANSFORMERS = (4, 27), (4, 35)
+TESTED_TRANSFORMERS = "4.33.3"
+
+
+def use_trlx() -> str:
+    """Make ``import trlx`` find the measured commit, and give its folder. Raises ConfigError where it cannot."""
+    problem = trlx_problem()
+    if problem is not None:
+        raise ConfigError(problem)
+    source = os.environ.get(SOURCE_VARIABLE)
+    if source:
+        sys.path.insert(0, source)
+    return _package_folder() or ""
+
+
+def trlx_problem() -> Optional[str]:
+    """Why trlx cannot be measured with this interpreter, with what to do; None where it can."""
+    folder = _package_folder()
+    wanted = "CarperAI/trlx at commit {}".format(COMMIT[:8])
+    advice = "install {} without its dependencies, or name a checkout of it in {}".format(wanted, SOURCE_VARIABLE)
+    if folder is None:
+        source = os.environ.get(SOURCE_VARIABLE)
+        where = "in {}".format(source) if source else "for {}".format(sys.executable)
+        return "there is no trlx {}; {}".format(where, advice)
+    if package_digest(folder) != DIGEST:
+        return "the trlx in {} is not commit {}; {}".format(folder, COMMIT[:8], advice)
+    return None
+
+
+def transformers_problem() -> Optional[str]:
+    """Why trlx's own code does not run on the transformers found, with what to do; None where it does."""
+    version = installed_version("transformers")
+    if version is None:
+        return "transformers is missing; install transformers {}".format(TESTED_TRANSFORMERS)
+    numbers = tuple(int(part) for part in version.split(".")[:2])
+    if _OLDEST_TRANSFORMERS <= numbers < _FIRST_BROKEN_TRANSFORMERS:
+        return None
+    age = "new" if numbers >= _FIRST_BROKEN_TRANSFORMERS else "old"
+    return "transformers {} is too {} for trlx's own code; install transformers {}".format(
+        version, age, TESTED_TRANSFORMERS
+    )
+
+
+def package_digest(folder: str) -> str:
+    """SHA-256 over the paths and contents of all Python files below ``folder``, in order of path."""
+    digest = hashlib.sha256()
+    for path in _python_files(folder):
+        with open(os.path.join(folder, *path.split("/")), "rb") as file:
+            content = file.read()
+        digest.update("{} {}\n".format(path, len(content)).encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _python_files(folder: str) -> List[str]:
+    found = []
+    for place, _, names in os.walk(folder):
+        relative = os.path.relpath(place, folder)
+        found += [os.path.normpath(os.path.join(relative, name)) for name in names if name.endswith(".py")]
+    return sorted(path.replace(os.sep, "/") for path in found)
+
+
+def _package_folder() -> Optional[str]:
+    """The folder of the package ``trlx``: below the named checkout, else where the import system finds it."""
+    source = os.environ.get(SOURCE_VARIABLE)
+    if source:
+        folder = os.path.join(source, "trlx")
+        return folder if os.path.isfile(os.path.join(folder, "__init__.py")) else None
+    spec = importlib.util.find_spec("trlx")
+    places = list(spec.submodule_search_locations or ()) if spec is not None else []
+    return places[0] if places else None
+
+
+def problems() -> Dict[str, Optional[str]]:
+    """What is wrong, by package; None where nothing is."""
+    return {"trlx": trlx_problem(), "transformers": transformers_problem()}
+
+
+if __name__ == "__main__":
+    print(json.dumps(problems()))
