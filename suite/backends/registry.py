@@ -12,11 +12,12 @@ from suite.backends.base import BackendDriver
 from suite.backends.deepspeed import DeepSpeed
 from suite.backends.megatron import Megatron
 from suite.backends.trlx_deepspeed import TrlxDdp, TrlxDeepSpeed
+from suite.backends.trlx_nemo import TrlxNemo
 from suite.spec.base import UsageError
 from suite.spec.names import nearest
 
 ENTRY_POINT_GROUP = "suite.backends"
-_OWN: tuple[BackendDriver, ...] = (DeepSpeed(), Megatron(), TrlxDeepSpeed(), TrlxDdp())
+_OWN: tuple[BackendDriver, ...] = (DeepSpeed(), Megatron(), TrlxDeepSpeed(), TrlxDdp(), TrlxNemo())
 
 
 @lru_cache(maxsize=1)

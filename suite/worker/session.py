@@ -87,6 +87,8 @@ def _tell_of(subject: Optional[Subject], facts: Dict[str, Any], notes: List[str]
     if isinstance(subject, Trainer):
         facts["work_differences"] = list(subject.work_differences)
         facts["packages"].update(subject.versions)
+        if subject.configuration:
+            facts["configuration"] = subject.configuration
 
 
 def _start_sampler(world: World) -> Tuple[Optional[DeviceSampler], List[str]]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from inspect import signature
 from typing import Any, Dict
 
 import torch
@@ -31,7 +32,9 @@ def join(place: Place, device_type: str, timeout_seconds: float) -> World:
     if device_type == "cuda":
         device = torch.device("cuda", place.local_rank)
         torch.cuda.set_device(device)
-        dist.init_process_group("nccl", device_id=device, **options)
+        if "device_id" in signature(dist.init_process_group).parameters:  # not before torch 2.3
+            options["device_id"] = device
+        dist.init_process_group("nccl", **options)
     else:
         device = torch.device("cpu")
         dist.init_process_group("gloo", **options)

@@ -4,7 +4,7 @@ from typing import Type
 
 from suite.worker.trainers.base import Trainer
 
-NAMES = ("trlx-deepspeed", "trlx-ddp")
+NAMES = ("trlx-deepspeed", "trlx-ddp", "trlx-nemo")
 
 
 def trainer_class(name: str, device_type: str) -> Type[Trainer]:
@@ -13,4 +13,8 @@ def trainer_class(name: str, device_type: str) -> Type[Trainer]:
         from suite.worker.trainers.trlx_accelerate import prepared_class
 
         return prepared_class(device_type)
+    if name == "trlx-nemo":
+        from suite.worker.trainers.trlx_nemo import prepared_class as prepared_nemo_class
+
+        return prepared_nemo_class(device_type)
     raise ValueError("backend {!r} has no trainer in this worker; known: {}".format(name, ", ".join(NAMES)))

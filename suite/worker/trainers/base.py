@@ -1,7 +1,7 @@
 """What the worker needs from a stack's own PPO trainer: one object per rank, and the facts that go with it."""
 
 from abc import ABC, abstractmethod
-from typing import Dict, Tuple
+from typing import Any, Dict, Tuple
 
 from suite.worker.trainers.clock import NullClock
 
@@ -17,6 +17,8 @@ class Trainer(ABC):
     notes: Tuple[str, ...] = ()
     #: where the work differs from the suite's own iteration of the same manifest, one sentence each
     work_differences: Tuple[str, ...] = ()
+    #: how the stack was configured, in its own words; empty where the manifest says it all
+    configuration: Dict[str, Any] = {}  # noqa: RUF012 - read, never changed
     #: names and versions of what the package metadata does not tell, e.g. a source tree's commit
     versions: Dict[str, str] = {}  # noqa: RUF012 - read, never changed
 

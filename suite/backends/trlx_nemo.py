@@ -1,0 +1,140 @@
+"""trlx on NeMo-Megatron: trlx's own NeMoPPOTrainer, timed at its phase edges."""
+
+from __future__ import annotations
+
+from suite.backends.base import BackendKind, LayoutRequest, own_worker_argv
+from suite.backends.trlx import trlx_problems
+from suite.launch.probe import stack_versions
+from suite.spec.catalogue import data_file
+from suite.spec.layout import Layout
+from suite.spec.manifest import Measure
+from suite.spec.shape import Shape
+from suite.spec.workload import Workload
+
+#: The only release whose modules and signatures are those that trlx at 3340c2f3 imports and calls.
+NEMO_VERSION = "1.17.0"
+#: trlx pads the sequences that it trains on to a multiple of this (modeling_nemo_ppo.py, line 870).
+SEQUENCE_MULTIPLE = 8
+
+
+class TrlxNemo:
+    """Tensor, sequence and data parallel with apex's distributed Adam; trlx's NeMo trainer has no pipeline."""
+
+    name = "trlx-nemo"
+    kind: BackendKind = "trainer"
+    image = "nemo"
+    summary = "trlx's NeMoPPOTrainer on NeMo-Megatron 1.17; not run on a GPU yet"
+    packages: tuple[str, ...] = ("torch", "nemo_toolkit", "apex", "pytorch-lightning", "transformers")
+    settings: tuple[str, ...] = ("tensor", "pipeline", "sequence_parallel", "recompute")
+
+    def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
+        """Data parallel beside the tensor degree: the one trlx's script has for a size of this name, or 1."""
+        tensor = request.tensor or shipped_tensor(size)
+        pipeline = request.pipeline or 1
+        if request.ranks % (tensor * pipeline):
+            raise ValueError(
+                f"{request.ranks} ranks do not divide into tensor parallel {tensor} x pipeline {pipeline}; "
+                "choose a degree with --tp"
+            )
+        sequence = request.sequence_parallel
+        return Layout(
+            nodes=request.nodes,
+            devices_per_node=request.devices_per_node,
+            tensor=tensor,
+            pipeline=pipeline,
+            data=request.ranks // (tensor * pipeline),
+            sequence_parallel=tensor > 1 if sequence is None else sequence,
+            distributed_optimizer=True,
+            recompute=request.recompute,
+        )
+
+    def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
+        """Beyond divisibility: what trlx's trainer and NeMo cannot do, each with what to do about it."""
+        return [
+            *_model_errors(size),
+            *_layout_errors(workload, layout),
+            *_work_errors(size, workload),
+            *_measure_errors(measure),
+        ]
+
+    def variables(self, measure: Measure) -> dict[str, str]:
+        """trlx's trainer logs to Weights & Biases by itself; nothing may leave the machine."""
+        return {"WANDB_MODE": "disabled"}
+
+    def stack_errors(self, python: str) -> list[str]:
+        """Releases that trlx's trainer cannot be imported on, told before NeMo would tell it in its own way."""
+        found = stack_versions(python, self.packages)
+        errors = []
+        if found["nemo_toolkit"] not in (None, NEMO_VERSION):
+            errors.append(f"trlx's NeMo trainers fit nemo_toolkit {NEMO_VERSION} only, not {found['nemo_toolkit']}")
+        lightning = found["pytorch-lightning"]
+        if lightning is not None and not lightning.startswith("1.9."):
+            errors.append(f"nemo_toolkit {NEMO_VERSION} needs pytorch-lightning 1.9, not {lightning}")
+        return errors + [problem for problem in trlx_problems(python).values() if problem]
+
+    def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
+        return own_worker_argv(manifest_path, bundle_path)
+
+
+def shipped_tensor(size: Shape) -> int:
+    """The tensor parallel degree that trlx's script has for a size of this name; 1 for a size it does not have."""
+    shipped = data_file("trlx_reference.yaml")["sizes"]
+    row = shipped.get(size.name) or shipped.get(f"{size.name}-trlx")
+    return row["tensor"] if row else 1
+
+
+def trained_positions(workload: Workload) -> int:
+    """Positions of one sequence in training: prompt, response, one end token, padding."""
+    return -(-(workload.sequence_tokens + 1) // SEQUENCE_MULTIPLE) * SEQUENCE_MULTIPLE
+
+
+def _model_errors(size: Shape) -> list[str]:
+    if size.architecture != "gpt2":
+        return [f"trlx-nemo builds Megatron's GPT; {size.name} is of the {size.architecture} family"]
+    errors = []
+    if size.kv_heads != size.heads:
+        errors.append(f"Megatron's GPT has as many key-value heads as heads; {size.name} has {size.kv_heads}")
+    if not size.tied_embeddings:
+        errors.append(f"trlx-nemo ties output head and embedding; those of {size.name} are not tied")
+    return errors
+
+
+def _layout_errors(workload: Workload, layout: Layout) -> list[str]:
+    errors = []
+    if layout.pipeline > 1:
+        errors.append(
+            f"pipeline parallel {layout.pipeline}: trlx's NeMo trainer runs with 1 only "
+            "(it calls what only the last stage has); leave --pp out"
+        )
+    if layout.zero_stage or layout.offload_optimizer or layout.offload_parameters:
+        errors.append("ZeRO stages and offload belong to the DeepSpeed backends")
+    positions = trained_positions(workload)
+    if layout.sequence_parallel and positions % layout.tensor:
+        errors.append(
+            f"trlx trains on {positions} positions a sample, not divisible by tensor parallel {layout.tensor}; "
+            "choose another --tp, or --no-sequence-parallel"
+        )
+    return errors
+
+
+def _work_errors(size: Shape, workload: Workload) -> list[str]:
+    errors = []
+    positions = trained_positions(workload)
+    if positions > size.positions:
+        errors.append(f"trlx trains on {positions} positions a sample, more than the {size.positions} of {size.name}")
+    if workload.reference == "hydra":
+        errors.append("trlx's NeMo trainer swaps a full reference in from the host; use --reference full")
+    if workload.trainable_layers == 0:
+        errors.append("trlx's NeMo trainer trains at least one block; use --trainable-layers 1 or more")
+    if workload.reward.kind != "constant":
+        errors.append(f"trlx-nemo knows the constant reward only, not {workload.reward.kind}")
+    return errors
+
+
+def _measure_errors(measure: Measure) -> list[str]:
+    errors = []
+    if measure.device != "cuda":
+        errors.append("NeMo and apex run on NVIDIA GPUs only; use --device cuda")
+    if measure.precision != "bf16":
+        errors.append(f"trlx-nemo trains in bf16 (Megatron's O2), not {measure.precision}; use --precision bf16")
+    return errors
