@@ -115,7 +115,7 @@ def _forget_registered_backends() -> Iterator[None]:
 
 def test_another_package_adds_a_backend_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     registered(monkeypatch, "tests.backends.test_backends:Toy")
-    assert list(backends()) == ["deepspeed", "megatron", "toy"]
+    assert list(backends())[-1] == "toy"
     assert find_backend("toy").packages == ("toy-stack",)
 
 

@@ -104,7 +104,7 @@ class TrlxNemoTrainer(Trainer):
 
     def _check_setup(self) -> None:
         """Raise ConfigError unless NeMo's groups and batches are the manifest's; count parameters."""
-        from apex.transformer import parallel_state
+        from trlx.trainer.nemo_ppo_trainer import parallel_state
 
         layout, work, trainer = self._manifest["layout"], self._manifest["work"], self._trainer
         checks = (

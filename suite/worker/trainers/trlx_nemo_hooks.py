@@ -1,7 +1,7 @@
 """Phase edges at the methods of trlx's NeMo PPO trainer, without changing any of them.
 
-One iteration is a call of ``make_experience`` and the optimizer steps that follow. All of it happens on every rank: trlx
-calls the reward function on each too. Lines are of CarperAI/trlx at 3340c2f3: TP is
+One iteration is a call of ``make_experience`` and the optimizer steps that follow. All of it happens on every rank:
+trlx calls the reward function on each too. Lines are of CarperAI/trlx at 3340c2f3: TP is
 ``trlx/trainer/nemo_ppo_trainer.py``, MP is ``trlx/models/modeling_nemo_ppo.py``.
 """
 
