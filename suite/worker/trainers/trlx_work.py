@@ -1,4 +1,4 @@
-"""What a reader must know beside trlx's figures: how its work differs from the suite's iteration, and what it ran on."""
+"""What a reader must know beside trlx's figures: how its work differs from the suite's, and what it ran on."""
 
 from typing import Any, Dict, Iterator
 
@@ -28,11 +28,11 @@ def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
 def _reference_differences(manifest: Dict[str, Any]) -> Iterator[str]:
     if manifest["workload"]["reference"] == "hydra":
         if uses_deepspeed(manifest):
-            yield "the hydra reference runs the whole policy once more before its branch, which has an output head of its own"
+            yield "the hydra reference runs the whole policy once more, then its branch, which has its own output head"
         else:
             yield (
-                "the reference is a full copy, not hydra: trlx does not see its branch behind DDP, and keeps it unused in "
-                "the policy and in the copy"
+                "the reference is a full copy, not hydra: trlx does not see its branch behind DDP, and keeps it unused "
+                "in the policy and in the copy"
             )
     elif manifest["layout"]["zero_stage"] == 3:
         yield "the full reference copy is whole on every rank; the deepspeed backend partitions it"
@@ -52,7 +52,7 @@ def notes(manifest: Dict[str, Any]) -> Iterator[str]:
         COMMIT[:8]
     )
     yield "evaluation, saving and tracking are left out"
-    yield "random weights from a configuration; a tokenizer of numbers made on the spot; its 3 special tokens are not sampled"
+    yield "random weights from a configuration; a tokenizer of numbers, whose 3 special tokens are never sampled"
     yield "generation: one batch per rank, Hugging Face generate; score and reference hold their log-probs"
     yield "reward is the reward function alone; gathering, decoding, tokenising and the KL penalty are in other"
     yield "torch.optim.AdamW as trlx makes it (not fused)"
@@ -62,4 +62,4 @@ def notes(manifest: Dict[str, Any]) -> Iterator[str]:
         if manifest["workload"]["reference"] == "full":
             yield "a full reference copy was asked for; by itself, trlx shares the trunk (hydra) under DeepSpeed"
         if manifest["layout"]["zero_stage"]:
-            yield "ZeRO reduction bucket at most as large as the trainable parameters (DeepSpeed's default: 5e8 elements)"
+            yield "ZeRO reduction bucket at most as large as the trainable parameters (DeepSpeed's default: 5e8)"
