@@ -46,7 +46,7 @@ def test_every_size_of_a_preset_is_laid_out_as_trlx_ships_it(preset: str, snapsh
         assert layout_errors(size, workload, layout) + DRIVER.errors(size, workload, layout, CUDA) == []
         work = resolve_work(size, workload, layout)
         rows.append(
-            f"{size.name}: {layout.nodes} x {layout.devices_per_node}, {layout.label()}; {work.global_rollouts} rollouts "
+            f"{size.name}: {layout.nodes} nodes, {layout.label()}; {work.global_rollouts} rollouts "
             f"({work.replica_rollouts} a replica), batch {work.replica_batch}, micro batch {work.micro_batch}, "
             f"{workload.optimizer_steps} steps, trains {workload.trainable_layers or 'all'}"
         )
