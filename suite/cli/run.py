@@ -71,6 +71,9 @@ def run(
     silence: Annotated[str, typer.Option(help="take a run without an event for this long for hung")] = "10m",
     runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs"),
     where: Where = HERE,
+    parallel: Annotated[
+        int, typer.Option(min=1, help="docker: so many runs at once, on devices of their own; they disturb each other")
+    ] = 1,
     retry_failed: Annotated[bool, typer.Option(help="run again what failed before")] = False,
     oversubscribe: Annotated[bool, typer.Option(help="allow more CPU ranks than cores")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan and run nothing")] = False,
@@ -85,11 +88,13 @@ def run(
     from suite.conduct.plan import make_joint_plan
     from suite.conduct.preset import Said, cross_product, preset_requests, replaced
     from suite.conduct.session import Settings, run_plan, states
+    from suite.conduct.side_by_side import require_containers, run_side_by_side
     from suite.spec.presets import find_preset
 
     chosen = find_preset(preset) if preset is not None else None
     backends = tuple(backend or (chosen.backends if chosen else ("deepspeed", "megatron")))
     machine, launcher = where.open(device or ("cuda" if chosen else "auto"), backends, planning=dry_run)
+    require_containers(machine, parallel)
     told = {
         "sizes": size or (),
         "ladder": ladder,
@@ -154,7 +159,10 @@ def run(
         for line in elsewhere:
             typer.echo(f"not on this machine: {line}", err=True)
         return DONE
-    summary = run_plan(plan, settings, launcher, display.live_view(to_stderr=as_json))
+    if parallel > 1:
+        summary = run_side_by_side(plan, settings, machine, launcher, display.crowd_view(as_json), parallel)
+    else:
+        summary = run_plan(plan, settings, launcher, display.live_view(to_stderr=as_json))
     if as_json:
         print_json({"plan": plan.id, **summary.model_dump(mode="json")})
     else:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Literal
 
+from pydantic import Field
+
 from suite.backends.registry import find_backend
 from suite.conduct.machine import Machine, require_device_name, smallest_memory
 from suite.launch.docker_engine.connection import Engine, connect
@@ -22,6 +24,7 @@ from suite.spec.base import UsageError
 class ContainerMachine(Machine):
     """What an engine's host offers, and the stacks of the images: both by backend."""
 
+    device_names: tuple[str, ...] = Field(description="UUIDs of the GPUs or numbers of the CPUs that runs may use")
     references: dict[str, str]
     found: dict[str, dict[str, str | None]]
     holder: ClassVar[str] = "image with --image"
@@ -63,10 +66,12 @@ def open_containers(
     }
     images = {name: found[reference] for name, reference in references.items()}
     chosen, gpus = _devices(engine, settings, device, next(iter(images.values())), planning)
+    names = tuple(gpu.uuid for gpu in gpus) if chosen == "cuda" else _cpus(engine, settings)
     machine = ContainerMachine(
         python=python or PYTHON,
         device=chosen,
-        places=len(gpus) if chosen == "cuda" else _cpus(engine, settings),
+        places=len(names),
+        device_names=names,
         device_memory_bytes=smallest_memory(gpus) if gpus else None,
         references=references,
         found={
@@ -94,12 +99,12 @@ def _devices(
     return ("cuda", gpus) if gpus or asked else ("cpu", ())
 
 
-def _cpus(engine: Engine, settings: DockerSettings) -> int:
-    """How many CPUs a run may use."""
+def _cpus(engine: Engine, settings: DockerSettings) -> tuple[str, ...]:
+    """Numbers of the CPUs that a run may use."""
     if settings.cpuset is None:
-        return engine.cpus
+        return tuple(str(number) for number in range(engine.cpus))
     chosen: set[int] = set()
     for part in settings.cpuset.split(","):
         first, _, last = part.partition("-")
         chosen.update(range(int(first), int(last or first) + 1))
-    return len(chosen)
+    return tuple(str(number) for number in sorted(chosen))

@@ -16,7 +16,7 @@ from suite.launch.docker_engine.connection import Engine
 from suite.launch.docker_engine.document import PYTHON_PATH, RUNS, Placing, container_document
 from suite.launch.docker_engine.gpus import access_of
 from suite.launch.docker_engine.images import ImageFacts
-from suite.launch.docker_engine.patterns import engine_failure
+from suite.launch.docker_engine.patterns import engine_failure, essence
 from suite.launch.docker_engine.session import (
     DRIVER_LABEL,
     PLAN_LABEL,
@@ -43,7 +43,7 @@ Stops = Callable[[], AbstractContextManager[StopRequests]]
 class DockerLauncher:
     """Runs jobs in containers. ``images``: backend -> the image its runs are started from, by its id.
 
-    ``run`` may be called from several threads, each through a launcher of its own (``on``), if its ``stops`` do not
+    ``run`` may be called from several threads, each through a launcher of its own (``beside``), if its ``stops`` do not
     install signal handlers, which only the main thread may.
     """
 
@@ -52,12 +52,14 @@ class DockerLauncher:
     images: Mapping[str, ImageFacts]
     patience: ContainerPatience = USUAL_PATIENCE
     stops: Stops = stop_requests
-    devices: tuple[str, ...] | None = None  # exactly these; None: as the settings say
+    devices: tuple[str, ...] | None = None  # GPUs, exactly these; None: as the settings say
+    runs_at_once: int = 1
     name = "docker"
 
-    def on(self, devices: tuple[str, ...], stops: Stops) -> DockerLauncher:
-        """The same launcher for one of several runs side by side: on these devices, stopped by these requests."""
-        return replace(self, devices=devices, stops=stops)
+    def beside(self, runs_at_once: int, gpus: tuple[str, ...], cpuset: str | None, stops: Stops) -> DockerLauncher:
+        """The same launcher for one of several runs side by side: on devices of its own, stopped by these requests."""
+        settings = self.settings if cpuset is None else self.settings.model_copy(update={"cpuset": cpuset})
+        return replace(self, runs_at_once=runs_at_once, devices=gpus, settings=settings, stops=stops)
 
     def site(self, manifest: Manifest, bundle: Path, python: str) -> Site:
         """Paths inside the container; so is ``python``."""
@@ -87,6 +89,7 @@ class DockerLauncher:
         host, settings = document["HostConfig"], self.settings
         image = next(image for image in self.images.values() if image.id == job.image)
         return {
+            "runs_at_once": self.runs_at_once,
             "engine": self.engine.facts.model_dump(mode="json"),
             "image": image.model_dump(mode="json", exclude={"stack"}),
             "devices": {"ids": job.devices, "count": job.device_count, "requests": host["DeviceRequests"]},
@@ -216,11 +219,11 @@ def _refused(job: Job, error: Exception, seconds: float) -> Outcome:
     """The container could not be made, filled, attached to or started."""
     from docker.errors import APIError
 
-    text = " ".join(str(getattr(error, "explanation", None) or error).split())
+    text = str(getattr(error, "explanation", None) or error)
     failure = engine_failure(text)
     if failure is None:
         kind = "unknown" if isinstance(error, APIError) else "rank_lost"
-        word = text if isinstance(error, APIError) else f"the engine does not answer: {text}"
+        word = essence(text) if isinstance(error, APIError) else f"the engine does not answer: {essence(text)}"
         failure = Failure(kind=kind, evidence=(word,))  # type: ignore[arg-type]
     codes = dict.fromkeys(range(job.ranks))
     return Outcome(status="failed", exit_codes=codes, elapsed_seconds=seconds, failure=failure)
