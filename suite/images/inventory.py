@@ -31,13 +31,14 @@ _ASK = "import json, platform, sys; print(json.dumps([platform.python_version(),
 
 
 def inventory(environments: dict[str, str], status: Path = Path("/var/lib/dpkg/status")) -> str:
-    """The list as JSON. ``environments``: name -> interpreter; ``status``: dpkg's database, passed over when missing."""
+    """The list as JSON. ``environments``: name -> interpreter; ``status``: dpkg's database, left out when missing."""
     bom = Bom()
     bom.metadata.component = Component(name="suite", type=ComponentType.CONTAINER, bom_ref="image")
     components = [part for name, python in environments.items() for part in _environment(name, python)]
     components += _system(status)
     bom.components.update(components)
-    bom.serial_number = uuid.uuid5(uuid.NAMESPACE_URL, "\n".join(sorted(str(part.bom_ref.value) for part in components)))
+    references = sorted(str(part.bom_ref.value) for part in components)
+    bom.serial_number = uuid.uuid5(uuid.NAMESPACE_URL, "\n".join(references))
     bom.register_dependency(bom.metadata.component, components)
     listed = json.loads(JsonV1Dot6(bom).output_as_string())
     del listed["metadata"]["timestamp"]
@@ -67,10 +68,11 @@ def _python_url(distribution: Distribution) -> PackageURL:
 
 def _licenses(distribution: Distribution) -> Iterator[License]:
     """What the package itself declares, when that is an expression or a name and not a whole text."""
-    expression, name = (distribution.metadata.get(field) for field in ("License-Expression", "License"))
-    if expression:
+    declared = distribution.metadata.json
+    expression, name = declared.get("license_expression"), declared.get("license")
+    if isinstance(expression, str):
         yield LicenseFactory().make_from_string(expression)
-    elif name and "\n" not in name and len(name) <= LONGEST_LICENSE_NAME:
+    elif isinstance(name, str) and name and "\n" not in name and len(name) <= LONGEST_LICENSE_NAME:
         yield DisjunctiveLicense(name=name)
 
 

@@ -22,7 +22,9 @@ class Project:
         """The checkout at ``root``, else the one this suite runs from. UsageError where there is none."""
         place = (root or data_root().parent).resolve()
         if not (place / "requirements" / "images").is_dir():
-            raise UsageError(f"{place} is no checkout of the suite, which images are built from; name one with --project")
+            raise UsageError(
+                f"{place} is no checkout of the suite, which images are built from; name one with --project"
+            )
         return cls(place)
 
     @property

@@ -28,7 +28,8 @@ def fill_wheelhouse(project: Project) -> Path:
     """Fetch and build what the image engines needs on a CPU; gives back the folder. What is there already stays.
 
     Beside it ``cpu.lock`` is written: the pins of requirements/cpu.lock with the hashes of these very wheels, which are
-    not those of the index where torch is a CPU build. Raises UsageError with pip's last line when something cannot be had.
+    not those of the index where torch is a CPU build. Raises UsageError with pip's last line when something cannot be
+    had.
     """
     folder = project.build_inputs / "wheelhouse"
     folder.mkdir(parents=True, exist_ok=True)
