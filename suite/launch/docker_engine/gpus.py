@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from suite.launch.docker_engine.connection import Engine
 from suite.launch.docker_engine.document import device_requests
-from suite.launch.docker_engine.patterns import NO_RUNTIME
+from suite.launch.docker_engine.patterns import engine_failure, essence
 from suite.launch.docker_engine.probe import ask
 from suite.launch.docker_engine.settings import DockerSettings, GpuAccess
 from suite.launch.probe import LocalDevice, local_devices
@@ -67,9 +67,10 @@ def _ask_container(engine: Engine, settings: DockerSettings, image: str) -> tupl
     try:
         said = ask(engine, image, ("nvidia-smi", "-L"), DeviceRequests=wanted)
     except APIError as error:
-        words = " ".join(str(error.explanation or error).split())
-        advice = f"; {NO_RUNTIME}" if "could not select device driver" in words else ""
-        raise UsageError(f"the engine gives no {_asked(settings)} to a container: {words}{advice}") from error
+        words = str(error.explanation or error)
+        known = engine_failure(words)
+        told = "; ".join(known.evidence) if known else essence(words)
+        raise UsageError(f"the engine gives no {_asked(settings)} to a container: {told}") from error
     found = [match.groups() for match in map(_LISTED.match, said.splitlines()) if match]
     return tuple(LocalDevice(index=int(index), uuid=uuid, name=name, memory_bytes=None) for index, name, uuid in found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from suite.launch.outcome import Failure
@@ -11,8 +12,15 @@ REFUSED_LIMIT = (
     "the engine may not raise this limit: take one that it may (--ulimit memlock=8388608), or give the engine "
     "CAP_SYS_RESOURCE"
 )
-NO_RUNTIME = "install NVIDIA's container toolkit on the engine's host, or name CDI devices with --gpu-access cdi"
+NO_RUNTIME = "install NVIDIA's container toolkit on the engine's host, or use its CDI devices (--gpu-access cdi)"
+NO_CDI = "turn CDI on in the engine's daemon.json (features.cdi) and describe the GPUs (nvidia-ctk cdi generate)"
 OTHER_IMAGE = "the image lacks the suite: build it with `suite images build`, or derive it from one that was"
+
+
+_HANDED_ON = re.compile(
+    r"^.*(failed to create shim task|OCI runtime create failed|runc create failed|unable to start container process|"
+    r"error during container init|error running hook|, stderr): "
+)
 
 
 class EnginePattern(NamedTuple):
@@ -37,6 +45,7 @@ ENGINE_PATTERNS: tuple[EnginePattern, ...] = (
     _cause("driver_mismatch", r"nvidia-container-cli: requirement error"),
     _cause("driver_mismatch", r"driver/library version mismatch"),
     _cause("driver_mismatch", r"forward compatibility was attempted on non supported HW"),
+    _cause("gpu_unavailable", r"could not select device driver \"cdi\"", NO_CDI),
     _cause("gpu_unavailable", r"could not select device driver", NO_RUNTIME),
     _cause("gpu_unavailable", r"[Uu]nknown runtime specified nvidia", NO_RUNTIME),
     _cause("gpu_unavailable", r"CDI device injection failed|unresolvable CDI devices"),
@@ -63,11 +72,14 @@ ENGINE_PATTERNS: tuple[EnginePattern, ...] = (
 
 def engine_failure(*lines: str) -> Failure | None:
     """The failure that the lines prove, with their next step as its last line; None where nothing known fits."""
-    import re
-
     for line in lines:
         for entry in ENGINE_PATTERNS:
             if re.search(entry.pattern.expression, line):
                 advice = () if entry.advice is None else (f"next step: {entry.advice}",)
-                return Failure(kind=entry.pattern.kind, evidence=(line, *advice))
+                return Failure(kind=entry.pattern.kind, evidence=(essence(line), *advice))
     return None
+
+
+def essence(text: str) -> str:
+    """An engine's error in one line, without the names of the programs that handed it on."""
+    return _HANDED_ON.sub("", " ".join(text.split())).removesuffix(": unknown")
