@@ -148,7 +148,7 @@ def run(
         retry_failed=retry_failed,
     )
     stacks = machine.found_stacks if elsewhere else machine.stacks
-    plan = make_joint_plan(requests, stacks(largest.backends))
+    plan = make_joint_plan(requests, stacks(largest.backends), machine.images(largest.backends))
     if dry_run:
         rows = display.plan_rows(states(plan, runs))
         if as_json:

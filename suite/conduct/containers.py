@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -26,6 +26,7 @@ class ContainerMachine(Machine):
 
     device_names: tuple[str, ...] = Field(description="UUIDs of the GPUs or numbers of the CPUs that runs may use")
     references: dict[str, str]
+    image_ids: dict[str, str]
     found: dict[str, dict[str, str | None]]
     holder: ClassVar[str] = "image with --image"
 
@@ -35,6 +36,9 @@ class ContainerMachine(Machine):
     def stack_errors(self, backend: str) -> list[str]:
         """Nothing: such a look takes the image's own interpreter, and each run takes it anyway."""
         return []
+
+    def images(self, backends: Iterable[str]) -> dict[str, str | None]:
+        return {name: self.image_ids[name] for name in backends}
 
     def where(self, backend: str) -> str:
         return self.references[backend]
@@ -74,6 +78,7 @@ def open_containers(
         device_names=names,
         device_memory_bytes=smallest_memory(gpus) if gpus else None,
         references=references,
+        image_ids={name: image.id for name, image in images.items()},
         found={
             name: image_versions(engine, images[name], python or PYTHON, find_backend(name).packages)
             for name in backends

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import ClassVar, Literal
@@ -55,6 +56,10 @@ class Machine(Frozen):
     def stack_errors(self, backend: str) -> list[str]:
         """Why the stack cannot be measured although no package is missing; empty when it can."""
         return find_backend(backend).stack_errors(self.python)
+
+    def images(self, backends: Iterable[str]) -> dict[str, str | None]:
+        """What names the image that a backend's runs are in; ``None`` on a bare host."""
+        return dict.fromkeys(backends, os.environ.get("SUITE_IMAGE"))
 
     def where(self, backend: str) -> str:
         """What holds a backend's stack, in words for a message."""
