@@ -65,10 +65,10 @@ def _stopped_by_others(end: ContainerEnd, outcome: Outcome) -> Failure:
 
 def _silent(end: ContainerEnd) -> Failure:
     """The node never said how it ended."""
-    if end.oom_killed:
-        return _failure(end, "oom_host", f"the container ended with exit code {end.exit_code} and OOMKilled")
     if end.gone is not None:
         return _failure(end, "rank_lost", end.gone, *end.trouble)
+    if end.oom_killed:
+        return _failure(end, "oom_host", f"the container ended with exit code {end.exit_code} and OOMKilled")
     proven = engine_failure(*filter(None, [end.error]), *end.tail)
     if proven is not None:
         return _failure(end, proven.kind, *proven.evidence)

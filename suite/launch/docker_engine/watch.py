@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from docker import APIClient
 
 CONTAINER_LOG = "container.log"
+REMOVED = "the container was removed in mid-run by somebody else"
 RETRY_SECONDS = 0.3
 
 
@@ -105,8 +106,8 @@ class ContainerWatch:
 
     def end(self, state: dict[str, Any] | None) -> ContainerEnd:
         """All that is known. ``state``: what the engine says of the container, None when it knows it no longer."""
-        if state is None and self._gone is None:
-            self._gone = f"the container was removed in mid-run by somebody else (exit code {self._exit_code})"
+        if (state is None or state.get("Status") == "removing") and self._gone is None:
+            self._gone = REMOVED
         if self._interrupted_by is None:
             self._interrupted_by = self._requests.take()
         known = state or {}
@@ -241,8 +242,7 @@ class ContainerWatch:
                 code = self._api.wait(self._container, timeout=None)["StatusCode"]
                 return self._mailbox.post(partial(self._take_exit, code, None))
             except NotFound:
-                gone = "the container was removed in mid-run by somebody else"
-                return self._mailbox.post(partial(self._take_exit, None, gone))
+                return self._mailbox.post(partial(self._take_exit, None, REMOVED))
             except (DockerException, RequestException, OSError, ValueError) as error:
                 if away_since is None:
                     away_since = time.monotonic()
