@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from suite.images.build_output import BuildFailed, Step, read_output
+from suite.images.locks import normal, pins_of
 from suite.images.project import Project
 from suite.spec.base import Frozen, UsageError
 from suite.spec.images import (
@@ -24,6 +25,7 @@ from suite.spec.images import (
     SOURCE_LABEL,
     Image,
     find_image,
+    stack_labels,
 )
 from suite.spec.version import suite_version
 
@@ -149,4 +151,7 @@ def _labels(image: Image, project: Project, choices: BuildChoices) -> dict[str, 
         BASE_NAME_LABEL: name,
         BASE_DIGEST_LABEL: digest or None,
     }
+    if choices.cpu:
+        pins = pins_of(project.build_inputs / "cpu.lock")
+        known.update(stack_labels({package: pins[normal(package)] for package in image.packages}))
     return {label: value for label, value in known.items() if value}
