@@ -19,7 +19,9 @@ Numbers = list[int] | None
 def run(
     preset: Annotated[
         str | None,
-        typer.Option(help="a whole measurement: trlx-ds-chat or ladder; what is said beside it replaces its parts"),
+        typer.Option(
+            help="a whole measurement: trlx-ds-chat, ladder or ds-chat-step3; what is said beside it replaces its parts"
+        ),
     ] = None,
     backend: Annotated[
         Names, typer.Option(help="backend; repeat for several [default: deepspeed and megatron, or the preset's]")
@@ -104,6 +106,7 @@ def run(
         "trainable_layers": trainable_layers,
         "reference": reference,
         "track": track,
+        "precision": precision,
     }
     said = checked(lambda: Said.model_validate(told))
     common = {
@@ -121,7 +124,6 @@ def run(
         },
         "measure": {
             "device": machine.device,
-            "precision": precision or machine.usual_precision,
             "warmup": warmup,
             "iterations": iterations,
             "seed": seed,
@@ -131,7 +133,7 @@ def run(
         "device_memory_bytes": machine.device_memory_bytes,
     }
     if chosen is None:
-        requests = checked(lambda: cross_product(said, common, machine.usual_workload))
+        requests = checked(lambda: cross_product(said, common, machine.usual_workload, machine.usual_precision))
     else:
         requests = checked(lambda: preset_requests(chosen, said, common))
         for line in replaced(chosen, said, common):
