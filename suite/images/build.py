@@ -78,7 +78,7 @@ def build_image(
 
     image = find_image(name)
     _require_inputs(image, project, choices)
-    tag = choices.tag or image.tag(suite_version())
+    tag = choices.tag or _usual_tag(image, choices.target)
     labels = _labels(image, project, choices)
     log = project.root / "build" / "images" / f"{image.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -123,6 +123,12 @@ def _follow(stream: Iterator[dict[str, Any]], log: Path, on_step: OnStep) -> str
         stream.close()  # type: ignore[attr-defined]
 
 
+def _usual_tag(image: Image, target: str | None) -> str:
+    """A stage on the way to an image never takes the image's own name."""
+    tag = image.tag(suite_version())
+    return tag if target is None else tag.replace(image.repository, f"{image.repository}-{target}", 1)
+
+
 def _require_inputs(image: Image, project: Project, choices: BuildChoices) -> None:
     """What a build from wheels needs is there. Raises UsageError where it is not."""
     if choices.cpu and image.cpu_stack is None:
@@ -151,7 +157,7 @@ def _labels(image: Image, project: Project, choices: BuildChoices) -> dict[str, 
         BASE_NAME_LABEL: name,
         BASE_DIGEST_LABEL: digest or None,
     }
-    if choices.cpu:
+    if choices.cpu and choices.target is None:
         pins = pins_of(project.build_inputs / "cpu.lock")
         known.update(stack_labels({package: pins[normal(package)] for package in image.packages}))
     return {label: value for label, value in known.items() if value}
