@@ -17,6 +17,7 @@ Numbers = list[int] | None
 @command
 @takes_where
 def run(
+    context: typer.Context,
     preset: Annotated[
         str | None,
         typer.Option(
@@ -97,6 +98,9 @@ def run(
     backends = tuple(backend or (chosen.backends if chosen else ("deepspeed", "megatron")))
     machine, launcher = where.open(device or ("cuda" if chosen else "auto"), backends, planning=dry_run)
     require_containers(machine, parallel)
+    source = context.get_parameter_source("ranks")
+    if chosen and source is not None and source.name == "ENVIRONMENT":
+        ranks = None  # a default of this machine, where the preset has its own
     told = {
         "sizes": size or (),
         "ladder": ladder,

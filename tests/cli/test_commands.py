@@ -150,6 +150,16 @@ def test_a_preset_is_planned_on_a_machine_without_its_gpus_and_says_what_is_miss
     assert "preset ladder: --track tuned replaces equal-config" in done.stderr
 
 
+def test_a_presets_ranks_are_not_those_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SUITE_RANKS", "2")
+    with pytest.raises(SystemExit):
+        app(["run", "--preset", "ladder", "--size", "1.3B", "--dry-run", "--json", "--runs", str(tmp_path)])
+    told = capsys.readouterr()
+    assert {row["ranks"] for row in json.loads(told.out)["runs"]} == {8} and "--ranks" not in told.err
+
+
 def test_a_run_ends_in_a_report_that_verifies(tmp_path: Path) -> None:
     runs, output = tmp_path / "runs", tmp_path / "report.md"
     done = suite(*RUN[:-1], "--runs", str(runs), "--json")
