@@ -8,7 +8,9 @@ import os
 import sys
 import sysconfig
 import tarfile
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +141,21 @@ def run_container(launched: DockerLauncher, root: Path, script: str, ranks: int 
     (root / "manifest.json").write_text("{}")
     ran.outcome = launched.run(container_job(launched, root, script, ranks, **changes), ran.folder, ran.events.append)
     return ran
+
+
+def once_started(ran_in: Path, act: Callable[[], object], events: int = 2) -> threading.Thread:
+    """Call ``act`` as soon as rank 0 has written so many events."""
+
+    def wait() -> None:
+        file = ran_in / "events" / "rank-0.jsonl"
+        deadline = time.monotonic() + 20
+        while not (file.exists() and file.read_text().count("\n") >= events) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        act()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
 
 
 def scripted_suite(*arguments: str, script: dict[str, Any] | None = None) -> list[str]:

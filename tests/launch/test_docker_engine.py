@@ -7,15 +7,13 @@ import json
 import os
 import stat
 import tarfile
-import threading
-import time
 from pathlib import Path
 
 import docker
 import pytest
 
 from suite.launch.docker_engine.connection import Engine as Connected
-from tests.containers import MEMLOCK, launcher, run_container
+from tests.containers import MEMLOCK, launcher, once_started, run_container
 from tests.engine import Engine
 from tests.launch.ranks import Ran
 
@@ -119,21 +117,6 @@ def test_host_memory_out_is_told_from_a_kill(connected: Connected, tmp_path: Pat
 
 
 WAIT = 'event("start", pid=os.getpid())\nevent("phase", phase="train", iteration=1)\ntime.sleep(60)'
-
-
-def once_started(ran_in: Path, act) -> threading.Thread:
-    """Call ``act`` with the container's id as soon as rank 0 has written its events."""
-
-    def wait() -> None:
-        events = ran_in / "events" / "rank-0.jsonl"
-        deadline = time.monotonic() + 20
-        while not (events.exists() and events.read_text().count("\n") > 1) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        act()
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    return thread
 
 
 def container_of(engine: Engine) -> str:

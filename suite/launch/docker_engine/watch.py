@@ -104,6 +104,11 @@ class ContainerWatch:
                         action()
         self._stream.close()
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the container, or its engine, can be asked nothing more."""
+        return self._gone is not None
+
     def end(self, state: dict[str, Any] | None) -> ContainerEnd:
         """All that is known. ``state``: what the engine says of the container, None when it knows it no longer."""
         if (state is None or state.get("Status") == "removing") and self._gone is None:
