@@ -32,8 +32,8 @@ Written by `make bench-self`; run it on your own machine. {when}, commit {commit
 - Record over bare loop: the rate in the record against samples over elapsed time of the same engine loop in a plain
   script (`benchmarks/loop_worker.py`), in turns, each in fresh processes; geometric means, Welch's interval.
 - Container's first event: both ways start in turns in the image `engines` with the CPU build of torch, from the start
-  of the command to the time in the worker's first event; `docker run` starts the worker alone. The difference is that of
-  each turn.
+  of the command to the time in the worker's first event; `docker run` starts the worker alone. The difference is
+  that of each turn.
 - Rate in a container: the same manifest in that image and on the host, in turns; geometric means, Welch's interval.
 - Report: synthetic bundles with records, in a process of its own.
 """
