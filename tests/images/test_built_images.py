@@ -22,8 +22,8 @@ from suite.images.project import Project
 from suite.spec.base import UsageError
 from suite.spec.images import BASE_NAME_LABEL, VARIANT_LABEL, find_image, images, stack_versions_of
 from suite.spec.version import suite_version
+from tests.built import ROOT
 from tests.engine import Engine
-from tests.images.conftest import ROOT
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -47,22 +47,22 @@ def run(engine: Engine, engines_image: Built) -> Run:
 
 class TestWhatItHolds:
     def test_it_holds_what_its_locks_and_labels_say(
-        self, api: APIClient, engines_image: Built, project: Project
+        self, docker_api: APIClient, engines_image: Built, build_project: Project
     ) -> None:
-        assert check_image(api, ENGINES, engines_image.id, project) == []
+        assert check_image(docker_api, ENGINES, engines_image.id, build_project) == []
         assert engines_image.labels[VARIANT_LABEL] == "cpu"
         assert engines_image.labels[BASE_NAME_LABEL] == "suite-base:bookworm"
         assert stack_versions_of(engines_image.labels)["torch"].endswith("+cpu")
 
-    def test_both_interpreters_are_there_and_apart(self, api: APIClient, engines_image: Built) -> None:
-        inside = look_inside(api, engines_image.id)
+    def test_both_interpreters_are_there_and_apart(self, docker_api: APIClient, engines_image: Built) -> None:
+        inside = look_inside(docker_api, engines_image.id)
         assert inside.driver is not None and inside.stack is not None
         assert inside.user == 1000
         assert "torch" in inside.stack.packages and "torch" not in inside.driver.packages
         assert "docker" in inside.driver.packages and "docker" not in inside.stack.packages
 
-    def test_its_components_are_listed_in_full(self, api: APIClient, engines_image: Built) -> None:
-        listed = copy_out(api, engines_image.id, SBOM).decode()
+    def test_its_components_are_listed_in_full(self, docker_api: APIClient, engines_image: Built) -> None:
+        listed = copy_out(docker_api, engines_image.id, SBOM).decode()
         components = json.loads(listed)["components"]
         for environment, lock in (
             ("driver", ROOT / "requirements/images/driver.lock"),
@@ -76,25 +76,26 @@ class TestWhatItHolds:
             assert found == pins_of(lock)
         assert len([part for part in components if part["purl"].startswith("pkg:deb/debian/")]) > 50
 
-    def test_the_list_is_what_its_schema_says(self, api: APIClient, engines_image: Built) -> None:
+    def test_the_list_is_what_its_schema_says(self, docker_api: APIClient, engines_image: Built) -> None:
         pytest.importorskip("cyclonedx", reason="cyclonedx comes with `make test`")
         from cyclonedx.schema import SchemaVersion
         from cyclonedx.validation.json import JsonStrictValidator
 
-        listed = copy_out(api, engines_image.id, SBOM).decode()
+        listed = copy_out(docker_api, engines_image.id, SBOM).decode()
         assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(listed) is None
 
     def test_nothing_of_the_build_machine_is_left(
-        self, api: APIClient, engine: Engine, engines_image: Built, tmp_path: Path
+        self, docker_api: APIClient, engine: Engine, engines_image: Built, wheelhouse: Path, tmp_path: Path
     ) -> None:
-        history = "".join(entry["CreatedBy"] for entry in api.history(engines_image.id))
+        history = "".join(entry["CreatedBy"] for entry in docker_api.history(engines_image.id))
         assert "ca.pem" not in history and "wheelhouse" not in history
         saved = tmp_path / "image.tar"
         engine.docker("save", "-o", str(saved), engines_image.id, check=True)
-        names = set(files_of(saved))
+        names = {name.removeprefix("./") for name in files_of(saved)}
         assert any(name.startswith("opt/stack/lib/python3.11/site-packages/torch/") for name in names)
         leftover = {name for name in names if name.startswith(("build/", "etc/uv", "root/.cache", "tmp/"))}
-        leftover |= {name for name in names if name.endswith((".whl", "/uv", "ca.crt", "ca.pem", "pip.conf"))}
+        passed_in = {"uv", "ca.crt", "ca.pem", "pip.conf", *(path.name for path in wheelhouse.iterdir())}
+        leftover |= {name for name in names if name.rpartition("/")[2] in passed_in}
         assert leftover == set()
 
     def test_its_python_files_are_compiled(self, run: Run) -> None:
@@ -159,77 +160,94 @@ class TestATamperedImage:
         yield tamper
         engine.docker("rmi", *made)
 
-    def found(self, api: APIClient, tag: str, project: Project) -> set[str]:
-        return {one.where for one in check_image(api, ENGINES, tag, project)}
+    def found(self, docker_api: APIClient, tag: str, build_project: Project) -> set[str]:
+        return {one.where for one in check_image(docker_api, ENGINES, tag, build_project)}
 
     def test_other_versions_are_found_on_either_side(
-        self, api: APIClient, project: Project, tampered: Callable[..., str]
+        self, docker_api: APIClient, build_project: Project, tampered: Callable[..., str]
     ) -> None:
         stack, driver = "/opt/stack/lib/python3.11/site-packages", "/opt/suite/lib/python3.11/site-packages"
         tag = tampered(
             f"sed -i 's/^Version: .*/Version: 0.1/' {stack}/deepspeed-*/METADATA && rm -r {driver}/rich-*.dist-info"
         )
-        assert self.found(api, tag, project) == {"stack: deepspeed", "label suite.stack.deepspeed", "driver: rich"}
+        assert self.found(docker_api, tag, build_project) == {
+            "stack: deepspeed",
+            "label suite.stack.deepspeed",
+            "driver: rich",
+        }
 
-    def test_a_label_that_lies_is_found(self, api: APIClient, project: Project, tampered: Callable[..., str]) -> None:
+    def test_a_label_that_lies_is_found(
+        self, docker_api: APIClient, build_project: Project, tampered: Callable[..., str]
+    ) -> None:
         tag = tampered("true", "LABEL suite.stack.transformers=9.9.9")
-        assert self.found(api, tag, project) == {"label suite.stack.transformers"}
+        assert self.found(docker_api, tag, build_project) == {"label suite.stack.transformers"}
 
     def test_an_image_that_runs_as_root_is_found(
-        self, api: APIClient, project: Project, tampered: Callable[..., str]
+        self, docker_api: APIClient, build_project: Project, tampered: Callable[..., str]
     ) -> None:
-        assert self.found(api, tampered("true", "USER 0"), project) == {"user"}
+        assert self.found(docker_api, tampered("true", "USER 0"), build_project) == {"user"}
 
     def test_a_stack_that_does_not_start_is_found(
-        self, api: APIClient, project: Project, tampered: Callable[..., str]
+        self, docker_api: APIClient, build_project: Project, tampered: Callable[..., str]
     ) -> None:
-        assert "stack: interpreter" in self.found(api, tampered("rm /opt/stack/bin/python"), project)
+        assert "stack: interpreter" in self.found(docker_api, tampered("rm /opt/stack/bin/python"), build_project)
 
     def test_a_driver_that_does_not_start_is_one_line(
-        self, api: APIClient, project: Project, tampered: Callable[..., str]
+        self, docker_api: APIClient, build_project: Project, tampered: Callable[..., str]
     ) -> None:
         tag = tampered("rm -r /opt/suite/src/suite/spec")
         with pytest.raises(UsageError, match=r"the driver of .* does not start: ModuleNotFoundError"):
-            check_image(api, ENGINES, tag, project)
+            check_image(docker_api, ENGINES, tag, build_project)
 
-    def test_no_container_is_left_behind(self, api: APIClient) -> None:
-        assert api.containers(all=True, filters={"label": OWN_LABEL}) == []
+    def test_no_container_is_left_behind(self, docker_api: APIClient) -> None:
+        assert docker_api.containers(all=True, filters={"label": OWN_LABEL}) == []
+
+
+def building(docker_api: APIClient) -> set[str]:
+    """Containers of builder stages, which have a shell of their own."""
+    return {
+        entry["Id"]
+        for entry in docker_api.containers(all=True)
+        if entry["Command"].startswith("/bin/bash -euo pipefail")
+    }
 
 
 class TestBuilding:
-    def test_the_list_names_what_was_built(self, api: APIClient, engines_image: Built) -> None:
-        (row,) = [row for row in rows(images(), suite_version(), api) if row.image.name == "engines"]
+    def test_the_list_names_what_was_built(self, docker_api: APIClient, engines_image: Built) -> None:
+        (row,) = [row for row in rows(images(), suite_version(), docker_api) if row.image.name == "engines"]
         (present,) = [one for one in row.present or () if engines_image.tag in one.tags]
         assert present.id == engines_image.id and present.variant == "cpu"
 
     def test_the_common_stages_of_nemo_are_those_of_the_engines(
-        self, api: APIClient, engine: Engine, engines_image: Built, base_image: str, project: Project
+        self, docker_api: APIClient, engine: Engine, engines_image: Built, base_image: str, build_project: Project
     ) -> None:
         tag = "suite-test-nemo-common:1"
         choices = BuildChoices(
             base_image=base_image, offline=True, target="common", tag=tag, arguments={"STACK_PYTHON": "3.11"}
         )
         try:
-            built = build_image("nemo", api, project, choices)
+            built = build_image("nemo", docker_api, build_project, choices)
             # nothing is built twice: the engine's cache knows every one of these steps from the other Dockerfile
             assert built.seconds < 60
             done = engine.docker("run", "--rm", "--read-only", "--tmpfs", "/tmp", built.id, "sizes")
             assert done.returncode == 0 and "ladder cpu" in done.stdout
-            assert look_inside(api, built.id).stack is None
+            assert look_inside(docker_api, built.id).stack is None
         finally:
             engine.docker("rmi", tag)
 
     def test_a_step_that_fails_is_told_and_leaves_nothing(
-        self, api: APIClient, base_image: str, project: Project, tmp_path: Path
+        self, docker_api: APIClient, base_image: str, build_project: Project
     ) -> None:
-        before = {entry["Id"] for entry in api.containers(all=True)}
+        before = building(docker_api)
         choices = BuildChoices(base_image=base_image, offline=True, arguments={"STACK_PYTHON": "3.1"}, tag="none:1")
         with pytest.raises(BuildFailed, match=r"step \d+ of \d+ \(RUN python3 -m venv .* all of its output is in"):
-            build_image("engines", api, project, choices)
-        assert {entry["Id"] for entry in api.containers(all=True)} <= before
+            build_image("engines", docker_api, build_project, choices)
+        assert building(docker_api) <= before
 
-    def test_an_interrupted_build_leaves_nothing(self, api: APIClient, base_image: str, project: Project) -> None:
-        before = {entry["Id"] for entry in api.containers(all=True)}
+    def test_an_interrupted_build_leaves_nothing(
+        self, docker_api: APIClient, base_image: str, build_project: Project
+    ) -> None:
+        before = building(docker_api)
 
         def interrupt(step: object) -> None:
             if "python3 -m venv" in str(step):
@@ -237,13 +255,13 @@ class TestBuilding:
 
         choices = BuildChoices(base_image=base_image, offline=True, target="common", no_cache=True, tag="none:2")
         with pytest.raises(KeyboardInterrupt):
-            build_image("engines", api, project, choices, interrupt)
+            build_image("engines", docker_api, build_project, choices, interrupt)
         deadline = time.monotonic() + 20
-        while not {entry["Id"] for entry in api.containers(all=True)} <= before:
+        while not building(docker_api) <= before:
             assert time.monotonic() < deadline, "the engine goes on building"
             time.sleep(0.1)
 
-    def test_a_base_that_is_not_there_is_told(self, api: APIClient, project: Project) -> None:
+    def test_a_base_that_is_not_there_is_told(self, docker_api: APIClient, build_project: Project) -> None:
         choices = BuildChoices(base_image="127.0.0.1:1/none:1", tag="none:3")
         with pytest.raises(BuildFailed, match=r"127\.0\.0\.1:1"):
-            build_image("engines", api, project, choices)
+            build_image("engines", docker_api, build_project, choices)

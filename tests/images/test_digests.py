@@ -102,7 +102,7 @@ def _wait_for(address: str, seconds: float = 10.0) -> None:
 
 @pytest.mark.engine
 def test_the_digest_of_a_real_registry_is_the_one_that_was_pushed(
-    engine: Engine, registry: str, base_image: str, api
+    engine: Engine, registry: str, base_image: str, docker_api
 ) -> None:
     reference = f"{registry}/suite-base:1"
     try:
@@ -114,7 +114,7 @@ def test_the_digest_of_a_real_registry_is_the_one_that_was_pushed(
         unpinned, stale = BaseImage(reference=reference, digest=None), BaseImage(reference=reference, digest=OLD)
         nowhere = BaseImage(reference="127.0.0.1:1/none:1", digest=OLD)
         missing = BaseImage(reference=f"{registry}/none:1", digest=OLD)
-        answers = ask(api, {"first": unpinned, "stale": stale, "nowhere": nowhere, "missing": missing})
+        answers = ask(docker_api, {"first": unpinned, "stale": stale, "nowhere": nowhere, "missing": missing})
     finally:
         engine.docker("rmi", reference)
     assert [one.verdict for one in answers] == ["new", "differs", "unknown", "unknown"]
