@@ -119,7 +119,7 @@ def launcher(
 
 def container_job(launched: DockerLauncher, root: Path, script: str, ranks: int = 1, **changes: Any) -> Job:
     """A job of ranks made of a few lines of Python, with the bundle at ``root``."""
-    name = "Scripted-1M-n1-r1"
+    name = changes.pop("name", "Scripted-1M-n1-r1")
     limits = {name: changes.pop(name) for name in ("run_seconds", "silence_seconds", "memory_bytes") if name in changes}
     fields = {
         "name": name,

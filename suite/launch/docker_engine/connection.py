@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from suite.launch.docker_engine.tunnel import open_tunnel
 from suite.spec.base import Frozen, UsageError
 
 if TYPE_CHECKING:
@@ -59,8 +60,12 @@ def connect(copy_back: bool = False) -> Engine:
     from requests.exceptions import RequestException
 
     host = chosen_host()
+    tunnel = open_tunnel(host) if host.startswith("ssh://") else None
     try:
-        api = docker.from_env(timeout=ASK_SECONDS).api
+        if tunnel is None:
+            api = docker.from_env(timeout=ASK_SECONDS).api
+        else:
+            api = docker.APIClient(base_url=tunnel, timeout=ASK_SECONDS)
         version, info = api.version(), api.info()
     except (DockerException, RequestException, OSError) as error:
         raise UsageError(unreachable(host, error)) from error
