@@ -122,6 +122,8 @@ class TrlxTrainer(Trainer):
         if not is_hydra:
             # With the attribute, trlx would take the model to have a branch, and make no full reference.
             del model.frozen_head
+        # trlx makes it in fp32; ZeRO-3 takes one precision only, and the other stages cast it too.
+        model.v_head.to(next(base.parameters()).dtype)
         model.forward_kwargs = inspect.getfullargspec(base.forward).args
         self._draw(model.v_head)
         return model
@@ -151,7 +153,8 @@ class TrlxTrainer(Trainer):
         from suite.worker.trainers.trlx_model import draw_weights, whole
 
         is_partitioned = any(hasattr(parameter, "ds_id") for parameter in model.parameters())
-        draw_weights(model, self._manifest["measure"]["seed"], _gathered if is_partitioned else whole)
+        gather = _gathered if is_partitioned else whole
+        draw_weights(model, self._manifest["measure"]["seed"], gather, self._world.device)
 
     def _reward(self, outputs: List[str], **others: Any) -> List[float]:
         from suite.worker.trainers.trlx_model import as_tokens
