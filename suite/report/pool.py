@@ -33,6 +33,7 @@ class Row:
     separate_critic: bool
     scaling: str
     setting: Setting
+    launcher: str | None
     variant: str
     manifest_hash: str
     work_hash: str
@@ -141,6 +142,7 @@ def _row(number: int, group: RowRuns, variant: str) -> Row:
         separate_critic=manifest.workload.critic is not None,
         scaling=manifest.workload.scaling,
         setting=setting_of(manifest, machine),
+        launcher=group.place.launcher,
         variant=variant,
         manifest_hash=manifest.hash,
         work_hash=manifest.work_hash,

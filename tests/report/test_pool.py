@@ -5,6 +5,7 @@ import statistics
 import pytest
 
 from suite.report import build
+from suite.report.markdown import render
 from suite.stats.intervals import RunSeconds, pooled_rate
 from tests.report import entries as made
 
@@ -118,6 +119,8 @@ def test_runs_in_a_container_and_beside_it_are_rows_of_their_own() -> None:
         (3, "image=none launcher=local"),
     ]
     assert len({row.series_hash for row in rows}) == 2, "no scaling curve goes from one to the other"
+    text = render(build(local + docker), {})
+    assert text.count("manifest.json --launcher docker") == 1 and text.count("suite rerun") == 2
 
 
 def test_another_image_is_another_row_and_its_digest_says_so() -> None:
