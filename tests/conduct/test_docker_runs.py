@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import docker
+import psutil
 import pytest
 
 from suite.bundle.store import Bundle, find_bundles
@@ -99,7 +100,8 @@ def test_a_second_signal_does_not_wait(engine: Engine, scripted_image: str, tmp_
     with start(engine, tmp_path, at={"iteration": 1, "do": "hang"}) as driver:
         wait_for_event(tmp_path, "generate")
         name = containers(engine)[0]
-        engine.docker("pause", name)  # nothing inside can answer the first one
+        init = int(engine.docker("inspect", "--format", "{{.State.Pid}}", name).stdout)
+        psutil.Process(init).children()[0].suspend()  # the node cannot answer the first one
         driver.send_signal(signal.SIGINT)
         time.sleep(0.5)
         assert driver.poll() is None and containers(engine) == [name]

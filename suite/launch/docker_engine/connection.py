@@ -44,7 +44,6 @@ class Engine:
     facts: EngineFacts
     architecture: str
     cpus: int
-    memory_bytes: int
     runtimes: tuple[str, ...]
     cdi_folders: tuple[str, ...]
     cdi_devices: tuple[str, ...]
@@ -133,7 +132,6 @@ def _engine(api: APIClient, host: str, version: dict[str, Any], info: dict[str, 
         facts=facts,
         architecture=str(version.get("Arch", "")),
         cpus=int(info.get("NCPU") or 1),
-        memory_bytes=int(info.get("MemTotal") or 0),
         runtimes=tuple(info.get("Runtimes") or ()),
         cdi_folders=tuple(info.get("CDISpecDirs") or ()),
         cdi_devices=tuple(

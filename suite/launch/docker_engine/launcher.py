@@ -203,7 +203,7 @@ class DockerLauncher:
             yield
         finally:
             with suppress(DockerException, RequestException):  # the engine stays away: the next session removes it
-                self._patiently(lambda: remove_labelled(self._api, job.labels))
+                remove_labelled(self._api, job.labels)
 
 
 def _container_name(job: Job) -> str:
