@@ -1,0 +1,66 @@
+"""What a stack's name and a row's notes tell of how it runs: the traits that its speed depends on."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_PAREN = re.compile(r"\([^)]*\)")
+_WORD = re.compile(r"[a-z]+")
+
+
+@dataclass(frozen=True)
+class Traits:
+    """Ways of running that a new stack can share with a known one."""
+
+    family: str
+    framework: str
+    fused_attention: bool
+    engine: bool
+    interleaves: bool
+    zero_engine: bool
+    eager: bool = False
+    asynchronous_tensor: bool = False
+    row_scaling: bool = False
+
+    def columns(self) -> dict[str, float]:
+        """The properties of a job that its stack gives."""
+        return {
+            "fused_attention": self.fused_attention,
+            "engine": self.engine,
+            "zero_engine": self.zero_engine,
+            "eager": self.eager,
+            "asynchronous_tensor": self.asynchronous_tensor,
+            "row_scaling": self.row_scaling,
+        }
+
+
+def traits(framework: str, notes: str = "", precision: str = "") -> Traits:
+    """Traits by the words that occur in a framework's name, a row's notes and its precision.
+
+    Fused attention came to all of them in 2022; Megatron-LM and DeepSpeed rows without a newer name are from before.
+    NVIDIA's newer stacks (NeMo, Megatron-Core, Bridge, AutoModel) run on Transformer Engine.
+    """
+    name = framework.lower()
+    text = f"{name} {notes.lower()}"
+    deepspeed = "deepspeed" in name
+    engine = any(word in name for word in ("nemo", "megatron-core", "bridge", "automodel", "transformer engine"))
+    megatron = ("megatron" in name or (engine and "automodel" not in name)) and not deepspeed
+    xla = any(word in name for word in ("maxtext", "paxml", "jax", "xla"))
+    return Traits(
+        family="megatron" if megatron else "zero" if deepspeed else "xla" if xla else "fsdp",
+        framework=plain_framework(framework),
+        fused_attention=not ("megatron-lm" in name or deepspeed),
+        engine=engine,
+        interleaves=megatron or "interleav" in text,
+        zero_engine=deepspeed,
+        eager="eager" in text,
+        asynchronous_tensor=bool(re.search(r"async[a-z]* ?tp", text)),
+        row_scaling="rowwise" in precision.lower() or "row-wise" in precision.lower(),
+    )
+
+
+def plain_framework(framework: str) -> str:
+    """The first two words of a framework's name, without versions and remarks in parentheses."""
+    words = _WORD.findall(_PAREN.sub(" ", framework.lower()))
+    return " ".join([word for word in words if len(word) > 1][:2]) or "unknown"

@@ -1,0 +1,199 @@
+"""Seconds of one training step by part: theory's FLOPs and bytes over what a device reaches of its peaks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from suite.planner.jobs import ARCHITECTURES, Column, Jobs
+from suite.planner.parameters import NAMES
+from suite.theory import blocks
+from suite.theory.communication import all_reduce_bytes, gather_bytes, group_bandwidth, overlapped
+from suite.theory.pipeline import bubble, micro_batches
+
+Values = Mapping[str, float]
+
+#: A backward pass of fused attention does five products for the forward pass's two (Dao, arXiv 2307.08691, 3.1.2).
+ATTENTION_BACKWARD = 2.5
+#: Packed fine-tuning sequences hold short documents; little of the full attention is left.
+PACKED_ATTENTION = 0.1
+#: Share of the forward pass's matrix products that per-operator recomputation does again.
+OPERATORS_AGAIN = 0.25
+#: Bytes moved per parameter by an Adam step: gradient, fp32 weight and both moments, read and written.
+OPTIMIZER_TRAFFIC = 30
+#: Share of low-rank adapters in a model's parameters: what is communicated and updated.
+LOW_RANK_SHARE = 0.01
+#: Bytes per parameter of gradient reduction (fp32) and of gathering the updated weights (16 bit).
+DATA_PARALLEL_BYTES = 6
+GATHER_PASSES = 3
+#: Share of the last micro batch's time that its backward pass takes, behind which gradients are reduced.
+BEHIND_LAST = 0.6
+GATHER_SHARPNESS, DATA_SHARPNESS = 6.0, 4.0
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What the devices of jobs reach: FLOP/s and bytes per second."""
+
+    linear: Column
+    dense: Column
+    attention: Column
+    memory: Column
+
+
+@dataclass(frozen=True)
+class Block:
+    """Seconds of one block and micro batch on one device: forward parts, and one collective's."""
+
+    linear: Column
+    attention: Column
+    elementwise: Column
+    scores: Column
+    collective: Column
+    exchange: Column
+
+
+def named(vector: np.ndarray) -> dict[str, float]:
+    """Parameters by name from their logarithms."""
+    return dict(zip(NAMES, np.exp(vector), strict=True))
+
+
+def rates(jobs: Jobs, p: Values) -> Rates:
+    """Achieved rates by architecture, precision and power limit."""
+    by_architecture = np.array([p[f"matrix_{name}"] for name in ARCHITECTURES])
+    code = jobs.architecture.astype(int)
+    peak = jobs.peak * jobs.power_share ** p["power"]
+    dense = peak * by_architecture[code]
+    faster = np.where(jobs.precision == 2, jobs.fp4_ratio * p["fp8"] * p["fp4"], 2 * p["fp8"])
+    attention = peak * p["attention"]
+    attention = attention * np.where(jobs.engine > 0, p["attention_engine"], 1)
+    attention = attention * np.where(code == ARCHITECTURES.index("ampere"), p["attention_ampere"], 1)
+    attention = attention * np.where(jobs.hidden / jobs.heads < 100, p["attention_narrow"], 1)
+    return Rates(
+        linear=dense * np.where(jobs.precision == 0, 1, faster),
+        dense=dense,
+        attention=attention,
+        memory=jobs.memory_bandwidth * p["memory_bandwidth"],
+    )
+
+
+def block_seconds(jobs: Jobs, p: Values, rate: Rates) -> Block:
+    """Forward seconds of one block's matrix products, attention and elementwise work, and of its communication."""
+    tokens, hidden, tensor = jobs.tokens, jobs.hidden, jobs.tensor
+    fused = jobs.fused_attention > 0
+    moved = blocks.matrix_bytes(tokens, hidden, jobs.ffn, jobs.kv_share, jobs.gated, tensor)
+    traffic = p["matrix_traffic"] + np.where(jobs.row_scaling > 0, 2 * p["row_scaling"], 0)
+    narrow = 1 + p["inner_width"] * tensor / hidden
+    linear = blocks.linear_flops(tokens, jobs.elements, tensor) / rate.linear * narrow + traffic * moved / rate.memory
+    attention = blocks.attention_flops(tokens, jobs.sequence, hidden, tensor, jobs.fused_attention) / rate.attention
+    scores = np.where(
+        fused, 0, p["unfused_scores"] * blocks.score_bytes(tokens, jobs.sequence, jobs.heads, tensor) / rate.memory
+    )
+    split = np.where(jobs.sequence_parallel > 0, tensor, 1)
+    elementwise = blocks.residual_bytes(tokens, hidden, split) * (
+        p["residual_traffic"] + np.where(jobs.gated > 0, 0, p["residual_plain"])
+    ) + p["activation_traffic"] * blocks.activation_function_bytes(tokens, jobs.ffn, jobs.gated, tensor)
+    slow = np.where(jobs.eager > 0, p["eager"] ** 3, 1) * np.where(fused, 1, p["unfused_traffic"])
+    exposed = p["tensor_exposed"] * np.where(jobs.asynchronous_tensor > 0, p["tensor_asynchronous"], 1)
+    ring = 2 * 2 * tokens * hidden * jobs.kv_share / tensor * (jobs.context - 1)
+    return Block(
+        linear=linear,
+        attention=attention * np.where(jobs.packed > 0, PACKED_ATTENTION, 1),
+        elementwise=elementwise * slow / rate.memory,
+        scores=scores,
+        collective=exposed * all_reduce_bytes(2 * tokens * hidden, tensor) / jobs.link,
+        exchange=p["context_exposed"] * ring / jobs.link,
+    )
+
+
+def local_parameters(jobs: Jobs) -> Column:
+    """Parameters of the fuller end of a pipeline on one tensor-parallel rank, before any sharding over data."""
+    share = np.where(jobs.pipeline > 1, 0.5, 1.0)
+    return (
+        jobs.layers * jobs.elements / (jobs.tensor * jobs.pipeline) + jobs.vocab * jobs.hidden * share / jobs.tensor
+    )
+
+
+def shard_bandwidth(jobs: Jobs) -> Column:
+    """Bytes per second of the rings over data parallel ranks, which are one tensor parallel group apart."""
+    return group_bandwidth(
+        jobs.data * jobs.context, jobs.tensor, jobs.node_devices, jobs.link, jobs.network
+    )
+
+
+def gather_seconds(jobs: Jobs, p: Values) -> Column:
+    """Seconds to gather the weights once under ZeRO-3 (16 bit); 0 elsewhere."""
+    bandwidth = shard_bandwidth(jobs) * p["gather_bandwidth"] * np.where(jobs.zero_engine > 0, p["gather_zero_engine"], 1)
+    seconds = gather_bytes(2 * local_parameters(jobs), jobs.data * jobs.context) / bandwidth
+    return np.where(jobs.zero_stage >= 3, seconds, 0)
+
+
+def step_parts(jobs: Jobs, p: Values) -> dict[str, Column]:
+    """Seconds of a training step by part; they add up to the step, stacks' own effects left out."""
+    rate = rates(jobs, p)
+    block = block_seconds(jobs, p, rate)
+    full, operators = jobs.recompute == 3, jobs.recompute == 2
+    selective = jobs.recompute == 1
+    low_rank, fused = jobs.low_rank > 0, jobs.fused_attention > 0
+    passes = 3.0 - low_rank + full
+    linear = block.linear * (passes + np.where(operators, OPERATORS_AGAIN, 0))
+    attention = (block.attention + block.scores) * (1 + ATTENTION_BACKWARD + full + np.where(selective & ~fused, 1, 0))
+    layer = {
+        "matrix products": linear,
+        "attention": attention,
+        "elementwise": block.elementwise * (3 + full),
+        "tensor parallel": block.collective * (4 + 2 * full),
+        "context parallel": block.exchange * 3,
+        "launches": np.full(len(jobs), p["layer_seconds"]),
+    }
+    per_layer = sum(layer.values())
+    count = micro_batches(jobs.global_batch, jobs.data, jobs.micro_batch)
+    depth = jobs.layers / jobs.pipeline
+    split = jobs.pipeline > 1
+    head = 3 * blocks.head_flops(jobs.tokens, jobs.hidden, jobs.vocab, jobs.tensor) / rate.dense
+    head = head + p["loss_traffic"] * blocks.loss_bytes(jobs.tokens, jobs.vocab, jobs.tensor) / rate.memory
+    stage = depth * per_layer + np.where(split, 0, head)
+    sends = jobs.chunks * 2 * 2 * jobs.tokens * jobs.hidden / jobs.tensor / jobs.network
+    parts = {name: count * depth * seconds for name, seconds in layer.items()}
+    parts["head and loss"] = count * np.where(split, p["head_imbalance"], 1) * head
+    parts["bubble"] = p["bubble"] * bubble(jobs.pipeline, jobs.chunks) * stage
+    parts["pipeline sends"] = np.where(split, p["stage_exposed"] * count * sends, 0)
+    body = sum(parts[name] for name in layer) + parts["head and loss"]
+    parts["parameter gathers"] = _gathers(jobs, p, count, body)
+    parts["gradient reduction"] = _reduction(jobs, p, BEHIND_LAST * depth * per_layer)
+    parts["optimizer"] = _optimizer(jobs, rate) + p["step_seconds"]
+    whole = sum(parts.values())
+    parts["stragglers"] = whole * p["stragglers"] * np.log2(np.maximum(jobs.devices / 8, 1))
+    return parts
+
+
+def step_seconds(jobs: Jobs, vector: np.ndarray) -> Column:
+    """Seconds of a training step before stacks' own effects, from the logarithms of the parameters."""
+    return _total(step_parts(jobs, named(vector)))
+
+
+def _total(parts: Mapping[str, Any]) -> Column:
+    return np.asarray(sum(parts.values()))
+
+
+def _gathers(jobs: Jobs, p: Values, count: Column, body: Column) -> Column:
+    """ZeRO-3 gathers weights for forward and backward pass and scatters gradients, every micro batch (1910.02054, 7.2.2)."""
+    traffic = count * GATHER_PASSES * gather_seconds(jobs, p)
+    return p["gather_exposed"] * traffic + overlapped(body, traffic, GATHER_SHARPNESS)
+
+
+def _reduction(jobs: Jobs, p: Values, behind: Column) -> Column:
+    """Gradients reduced and weights gathered once a step, hidden in part behind the last micro batch's backward pass."""
+    share = np.where(jobs.low_rank > 0, LOW_RANK_SHARE, 1)
+    seconds = DATA_PARALLEL_BYTES * local_parameters(jobs) * share / shard_bandwidth(jobs)
+    seconds = np.where((jobs.zero_stage >= 3) | (jobs.data * jobs.context <= 1), 0, seconds)
+    return p["data_exposed"] * seconds + p["data_last"] * overlapped(behind, seconds, DATA_SHARPNESS)
+
+
+def _optimizer(jobs: Jobs, rate: Rates) -> Column:
+    shards = np.where(jobs.zero_stage >= 1, jobs.data * jobs.context, 1)
+    share = np.where(jobs.low_rank > 0, LOW_RANK_SHARE, 1)
+    return OPTIMIZER_TRAFFIC * share * local_parameters(jobs) / shards / rate.memory

@@ -1,0 +1,78 @@
+"""FLOPs and bytes of one transformer block and of the output head, per micro batch and device, on arrays.
+
+Every argument is a number or a numpy array; arrays go through element by element, so that a hundred thousand layouts
+cost one call. ``tokens`` are the tokens of one micro batch that one context-parallel rank sees; tensor parallelism
+divides as Megatron does (Shoeybi et al., arXiv 1909.08053, section 3).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Numbers = Any
+ELEMENT_BYTES = 2
+
+
+def matrix_elements(hidden: Numbers, ffn: Numbers, kv_share: Numbers, gated: Numbers) -> Numbers:
+    """Elements of a block's weight matrices: query and output h^2 each, keys and values h^2 kv_share each, the MLP's.
+
+    ``kv_share`` is key-value heads over heads (grouped-query attention, Ainslie et al., arXiv 2305.13245), ``gated``
+    1 for a three-matrix MLP (Shazeer, arXiv 2002.05202).
+    """
+    return hidden * hidden * (2 + 2 * kv_share) + (2 + gated) * hidden * ffn
+
+
+def linear_flops(tokens: Numbers, elements: Numbers, tensor: Numbers) -> Numbers:
+    """Forward FLOPs of a block's matrix products: two per element and token (Kaplan et al., arXiv 2001.08361, 2.1)."""
+    return 2 * tokens * elements / tensor
+
+
+def attention_flops(tokens: Numbers, sequence: Numbers, hidden: Numbers, tensor: Numbers, causal: Numbers) -> Numbers:
+    """Forward FLOPs of scores and weighted sum: 4 s h per token (Korthikanti et al., arXiv 2205.05198, appendix A).
+
+    Fused kernels skip what a causal mask hides, half of it (Dao, arXiv 2307.08691, section 3.1); ``causal`` is 1 there.
+    """
+    return 4 * tokens * sequence * hidden / tensor * (1 - causal / 2)
+
+
+def matrix_bytes(
+    tokens: Numbers, hidden: Numbers, ffn: Numbers, kv_share: Numbers, gated: Numbers, tensor: Numbers
+) -> Numbers:
+    """Bytes that a block's matrix products read and write in one forward pass, each operand once, in 16 bit.
+
+    Column-parallel products read the whole input, row-parallel ones write the whole output (arXiv 1909.08053, figure 3).
+    """
+    inside = tokens * (hidden * (2 + 2 * kv_share) + (2 + gated) * ffn) / tensor
+    return ELEMENT_BYTES * (inside + 4 * tokens * hidden + matrix_elements(hidden, ffn, kv_share, gated) / tensor)
+
+
+def residual_bytes(tokens: Numbers, hidden: Numbers, split: Numbers) -> Numbers:
+    """Bytes of norms, residual additions and dropout: about eight passes over s b h in 16 bit.
+
+    ``split`` is the tensor parallel degree under sequence parallelism, else 1 (arXiv 2205.05198, section 4.2.2).
+    """
+    return 8 * ELEMENT_BYTES * tokens * hidden / split
+
+
+def activation_function_bytes(tokens: Numbers, ffn: Numbers, gated: Numbers, tensor: Numbers) -> Numbers:
+    """Bytes of the MLP's activation function: one read and one write of its width, a gate read besides."""
+    return ELEMENT_BYTES * (2 + gated) * tokens * ffn / tensor
+
+
+def score_bytes(tokens: Numbers, sequence: Numbers, heads: Numbers, tensor: Numbers) -> Numbers:
+    """Bytes that unfused attention moves for its score matrices in a forward pass: nine per score.
+
+    Scores written and read twice in 16 bit around the softmax, and a byte of dropout mask (arXiv 2205.05198,
+    section 4.1: scores, softmax, dropout). Fused attention moves none (Dao et al., arXiv 2205.14135).
+    """
+    return 9 * tokens * sequence * heads / tensor
+
+
+def head_flops(tokens: Numbers, hidden: Numbers, vocab: Numbers, tensor: Numbers) -> Numbers:
+    """Forward FLOPs of the output head on ``tokens`` positions."""
+    return 2 * tokens * hidden * vocab / tensor
+
+
+def loss_bytes(tokens: Numbers, vocab: Numbers, tensor: Numbers) -> Numbers:
+    """Bytes of the loss on the logits, forward and backward: five passes in fp32."""
+    return 20 * tokens * vocab / tensor
