@@ -7,6 +7,7 @@ Regression and Multilevel/Hierarchical Models", 2006, chapter 12). A stack that 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from suite.planner.timing import step_seconds
 
 #: Relative error of a row that the model need not explain: repeated vendor runs differ by about this much.
 NOISE = 0.05
+REPEATS_POWER = 0.5
 _DIFFERENCE = 1e-4
 _MOST_EVALUATIONS = 60
 
@@ -30,6 +32,7 @@ class Rows:
     jobs: Jobs
     seconds: Column
     groups: tuple[Mapping[str, str], ...]
+    weights: Column
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> "Rows":
@@ -39,12 +42,13 @@ class Rows:
             jobs=Jobs.of([entry.job for entry in timed if entry.job]),
             seconds=np.array([entry.step_seconds for entry in timed], dtype=float),
             groups=tuple(entry.groups for entry in timed),
+            weights=_weights(timed),
         )
 
     def take(self, index: np.ndarray) -> "Rows":
         """The rows of a mask."""
         kept = tuple(group for group, keep in zip(self.groups, index, strict=True) if keep)
-        return Rows(self.jobs.take(index), self.seconds[index], kept)
+        return Rows(self.jobs.take(index), self.seconds[index], kept, self.weights[index])
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ def fit(rows: Rows) -> Fitted:
 
     def residuals(vector: np.ndarray) -> np.ndarray:
         predicted = np.log(step_seconds(rows.jobs, vector[:own])) + positions @ vector[own:]
-        return np.concatenate([_soft((predicted - target) / NOISE), (vector - centre) / spread])
+        return np.concatenate([_soft((predicted - target) / NOISE) * rows.weights, (vector - centre) / spread])
 
     def jacobian(vector: np.ndarray) -> np.ndarray:
         base = np.log(step_seconds(rows.jobs, vector[:own]))
@@ -88,13 +92,26 @@ def fit(rows: Rows) -> Fitted:
             columns.append((np.log(step_seconds(rows.jobs, moved)) - base) / _DIFFERENCE)
         slopes = np.column_stack([*columns, positions])
         scaled = (base + positions @ vector[own:] - target) / NOISE
-        return np.vstack([slopes * (_soft_slope(scaled) / NOISE)[:, None], np.diag(1 / spread)])
+        return np.vstack([slopes * (_soft_slope(scaled) / NOISE * rows.weights)[:, None], np.diag(1 / spread)])
 
     solution = least_squares(residuals, centre, jac=jacobian, method="trf", max_nfev=_MOST_EVALUATIONS)
     effects: dict[str, dict[str, float]] = {level: {} for level in LEVELS}
     for (level, group), value in zip(members, solution.x[own:], strict=True):
         effects[level][group] = float(value)
     return Fitted(solution.x[:own], effects)
+
+
+def _weights(entries: Sequence[Entry]) -> Column:
+    """Rows that differ in devices or release alone tell little more than one: n of them weigh as n^(1 - POWER)."""
+    kinds = [_kind(entry) for entry in entries]
+    counts = Counter(kinds)
+    return np.array([counts[kind] ** (-REPEATS_POWER / 2) for kind in kinds])
+
+
+def _kind(entry: Entry) -> tuple[object, ...]:
+    job = entry.job or {}
+    layout = ("tensor", "pipeline", "context", "micro_batch", "sequence", "recompute", "low_rank")
+    return entry.groups["framework|device|precision"], entry.model, *(job[name] for name in layout)
 
 
 def _memberships(rows: Rows) -> tuple[list[tuple[str, str]], np.ndarray]:

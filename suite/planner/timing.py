@@ -84,10 +84,12 @@ def block_seconds(jobs: Jobs, p: Values, rate: Rates) -> Block:
     """Forward seconds of one block's matrix products, attention and elementwise work, and of its communication."""
     tokens, hidden, tensor = jobs.tokens, jobs.hidden, jobs.tensor
     fused = jobs.fused_attention > 0
-    moved = blocks.matrix_bytes(tokens, hidden, jobs.ffn, jobs.kv_share, jobs.gated, tensor)
+    moved = blocks.operand_bytes(tokens, hidden, jobs.ffn, jobs.kv_share, jobs.gated, tensor)
     traffic = p["matrix_traffic"] + np.where(jobs.row_scaling > 0, 2 * p["row_scaling"], 0)
-    narrow = 1 + p["inner_width"] * tensor / hidden
+    traffic = traffic + np.where(jobs.precision > 0, p["cast_traffic"], 0)
+    narrow = 1 + p["inner_width"] * blocks.inverse_inner_width(hidden, jobs.ffn, jobs.kv_share, jobs.gated, tensor)
     linear = blocks.linear_flops(tokens, jobs.elements, tensor) / rate.linear * narrow + traffic * moved / rate.memory
+    linear = linear + p["weight_traffic"] * blocks.weight_bytes(jobs.elements, tensor) / rate.memory
     attention = blocks.attention_flops(tokens, jobs.sequence, hidden, tensor, jobs.fused_attention) / rate.attention
     scores = np.where(
         fused, 0, p["unfused_scores"] * blocks.score_bytes(tokens, jobs.sequence, jobs.heads, tensor) / rate.memory

@@ -27,6 +27,15 @@ def linear_flops(tokens: Numbers, elements: Numbers, tensor: Numbers) -> Numbers
     return 2 * tokens * elements / tensor
 
 
+def inverse_inner_width(hidden: Numbers, ffn: Numbers, kv_share: Numbers, gated: Numbers, tensor: Numbers) -> Numbers:
+    """Mean of 1 / k over a block's FLOPs, k being the width that a product sums over.
+
+    That is h in the column-parallel products, h / t and ffn / t in the row-parallel ones (arXiv 1909.08053, figure 3).
+    """
+    per_width = (1 + 2 * kv_share) + 2 * tensor + (1 + gated) * ffn / hidden
+    return per_width * hidden / matrix_elements(hidden, ffn, kv_share, gated)
+
+
 def attention_flops(tokens: Numbers, sequence: Numbers, hidden: Numbers, tensor: Numbers, causal: Numbers) -> Numbers:
     """Forward FLOPs of scores and weighted sum: 4 s h per token (Korthikanti et al., arXiv 2205.05198, appendix A).
 
@@ -35,15 +44,20 @@ def attention_flops(tokens: Numbers, sequence: Numbers, hidden: Numbers, tensor:
     return 4 * tokens * sequence * hidden / tensor * (1 - causal / 2)
 
 
-def matrix_bytes(
+def operand_bytes(
     tokens: Numbers, hidden: Numbers, ffn: Numbers, kv_share: Numbers, gated: Numbers, tensor: Numbers
 ) -> Numbers:
-    """Bytes that a block's matrix products read and write in one forward pass, each operand once, in 16 bit.
+    """Bytes of activations that a block's matrix products read and write in one forward pass, each once, in 16 bit.
 
     Column-parallel products read the whole input, row-parallel ones write the whole output (arXiv 1909.08053, figure 3).
     """
     inside = tokens * (hidden * (2 + 2 * kv_share) + (2 + gated) * ffn) / tensor
-    return ELEMENT_BYTES * (inside + 4 * tokens * hidden + matrix_elements(hidden, ffn, kv_share, gated) / tensor)
+    return ELEMENT_BYTES * (inside + 4 * tokens * hidden)
+
+
+def weight_bytes(elements: Numbers, tensor: Numbers) -> Numbers:
+    """Bytes of a block's weights, read once in 16 bit."""
+    return ELEMENT_BYTES * elements / tensor
 
 
 def residual_bytes(tokens: Numbers, hidden: Numbers, split: Numbers) -> Numbers:
