@@ -73,11 +73,11 @@ NAMES = tuple(PRIORS)
 
 #: Levels at which stacks differ beyond physics, each an effect on log time with this prior standard deviation.
 LEVELS: Mapping[str, float] = {
-    "family": 0.08,
-    "framework": 0.10,
-    "framework|device": 0.08,
-    "framework|device|precision": 0.05,
-    "framework|device|precision|release": 0.03,
+    "family": 0.16,
+    "framework": 0.20,
+    "framework|device": 0.16,
+    "framework|device|precision": 0.10,
+    "framework|device|precision|release": 0.06,
 }
 
 
