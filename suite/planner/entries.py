@@ -50,7 +50,7 @@ def entry_of(source: str, config: str, cells: Mapping[str, str], metrics: Mappin
     if not metrics:
         raise Unusable("no step time, tokens per second, peak memory or fit is given")
     fits = metrics.get("fits")
-    known = traits(cells.get("framework", ""), cells.get("notes", ""), cells.get("precision", ""))
+    known = _traits(cells)
     job, why, groups = None, "", {}
     try:
         job, groups = _job(cells, known)
@@ -76,6 +76,20 @@ def entry_of(source: str, config: str, cells: Mapping[str, str], metrics: Mappin
     if entry.step_seconds is None and peak is None and fits is None:
         raise Unusable("neither a step time nor tokens per second with a global batch is given")
     return entry
+
+
+def _traits(cells: Mapping[str, str]) -> Traits:
+    """By the framework's name; a row without one is judged by its layout: tensor parallel means Megatron's way.
+
+    fp16 training without a name is from the years before fused attention.
+    """
+    framework = cells.get("framework", "")
+    if not framework:
+        split = (number(cells.get("tp")) or 1) > 1
+        old = "fp16" in cells.get("precision", "").lower()
+        zero = "zero" in cells.get("sharding", "").lower()
+        framework = "DeepSpeed" if zero else ("Megatron-LM" if old else "Megatron-Core") if split else ""
+    return traits(framework, cells.get("notes", ""), cells.get("precision", ""))
 
 
 def number(text: str | None) -> float | None:
@@ -161,7 +175,7 @@ def _is_gated(shape: Mapping[str, float], billions: float | None) -> bool:
 
 
 def _layout(cells: Mapping[str, str], known: Traits, layers: float) -> dict[str, float]:
-    layout = _need(cells, devices="n_gpus", global_batch="global_batch_seqs")
+    layout = _need(cells, devices="n_gpus")
     sharding = cells.get("sharding", "").lower()
     stage = _zero_stage(sharding, known)
     degrees = {name: number(cells.get(column)) for name, column in (("tensor", "tp"), ("pipeline", "pp"))}
@@ -177,14 +191,19 @@ def _layout(cells: Mapping[str, str], known: Traits, layers: float) -> dict[str,
     chunks = number(cells.get("vp"))
     if chunks is None:
         chunks = float(usual_chunks(np.float64(layers), np.float64(pipeline))) if known.interleaves else 1.0
-    micro = number(cells.get("micro_batch")) or 1.0
+    micro, batch = number(cells.get("micro_batch")) or 1.0, number(cells.get("global_batch_seqs"))
+    if batch is None:
+        if cells.get("task") != "fit" or not number(cells.get("micro_batch")):
+            raise Unusable("global_batch_seqs not given as a positive number")
+        batch = data * micro
     return {
         **layout,
+        "global_batch": batch,
         "tensor": tensor,
         "pipeline": pipeline,
         "context": context,
         "chunks": chunks if pipeline > 1 else 1.0,
-        "micro_batch": max(1.0, min(micro, layout["global_batch"] / data)),
+        "micro_batch": max(1.0, min(micro, batch / data)),
         "zero_stage": stage,
         "sequence_parallel": _sequence_parallel(cells, known, tensor),
         "recompute": _recompute(cells.get("act_ckpt", "").lower()),

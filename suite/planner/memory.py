@@ -110,5 +110,5 @@ def _gathered(jobs: Jobs) -> Column:
     """Whole weights and gradients of what ZeRO-3 has fetched: FSDP a block ahead, DeepSpeed by matrix."""
     block = LAYERS_GATHERED * jobs.elements / jobs.tensor + jobs.vocab * jobs.hidden / jobs.tensor
     matrix = jobs.hidden * jobs.ffn / jobs.tensor
-    fetched = np.where(jobs.zero_engine > 0, 2 * matrix, block)
+    fetched = np.where(jobs.zero_engine > 0, matrix, block)
     return np.where((jobs.zero_stage >= 3) & (jobs.data * jobs.context > 1), 2 * 2 * fetched, 0.0)
