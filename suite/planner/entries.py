@@ -132,6 +132,8 @@ def _job(cells: Mapping[str, str], known: Traits) -> tuple[dict[str, float], dic
         "precision": kind,
         "low_rank": "lora" in task or "lora" in cells.get("sharding", "").lower(),
         "packed": bool(re.search(r"\bsft\b|lora", task)),
+        "head_share": 1.0,
+        "trained_share": 1.0,
     }
     device = place.name.split("-")[0]
     groups = {"family": known.family, "framework": known.framework, "framework|device": f"{known.framework}|{device}"}

@@ -20,7 +20,10 @@ RECOMPUTE = ("none", "selective", "operators", "full")
 
 @dataclass(frozen=True)
 class Jobs:
-    """Columns of equal length; units are SI, flags are 0 or 1. Every rate is per device and direction."""
+    """Columns of equal length; units are SI, flags are 0 or 1. Every rate is per device and direction.
+
+    ``head_share`` is the share of positions whose logits are computed, ``trained_share`` that of the layers that train.
+    """
 
     layers: Column
     hidden: Column
@@ -43,6 +46,8 @@ class Jobs:
     precision: Column
     low_rank: Column
     packed: Column
+    head_share: Column
+    trained_share: Column
     architecture: Column
     peak: Column
     power_share: Column

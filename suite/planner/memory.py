@@ -45,10 +45,10 @@ def memory_parts(jobs: Jobs, p: Mapping[str, float], half: Column | float = 0.0)
     first, last = held_parameters(jobs)
     shards = np.maximum(1, jobs.data * jobs.context)
     weights, gradients, optimizer = _recipe(jobs, shards, half)
-    layer = _layer(jobs, p)
+    layer = layer_bytes(jobs, p)
     count = micro_batches(jobs.global_batch, jobs.data, jobs.micro_batch)
     depth = jobs.layers / jobs.pipeline
-    logits = jobs.tokens * jobs.vocab / jobs.tensor * np.where(_megatron(jobs), LOGIT_BYTES_ENGINE, p["logit_bytes"])
+    logits = jobs.tokens * jobs.head_share * jobs.vocab / jobs.tensor * np.where(_megatron(jobs), LOGIT_BYTES_ENGINE, p["logit_bytes"])
     kept_first = layer["kept"] * depth * in_flight(jobs.pipeline, jobs.chunks, count)
     kept_last = layer["kept"] * depth
     per = weights + gradients + optimizer
@@ -90,8 +90,8 @@ def _recipe(jobs: Jobs, shards: Column, half: Column | float) -> tuple[Column, C
     return np.where(adapters, whole, chosen[0]), np.where(adapters, 0, chosen[1]), np.where(adapters, 0, chosen[2])
 
 
-def _layer(jobs: Jobs, p: Mapping[str, float]) -> dict[str, Column]:
-    """Bytes that one block keeps for one micro batch, and what it needs besides while it is recomputed."""
+def layer_bytes(jobs: Jobs, p: Mapping[str, float]) -> dict[str, Column]:
+    """Bytes of one block and micro batch: ``kept`` for the backward pass, needed ``again`` to recompute, ``once`` in all."""
     tokens, tensor = jobs.tokens, jobs.tensor
     split = np.where(jobs.sequence_parallel > 0, tensor, 1)
     outside = activations.outside_bytes(tokens, jobs.hidden, split, np.where(jobs.fused_attention > 0, 0, 1))
@@ -103,7 +103,7 @@ def _layer(jobs: Jobs, p: Mapping[str, float]) -> dict[str, Column]:
     again = np.where(jobs.recompute > 0, outside + inside + scores - np.minimum(kept, outside), 0)
     # PyTorch's tensor parallelism keeps gathered inputs and unreduced outputs, which Megatron gathers anew.
     whole = np.where((jobs.tensor > 1) & ~_megatron(jobs), p["whole_inputs"] * 2 * tokens * jobs.hidden, 0)
-    return {"kept": kept, "again": again + whole}
+    return {"kept": kept, "again": again + whole, "once": outside + inside + scores + whole}
 
 
 def _gathered(jobs: Jobs) -> Column:

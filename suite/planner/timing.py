@@ -139,15 +139,15 @@ def step_parts(jobs: Jobs, p: Values) -> dict[str, Column]:
     block = block_seconds(jobs, p, rate)
     full, operators = jobs.recompute == 3, jobs.recompute == 2
     selective = jobs.recompute == 1
-    low_rank, fused = jobs.low_rank > 0, jobs.fused_attention > 0
-    passes = 3.0 - low_rank + full
-    linear = block.linear * (passes + np.where(operators, OPERATORS_AGAIN, 0))
-    attention = (block.attention + block.scores) * (1 + ATTENTION_BACKWARD + full + np.where(selective & ~fused, 1, 0))
+    low_rank, fused, trained = jobs.low_rank > 0, jobs.fused_attention > 0, jobs.trained_share
+    linear = block.linear * (1 + trained * (2.0 - low_rank + full + np.where(operators, OPERATORS_AGAIN, 0)))
+    again = full + np.where(selective & ~fused, 1, 0)
+    attention = (block.attention + block.scores) * (1 + trained * (ATTENTION_BACKWARD + again))
     layer = {
         "matrix products": linear,
         "attention": attention,
-        "elementwise": block.elementwise * (3 + full),
-        "tensor parallel": block.collective * (4 + 2 * full),
+        "elementwise": block.elementwise * (1 + trained * (2 + full)),
+        "tensor parallel": block.collective * (2 + trained * (2 + 2 * full)),
         "context parallel": block.exchange * 3,
         "launches": np.full(len(jobs), p["layer_seconds"]),
     }
@@ -155,8 +155,9 @@ def step_parts(jobs: Jobs, p: Values) -> dict[str, Column]:
     count = micro_batches(jobs.global_batch, jobs.data, jobs.micro_batch)
     depth = jobs.layers / jobs.pipeline
     split = jobs.pipeline > 1
-    head = 3 * blocks.head_flops(jobs.tokens, jobs.hidden, jobs.vocab, jobs.tensor) / rate.dense
-    head = head + p["loss_traffic"] * blocks.loss_bytes(jobs.tokens, jobs.vocab, jobs.tensor) / rate.memory
+    shown = jobs.tokens * jobs.head_share
+    head = 3 * blocks.head_flops(shown, jobs.hidden, jobs.vocab, jobs.tensor) / rate.dense
+    head = head + p["loss_traffic"] * blocks.loss_bytes(shown, jobs.vocab, jobs.tensor) / rate.memory
     stage = depth * per_layer + np.where(split, 0, head)
     sends = jobs.chunks * 2 * 2 * jobs.tokens * jobs.hidden / jobs.tensor / jobs.network
     parts = {name: count * depth * seconds for name, seconds in layer.items()}
@@ -170,6 +171,13 @@ def step_parts(jobs: Jobs, p: Values) -> dict[str, Column]:
     whole = sum(parts.values())
     parts["stragglers"] = whole * p["stragglers"] * np.log2(np.maximum(jobs.devices / 8, 1))
     return parts
+
+
+def forward_seconds(jobs: Jobs, p: Values, rate: Rates, block: Block) -> Column:
+    """Seconds of one micro batch's forward pass through one stage, logits of ``head_share`` of its positions included."""
+    layer = block.linear + block.attention + block.scores + block.elementwise + 2 * block.collective
+    head = blocks.head_flops(jobs.tokens * jobs.head_share, jobs.hidden, jobs.vocab, jobs.tensor) / rate.dense
+    return jobs.layers / jobs.pipeline * layer + head
 
 
 def step_seconds(jobs: Jobs, vector: np.ndarray) -> Column:

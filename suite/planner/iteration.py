@@ -1,0 +1,135 @@
+"""Seconds of one PPO iteration by phase, for many layouts at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from suite.planner.jobs import Column, Jobs
+from suite.planner.timing import block_seconds, forward_seconds, gather_seconds, local_parameters, rates, step_parts
+from suite.theory import decode
+from suite.theory.communication import all_reduce_bytes, overlapped
+from suite.theory.offload import fetch_seconds, optimizer_seconds
+
+#: Seconds that Python and the driver need to launch one block, forward and in training, where nothing is compiled:
+#: about ten operators forward at 20 to 30 microseconds each. Not fitted: published training hides it.
+LAUNCH_FORWARD, LAUNCH_TRAIN = 3e-4, 9e-4
+#: Latency of a small all-reduce inside a node.
+COLLECTIVE_LATENCY = 2e-5
+#: Share of the training efficiency that the thin matrices of a decoding step reach when they are bound by FLOPs.
+DECODE_MATRIX_SHARE = 0.5
+#: Scores gathered, KL, advantages, scores scattered: a few small collectives and host work.
+REWARD_SECONDS = 0.02
+SHARPNESS = 4.0
+PHASES = ("generate", "score", "reference", "reward", "train")
+
+
+@dataclass(frozen=True)
+class Iterations:
+    """PPO iterations: ``jobs`` are their optimizer steps, the rest what comes before and how it is held."""
+
+    jobs: Jobs
+    prompt: int
+    new: int
+    steps: int
+    reference_share: float
+    rollouts: Column
+    offload_optimizer: Column
+    offload_parameters: Column
+    gathers_to_decode: bool
+
+    def take(self, index: Column) -> "Iterations":
+        """The iterations of a mask or of positions."""
+        return Iterations(
+            self.jobs.take(index),
+            self.prompt,
+            self.new,
+            self.steps,
+            self.reference_share,
+            self.rollouts[index],
+            self.offload_optimizer[index],
+            self.offload_parameters[index],
+            self.gathers_to_decode,
+        )
+
+
+def phase_seconds(work: Iterations, p: Mapping[str, float]) -> dict[str, Column]:
+    """Seconds of each phase, stacks' effects left out; ``generate`` splits into prefill and decode besides.
+
+    Work as docs/measuring.md tells it: all rollouts of a replica decode together, scoring and training go by micro
+    batches, logits are computed for response positions alone.
+    """
+    prefill, steps = _prefill(work, p), _decode(work, p)
+    forward = _scoring(work, p)
+    train = sum(step_parts_of(work, p).values())
+    return {
+        "prefill": prefill,
+        "decode": steps,
+        "generate": prefill + steps,
+        "score": forward,
+        "reference": forward * work.reference_share,
+        "reward": np.full(len(work.jobs), REWARD_SECONDS),
+        "train": np.asarray(train),
+    }
+
+
+def step_parts_of(work: Iterations, p: Mapping[str, float]) -> dict[str, Column]:
+    """Seconds of the training phase by part: all optimizer steps of the iteration."""
+    jobs = work.jobs
+    parts = step_parts(jobs, p)
+    count = np.ceil(jobs.global_batch / jobs.data / jobs.micro_batch)
+    busy = parts["matrix products"] + parts["attention"] + parts["elementwise"] + parts["tensor parallel"]
+    floor = np.where(jobs.eager > 0, count * jobs.layers / jobs.pipeline * LAUNCH_TRAIN, 0)
+    parts["launches"] = parts["launches"] + np.maximum(0, floor - busy)
+    share = local_parameters(jobs) * jobs.trained_share / np.where(jobs.zero_stage >= 1, jobs.data, 1)
+    parts["offload"] = np.where(work.offload_optimizer > 0, optimizer_seconds(share), 0) + count * _fetches(work, 3)
+    return {name: work.steps * seconds for name, seconds in parts.items()}
+
+
+def _fetches(work: Iterations, passes: int) -> Column:
+    share = local_parameters(work.jobs) / np.maximum(1, work.jobs.data)
+    return np.where(work.offload_parameters > 0, passes * fetch_seconds(share), 0)
+
+
+def _scoring(work: Iterations, p: Mapping[str, float]) -> Column:
+    jobs = work.jobs
+    rate = rates(jobs, p)
+    stage = forward_seconds(jobs, p, rate, block_seconds(jobs, p, rate))
+    stage = np.maximum(stage, np.where(jobs.eager > 0, LAUNCH_FORWARD * jobs.layers / jobs.pipeline, 0))
+    count = np.ceil(work.rollouts / jobs.micro_batch)
+    body = (count + jobs.pipeline - 1) * stage
+    gathers = count * gather_seconds(jobs, p)
+    return body + p["gather_exposed"] * gathers + overlapped(body, gathers, SHARPNESS) + count * _fetches(work, 1)
+
+
+def _prefill(work: Iterations, p: Mapping[str, float]) -> Column:
+    """All prompts of a replica in one pass; logits of one position each."""
+    jobs = work.jobs
+    columns = {
+        "micro_batch": work.rollouts,
+        "sequence": np.full(len(jobs), float(work.prompt)),
+        "head_share": np.full(len(jobs), 1.0 / work.prompt),
+    }
+    prompts = Jobs(**{**jobs.__dict__, **columns})
+    rate = rates(prompts, p)
+    return jobs.pipeline * forward_seconds(prompts, p, rate, block_seconds(prompts, p, rate)) + gather_seconds(jobs, p)
+
+
+def _decode(work: Iterations, p: Mapping[str, float]) -> Column:
+    """Steps after the first token: weights and cache read, matrices multiplied, launches, collectives, gathers."""
+    jobs, steps = work.jobs, work.new - 1
+    rate = rates(jobs, p)
+    width = jobs.hidden * jobs.kv_share
+    weights = decode.weight_read_bytes(jobs.layers, jobs.elements, jobs.hidden, jobs.vocab, jobs.tensor)
+    cache = decode.cache_read_bytes(work.rollouts, work.prompt, work.new, jobs.layers, width, jobs.tensor)
+    flops = decode.step_flops(work.rollouts, jobs.layers, jobs.elements, jobs.hidden, jobs.vocab, jobs.tensor)
+    reads = (steps * weights + cache) / rate.memory
+    products = steps * flops / (DECODE_MATRIX_SHARE * rate.dense)
+    device = reads + overlapped(reads, products, SHARPNESS)
+    launches = np.where(jobs.eager > 0, steps * LAUNCH_FORWARD * jobs.layers, 0)
+    volume = all_reduce_bytes(2 * work.rollouts * jobs.hidden, jobs.tensor) / jobs.link
+    collective = np.where(jobs.tensor > 1, 2 * jobs.layers * steps * (COLLECTIVE_LATENCY + volume), 0)
+    gathers = steps * gather_seconds(jobs, p) if work.gathers_to_decode else gather_seconds(jobs, p)
+    return np.maximum(device, launches) + collective + gathers + (steps if work.gathers_to_decode else 1) * _fetches(work, 1)

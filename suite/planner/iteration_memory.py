@@ -1,0 +1,97 @@
+"""Peak memory of one PPO iteration on the fullest device, by phase and part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from suite.planner.iteration import Iterations
+from suite.planner.jobs import Column, Jobs
+from suite.planner.memory import OUTSIDE_ALLOCATOR, held_parameters, layer_bytes
+from suite.theory.activations import kv_cache_bytes
+from suite.theory.pipeline import in_flight, micro_batches
+from suite.theory.recipes import megatron_bytes, zero_bytes
+
+PARTS = (
+    "weights",
+    "reference",
+    "optimizer states",
+    "gradients",
+    "activations",
+    "logits",
+    "KV cache",
+    "gathered layers",
+    "fragmentation",
+    "outside the allocator",
+)
+#: DeepSpeed reduces gradients in buckets of this many elements, 16 bit, allocated whatever the model's size.
+_BUCKET = 5e8
+#: Bytes per logit in score and training: 16-bit and fp32 copies, log-softmax.
+_SCORE_LOGITS = 10
+
+
+def iteration_memory(work: Iterations, p: Mapping[str, float], gradient_buffer: bool) -> dict[str, Column]:
+    """Bytes by part in the most demanding phase. Never below the memory floor of the same layout."""
+    phases = {name: _phase(work, p, gradient_buffer, name) for name in ("generate", "score", "train")}
+    totals = np.array([sum(parts.values()) for parts in phases.values()])
+    most = totals.argmax(axis=0)
+    return {part: np.choose(most, [phases[name][part] for name in phases]) for part in PARTS}
+
+
+def _phase(work: Iterations, p: Mapping[str, float], gradient_buffer: bool, phase: str) -> dict[str, Column]:
+    jobs = work.jobs
+    zero = np.zeros(len(jobs))
+    states = _states(work, gradient_buffer)
+    count = micro_batches(jobs.global_batch, jobs.data, jobs.micro_batch)
+    layer, depth = layer_bytes(jobs, p), jobs.layers / jobs.pipeline
+    shown = jobs.tokens * jobs.head_share * jobs.vocab / jobs.tensor
+    parts = {"weights": states["weights"], "reference": states["reference"], "optimizer states": states["optimizer"]}
+    parts["gradients"] = states["gradients"] if phase == "train" or gradient_buffer else zero
+    if phase == "generate":
+        parts["activations"] = 2 * 4 * work.rollouts * work.prompt * jobs.hidden
+        parts["logits"] = 2 * 4 * work.rollouts * jobs.vocab / jobs.tensor
+        width = (work.rollouts, work.prompt + work.new, depth, jobs.hidden, jobs.kv_share, jobs.tensor)
+        parts["KV cache"] = kv_cache_bytes(*width)
+    else:
+        kept = layer["kept"] * depth * jobs.trained_share * in_flight(jobs.pipeline, jobs.chunks, count)
+        parts["activations"] = kept + layer["again"] if phase == "train" else layer["once"]
+        parts["logits"] = shown * (np.maximum(_SCORE_LOGITS, p["logit_bytes"]) if phase == "train" else _SCORE_LOGITS)
+        parts["KV cache"] = zero
+    parts["gathered layers"] = states["gathered"]
+    parts["fragmentation"] = p["fragmentation"] * sum(parts.values())
+    parts["outside the allocator"] = np.full(len(jobs), float(OUTSIDE_ALLOCATOR))
+    return parts
+
+
+def _states(work: Iterations, gradient_buffer: bool) -> dict[str, Column]:
+    """Bytes that outlive a phase, and the gradients: on the fuller end of a pipeline."""
+    jobs = work.jobs
+    first, last = held_parameters(jobs)
+    copies = np.where(jobs.pipeline > 1, jobs.vocab * jobs.hidden / jobs.tensor, 0)
+    heads = (2 * jobs.hidden * jobs.hidden + jobs.vocab / 128) / jobs.tensor
+    own = np.maximum(first, last + copies) + heads
+    trained = own * jobs.trained_share + heads
+    sharding = jobs.zero_stage
+    shards = np.maximum(1, jobs.data)
+    if gradient_buffer:
+        weights, gradients, optimizer = megatron_bytes(sharding >= 1, shards, 0.0)
+    else:
+        weights, gradients, optimizer = zero_bytes(sharding, shards)
+    kept = np.where(work.offload_parameters > 0, 0, 1)
+    host = np.where(work.offload_optimizer > 0, 0, 1)
+    bucket = 0 if gradient_buffer else 2 * np.minimum(_BUCKET, trained)
+    return {
+        "weights": weights * own * kept,
+        "reference": weights * own * work.reference_share * kept,
+        "optimizer": optimizer * trained * host,
+        "gradients": gradients * trained * host + bucket,
+        "gathered": _gathered(jobs, kept),
+    }
+
+
+def _gathered(jobs: Jobs, kept: Column) -> Column:
+    """Under ZeRO-3 the largest module is fetched whole with its gradient: a block, or the embedding."""
+    largest = np.maximum(jobs.elements, jobs.vocab * jobs.hidden) / jobs.tensor
+    split = (jobs.zero_stage >= 3) & ((jobs.data > 1) | (kept == 0))
+    return np.where(split, 2 * 2 * largest, 0.0)

@@ -1,0 +1,85 @@
+"""What each backend can lay out, and how it runs: the planner's view of the stacks that the suite measures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from suite.planner.stacks import Traits
+from suite.spec.base import UsageError
+from suite.spec.names import nearest
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Degrees of freedom of a backend's layouts, and its traits."""
+
+    name: str
+    traits: Traits
+    zero_stages: tuple[int, ...] = ()
+    tensor: bool = False
+    pipeline: bool = False
+    recompute: bool = True
+    offload_optimizer: bool = False
+    offload_parameters: bool = False
+    #: whether each decoding step under ZeRO-3 gathers the weights anew
+    gathers_to_decode: bool = False
+    #: gradients stand in a buffer of their own in fp32 throughout
+    gradient_buffer: bool = False
+
+
+def _traits(family: str, framework: str, fused: bool, zero: bool) -> Traits:
+    return Traits(
+        family=family,
+        framework=framework,
+        fused_attention=fused,
+        engine=False,
+        interleaves=False,
+        zero_engine=zero,
+        eager=True,
+    )
+
+
+#: The engine backends compute attention as docs/measuring.md says; the trainers as their pinned versions do.
+PROFILES = {
+    profile.name: profile
+    for profile in (
+        Profile(
+            "deepspeed",
+            _traits("zero", "deepspeed", fused=True, zero=True),
+            zero_stages=(0, 1, 2, 3),
+            offload_optimizer=True,
+            offload_parameters=True,
+            gathers_to_decode=True,
+        ),
+        Profile(
+            "megatron",
+            _traits("megatron", "megatron core", fused=False, zero=False),
+            tensor=True,
+            pipeline=True,
+            gradient_buffer=True,
+        ),
+        Profile(
+            "trlx-deepspeed",
+            _traits("zero", "trlx deepspeed", fused=False, zero=True),
+            zero_stages=(0, 1, 2, 3),
+            recompute=False,
+            offload_optimizer=True,
+            offload_parameters=True,
+            gathers_to_decode=True,
+        ),
+        Profile(
+            "trlx-nemo",
+            _traits("megatron", "trlx nemo", fused=False, zero=False),
+            tensor=True,
+            gradient_buffer=True,
+        ),
+    )
+}
+
+
+def find_profile(name: str) -> Profile:
+    """The backend's profile; UsageError with the nearest names for one the planner does not know."""
+    profile = PROFILES.get(name.strip().lower())
+    if profile is None:
+        raise UsageError(f"the planner knows no backend {name!r}{nearest(name, PROFILES)}; known: {', '.join(PROFILES)}")
+    return profile

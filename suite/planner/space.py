@@ -1,0 +1,146 @@
+"""Every layout of a backend on a number of devices, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from suite.planner.fabric import Place
+from suite.planner.iteration import Iterations
+from suite.planner.jobs import Column, Jobs
+from suite.planner.profiles import Profile
+from suite.spec.layout import Layout
+from suite.spec.shape import Shape
+from suite.spec.workload import Workload
+
+_TENSOR = (1, 2, 4, 8, 16)
+_PIPELINE = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+
+
+@dataclass(frozen=True)
+class Space:
+    """Candidates: their work, and the choices that made them."""
+
+    work: Iterations
+    choices: dict[str, Column]
+
+    def layout(self, index: int, node_devices: int) -> Layout:
+        """One candidate as a layout of the suite."""
+        pick = {name: int(column[index]) for name, column in self.choices.items()}
+        devices = pick["devices"]
+        per_node = min(devices, node_devices)
+        return Layout(
+            nodes=devices // per_node,
+            devices_per_node=per_node,
+            tensor=pick["tensor"],
+            pipeline=pick["pipeline"],
+            data=pick["data"],
+            sequence_parallel=bool(pick["sequence_parallel"]),
+            zero_stage=pick["zero_stage"],
+            distributed_optimizer=bool(pick["distributed_optimizer"]),
+            recompute="full" if pick["recompute"] else "none",
+            offload_optimizer=bool(pick["offload_optimizer"]),
+            offload_parameters=bool(pick["offload_parameters"]),
+        )
+
+
+def candidates(shape: Shape, workload: Workload, place: Place, profile: Profile, devices: Sequence[int]) -> Space:
+    """Every layout of ``profile`` that divides shape and work on each of ``devices``; micro batches up to the workload's."""
+    rows = [row for count in devices for row in _degrees(shape, workload, profile, count)]
+    columns = {name: np.array([row[index] for row in rows], dtype=float) for index, name in enumerate(_COLUMNS)}
+    return Space(iterations(shape, workload, place, profile, columns), columns)
+
+
+_COLUMNS = (
+    *("devices", "tensor", "pipeline", "data", "zero_stage", "distributed_optimizer", "recompute"),
+    *("offload_optimizer", "offload_parameters", "sequence_parallel", "rollouts", "micro_batch"),
+)
+
+
+def _degrees(shape: Shape, workload: Workload, profile: Profile, devices: int) -> list[tuple[int, ...]]:
+    rollouts = workload.global_rollouts(devices)
+    rows = []
+    for tensor, pipeline in product(
+        _TENSOR if profile.tensor else (1,), _PIPELINE if profile.pipeline else (1,)
+    ):
+        if shape.heads % tensor or shape.kv_heads % tensor or shape.ffn % tensor or shape.layers % pipeline:
+            continue
+        if devices % (tensor * pipeline):
+            continue
+        data = devices // (tensor * pipeline)
+        if rollouts % (data * workload.optimizer_steps):
+            continue
+        replica = rollouts // data
+        batch = replica // workload.optimizer_steps
+        sequence = int(tensor > 1 and workload.sequence_tokens % tensor == 0)
+        for micro, sharding, recompute in product(
+            _micro_batches(batch, workload.micro_batch), _shardings(profile, data), (0, 3) if profile.recompute else (0,)
+        ):
+            stage, distributed, optimizer, parameters = sharding
+            rows.append(
+                (devices, tensor, pipeline, data, stage, distributed, recompute, optimizer, parameters, sequence)
+                + (replica, micro)
+            )
+    return rows
+
+
+def _micro_batches(batch: int, bound: int) -> list[int]:
+    """Divisors of the batch up to the bound, largest first: the workload's own, and smaller ones that need less."""
+    return [size for size in range(min(batch, bound), 0, -1) if batch % size == 0]
+
+
+def _shardings(profile: Profile, data: int) -> list[tuple[int, int, int, int]]:
+    """ZeRO stage, distributed optimizer, offloaded optimizer, offloaded parameters."""
+    if not profile.zero_stages:
+        return [(0, 0, 0, 0), (0, 1, 0, 0)] if data > 1 else [(0, 1, 0, 0)]
+    stages = [stage for stage in profile.zero_stages if stage == 0 or data > 1 or stage == 3]
+    plain = [(stage, 0, 0, 0) for stage in stages]
+    host = [(stage, 0, 1, 0) for stage in profile.zero_stages if stage] if profile.offload_optimizer else []
+    return plain + host + ([(3, 0, 1, 1)] if profile.offload_parameters else [])
+
+
+def iterations(
+    shape: Shape, workload: Workload, place: Place, profile: Profile, columns: dict[str, Column]
+) -> Iterations:
+    """The PPO iterations of layouts given as columns (``_COLUMNS``)."""
+    trained = shape.layers if workload.trainable_layers is None else workload.trainable_layers
+    common = {
+        **place.columns(),
+        **profile.traits.columns(),
+        "layers": shape.layers,
+        "hidden": shape.hidden,
+        "ffn": shape.ffn,
+        "heads": shape.heads,
+        "kv_heads": shape.kv_heads,
+        "vocab": shape.vocab,
+        "gated": shape.gated_mlp,
+        "sequence": workload.sequence_tokens,
+        "head_share": workload.new_tokens / workload.sequence_tokens,
+        "trained_share": trained / shape.layers,
+        **dict.fromkeys(("chunks", "context"), 1.0),
+        **dict.fromkeys(("precision", "low_rank", "packed"), 0.0),
+    }
+    varied = {
+        "global_batch": columns["rollouts"] * columns["data"] / workload.optimizer_steps,
+        "micro_batch": columns["micro_batch"],
+        "devices": columns["devices"],
+        "tensor": columns["tensor"],
+        "pipeline": columns["pipeline"],
+        "zero_stage": np.maximum(columns["zero_stage"], columns["distributed_optimizer"]),
+        "sequence_parallel": columns["sequence_parallel"],
+        "recompute": columns["recompute"],
+    }
+    return Iterations(
+        jobs=Jobs.alike(common, varied),
+        prompt=workload.prompt_tokens,
+        new=workload.new_tokens,
+        steps=workload.optimizer_steps * workload.ppo_epochs,
+        reference_share=trained / shape.layers if workload.reference == "hydra" else 1.0,
+        rollouts=columns["rollouts"],
+        offload_optimizer=columns["offload_optimizer"],
+        offload_parameters=columns["offload_parameters"],
+        gathers_to_decode=profile.gathers_to_decode,
+    )
