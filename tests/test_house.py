@@ -24,6 +24,7 @@ FLOORS = {
     "backends": 1,
     "launch": 1,
     "bundle": 2,
+    "planner": 3,
     "conduct": 3,
     "images": 3,
     "report": 3,

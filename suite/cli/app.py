@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from suite.cli import backends, compare, doctor, images, report, rerun, run, sizes, verify
+from suite.cli import backends, compare, doctor, images, plan, report, rerun, run, sizes, verify
 
 app = typer.Typer(
     name="suite",
@@ -15,6 +15,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 app.command("run", short_help="measure backends x sizes x ranks x layouts")(run.run)
+app.command("plan", short_help="predict memory, time and cost before a run")(plan.plan)
 app.command("report", short_help="write a Markdown report with plots")(report.report)
 app.command("compare", short_help="compare two results folders, with a gate")(compare.compare)
 app.command("verify", short_help="derive records again: equal, or what differs")(verify.verify)

@@ -107,6 +107,8 @@ class Parameters(Frozen):
     effects: dict[str, dict[str, float]] = Field(description="level -> group -> log factor")
     memory: dict[str, float] = Field(description="parameters of the memory model")
     bands: dict[str, Band]
+    phases: dict[str, float] = Field(default={}, description="factors on phases learnt from the user's own runs")
+    memory_factor: float = Field(default=1.0, description="factor on peak memory learnt from the user's own runs")
 
     def vector(self) -> np.ndarray:
         """Logarithms of the values in the order of ``NAMES``."""

@@ -1,0 +1,199 @@
+"""`suite plan`: will it fit, how fast will it be, what will it cost - before any device is booked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from suite.cli.exits import DONE, GATE_NOT_MET, command
+
+if TYPE_CHECKING:
+    from suite.planner.ask import Question
+    from suite.planner.parameters import Parameters
+
+Paths = list[Path] | None
+
+
+@command
+def plan(
+    files: Annotated[Paths, typer.Argument(help="with --check: more files or folders in the published format")] = None,
+    size: Annotated[str | None, typer.Option(help="model size (see `suite sizes`)")] = None,
+    shape: Annotated[Path | None, typer.Option(help="shape file: YAML, or a Hugging Face config.json")] = None,
+    device: Annotated[str, typer.Option(help="accelerator of the catalogue, e.g. A100-80GB")] = "A100-SXM-80GB",
+    devices: Annotated[
+        list[int] | None, typer.Option(help="how many, 1 to 16384; repeat to compare [default: 8]")
+    ] = None,
+    backend: Annotated[
+        list[str] | None, typer.Option(help="backend; repeat for several [default: deepspeed and megatron]")
+    ] = None,
+    workload: Annotated[str, typer.Option(help="work of an iteration")] = "trlx-ds-chat",
+    scaling: Annotated[str, typer.Option(help="weak (samples per device fixed) or strong (in all)")] = "weak",
+    trainable_layers: Annotated[int | None, typer.Option(help="train only the last k layers")] = None,
+    reference: Annotated[str | None, typer.Option(help="reference policy: full copy, or hydra")] = None,
+    objective: Annotated[str, typer.Option(help="what is best: throughput, cost or latency")] = "throughput",
+    price: Annotated[float | None, typer.Option(help="money per device and hour")] = None,
+    min_devices: Annotated[bool, typer.Option("--min-devices", help="find the fewest devices that fit")] = False,
+    max_batch: Annotated[bool, typer.Option("--max-batch", help="find the largest micro batch that fits")] = False,
+    scale: Annotated[str | None, typer.Option(help="scaling curve over a range of devices, e.g. 8..16384")] = None,
+    top: Annotated[int, typer.Option(help="layouts to show")] = 8,
+    check: Annotated[
+        Paths, typer.Option(help="compare with published rows in this file or folder instead; repeat")
+    ] = None,
+    calibrate: Annotated[Path | None, typer.Option(help="learn from the runs in this results folder")] = None,
+    svg: Annotated[Path | None, typer.Option(help="write the chart to this file")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
+) -> int:
+    """Predict memory, time and cost of layouts before any run: all that fit, best first, and what is missing elsewhere.
+
+    With --check, predict published measurements and print the errors instead.
+    """
+    from suite.planner.parameters import load_parameters
+    from suite.spec.base import UsageError
+
+    parameters = load_parameters()
+    if check:
+        return _check([*check, *(files or [])], parameters, svg, as_json)
+    if files:
+        raise UsageError(f"{files[0]} is not needed: files are compared with --check")
+    if objective not in ("throughput", "cost", "latency"):
+        raise UsageError(f"--objective is throughput, cost or latency, not {objective!r}")
+    if top < 1 or (price is not None and not price >= 0):
+        raise UsageError("--top is at least 1 and --price not negative")
+    questions = [
+        _question(size, shape, device, name, workload, scaling, trainable_layers, reference, parameters, calibrate)
+        for name in backend or ["deepspeed", "megatron"]
+    ]
+    if scale is not None:
+        return _scale(questions, scale, as_json)
+    counts: list[int] | None = devices
+    plans: list[dict[str, Any]] = []
+    fits = False
+    for asked in questions:
+        fits |= _answer(asked, counts, objective, price, top, min_devices, max_batch, plans, svg, as_json)
+    if as_json:
+        from suite.cli.options import print_json
+
+        print_json({"plans": plans})
+    return DONE if fits else GATE_NOT_MET
+
+
+def _question(
+    size: str | None,
+    shape: Path | None,
+    device: str,
+    backend: str,
+    workload: str,
+    scaling: str,
+    trainable_layers: int | None,
+    reference: str | None,
+    parameters: Parameters,
+    calibrate: Path | None,
+) -> Question:
+    from suite.cli.options import checked
+    from suite.planner.ask import question
+    from suite.planner.calibrate import calibrated
+    from suite.spec.base import UsageError
+    from suite.spec.catalogue import find_size, find_workload, load_shape
+    from suite.spec.workload import Workload
+
+    if (size is None) == (shape is None):
+        raise UsageError("name one model: --size (see `suite sizes`) or --shape FILE")
+    body = find_workload(workload).model_dump()
+    given = {"trainable_layers": trainable_layers, "reference": reference, "scaling": scaling}
+    body.update({key: value for key, value in given.items() if value is not None})
+    work = checked(lambda: Workload.model_validate(body))
+    chosen = find_size(size) if size is not None else load_shape(shape)  # type: ignore[arg-type]
+    asked = question(chosen, work, device, backend, parameters)
+    return asked if calibrate is None else calibrated(asked, calibrate)
+
+
+def _answer(
+    asked: Question,
+    counts: list[int] | None,
+    objective: Any,
+    price: float | None,
+    top: int,
+    min_devices: bool,
+    max_batch: bool,
+    plans: list[dict[str, Any]],
+    svg: Path | None,
+    as_json: bool,
+) -> bool:
+    from suite.planner.ask import fewest_devices, largest_micro_batch
+    from suite.planner.show import plan_lines
+
+    fewest = fewest_devices(asked) if min_devices else None
+    use = [fewest] if fewest is not None else (counts or [8])
+    result = asked.plan(use, objective, price, top)
+    extra: dict[str, Any] = {}
+    if min_devices:
+        extra["min_devices"] = fewest
+    if max_batch:
+        extra["max_micro_batch"] = largest_micro_batch(asked, use[0])
+    if as_json:
+        plans.append({**result.model_dump(mode="json"), **extra})
+    else:
+        for line in plan_lines(result):
+            typer.echo(line)
+        if min_devices:
+            typer.echo(f"fewest devices: {fewest if fewest is not None else 'none up to 16384'}")
+        for label, micro in extra.get("max_micro_batch", {}).items():
+            typer.echo(f"largest micro batch {micro:>5}  {label}")
+        typer.echo("")
+    if svg is not None and (result.options or result.nearest):
+        from suite.planner.chart import memory_chart
+
+        shown = result.options or [option for option in [result.nearest] if option is not None]
+        title = f"{result.size} on {result.device}, {result.backend}: memory by part"
+        target = svg if not plans or len(plans) < 2 else svg.with_stem(f"{svg.stem}-{result.backend}")
+        _write(target, memory_chart(shown, title))
+    return bool(result.options)
+
+
+def _check(files: list[Path], parameters: Parameters, svg: Path | None, as_json: bool) -> int:
+    from suite.cli.options import print_json
+    from suite.planner.chart import agreement_chart
+    from suite.planner.check import run_check
+    from suite.planner.published import csv_files, read_published
+    from suite.planner.show import check_lines
+
+    result = run_check(read_published(csv_files(files)), parameters)
+    if svg is not None:
+        _write(svg, agreement_chart(result.rows))
+    if as_json:
+        print_json(result.model_dump(mode="json"))
+    else:
+        for line in check_lines(result):
+            typer.echo(line)
+    return DONE
+
+
+def _scale(questions: list[Question], text: str, as_json: bool) -> int:
+    from suite.cli.options import print_json
+    from suite.planner.ask import device_range
+    from suite.planner.scale import scaling_curve
+    from suite.planner.show import scale_lines
+
+    counts = device_range(text)
+    curves: dict[str, list[Any]] = {}
+    for asked in questions:
+        points = [point for kind in ("weak", "strong") for point in scaling_curve(asked, counts, kind)]  # type: ignore[arg-type]
+        curves[asked.profile.name] = [point.model_dump(mode="json") for point in points]
+        if not as_json:
+            typer.echo(f"{asked.shape.name} on {asked.place.name}, {asked.profile.name}")
+            for line in scale_lines(points):
+                typer.echo(line)
+    if as_json:
+        print_json({"curves": curves})
+    return DONE
+
+
+def _write(path: Path, text: str) -> None:
+    from suite.spec.base import UsageError
+
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error

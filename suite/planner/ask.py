@@ -1,0 +1,137 @@
+"""What `suite plan` is asked, resolved into names of the catalogues, and the questions that search over many plans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from suite.planner.fabric import Place, place_of
+from suite.planner.parameters import Parameters, load_parameters
+from suite.planner.plan import Objective, Plan, make_plan, predict
+from suite.planner.profiles import Profile, find_profile
+from suite.planner.space import candidates
+from suite.spec.base import UsageError
+from suite.spec.catalogue import devices as known_devices
+from suite.spec.catalogue import find_device
+from suite.spec.device import Device
+from suite.spec.names import nearest
+from suite.spec.shape import Shape
+from suite.spec.workload import Workload
+
+MOST_DEVICES = 16384
+#: Largest micro batch that --max-batch looks at.
+_LARGEST_MICRO_BATCH = 1024
+
+
+@dataclass(frozen=True)
+class Question:
+    """A model, its work, a device and a backend."""
+
+    shape: Shape
+    workload: Workload
+    place: Place
+    profile: Profile
+    parameters: Parameters
+    power_watts: float | None = None
+
+    def plan(
+        self, devices: Sequence[int], objective: Objective = "throughput", price: float | None = None, most: int = 8
+    ) -> Plan:
+        """The plan for these numbers of devices."""
+        for count in devices:
+            if not 1 <= count <= MOST_DEVICES:
+                raise UsageError(f"--devices is 1 to {MOST_DEVICES}, not {count}")
+        return make_plan(
+            self.shape,
+            self.workload,
+            self.place,
+            self.profile,
+            devices,
+            self.parameters,
+            objective=objective,
+            price=price,
+            most=most,
+            power_watts=self.power_watts,
+        )
+
+
+def question(shape: Shape, workload: Workload, device: str, backend: str, parameters: Parameters | None = None) -> Question:
+    """Names resolved. Raises UsageError for a device or backend that is not known, or one without a 16-bit peak."""
+    known = find_device(device) or _unique(device)
+    if known is None:
+        raise UsageError(f"there is no device {device!r} in the catalogue{nearest(device, known_devices())}")
+    place = place_of(known)
+    if place is None:
+        raise UsageError(f"the catalogue has no 16-bit peak of {known.name}: its speed cannot be predicted")
+    if workload.sequence_tokens > shape.positions:
+        raise UsageError(
+            f"{workload.name} has {workload.sequence_tokens} tokens per sample, {shape.name} {shape.positions} positions"
+        )
+    if workload.trainable_layers is not None and workload.trainable_layers > shape.layers:
+        raise UsageError(f"{workload.trainable_layers} trainable layers, but {shape.name} has {shape.layers}")
+    return Question(shape, workload, place, find_profile(backend), parameters or load_parameters(), known.power_watts)
+
+
+def _unique(name: str) -> Device | None:
+    """``A100-80GB`` for the one SXM device whose name has all its words."""
+    words = name.upper().replace("_", "-").split("-")
+    matches = [
+        device for device in known_devices().values() if set(words) <= set(device.name.upper().split("-"))
+    ]
+    matches = [device for device in matches if "PCIE" not in device.name.upper()] or matches
+    return matches[0] if len(matches) == 1 else None
+
+
+def device_counts(limit: int = MOST_DEVICES) -> list[int]:
+    """1, 2, 3, 4, 6, 8, 12 ... up to the limit: powers of two and three times these."""
+    counts = {2**power for power in range(15)} | {3 * 2**power for power in range(13)}
+    return sorted(count for count in counts if count <= limit)
+
+
+def fewest_devices(asked: Question) -> int | None:
+    """The smallest number of devices on which any layout fits; ``None`` where none does up to the limit."""
+    for count in device_counts():
+        space = candidates(asked.shape, asked.workload, asked.place, asked.profile, [count])
+        if len(space.work.jobs) and predict(space, asked.place, asked.profile, asked.parameters).fits.any():
+            return count
+    return None
+
+
+def largest_micro_batch(asked: Question, devices: int) -> dict[str, int]:
+    """The largest micro batch, a power of two, that fits, by layout; the rollouts grow with it where they must."""
+    found: dict[str, int] = {}
+    micro = 1
+    while micro <= _LARGEST_MICRO_BATCH:
+        steps = asked.workload.optimizer_steps
+        rollouts = max(asked.workload.rollouts, micro * steps)
+        work = asked.workload.model_copy(update={"rollouts": rollouts, "micro_batch": micro})
+        space = candidates(asked.shape, work, asked.place, asked.profile, [devices])
+        if not len(space.work.jobs):
+            break
+        table = predict(space, asked.place, asked.profile, asked.parameters)
+        for index in np.flatnonzero(table.fits & (space.choices["micro_batch"] == micro)):
+            found[space.layout(int(index), 8).label()] = micro
+        micro *= 2
+    return found
+
+
+def with_workload(asked: Question, workload: Workload) -> Question:
+    """The same question about other work."""
+    return replace(asked, workload=workload)
+
+
+def device_range(text: str) -> list[int]:
+    """``8..1024`` as 8, 16, 32 ... 1024: doubled from the first. Raises UsageError for anything else."""
+    first, separator, last = text.partition("..")
+    if not separator or not first.isdecimal() or not last.isdecimal():
+        raise UsageError(f"--scale is a range such as 8..16384, not {text!r}")
+    count, end = int(first), int(last)
+    if not 1 <= count <= end <= MOST_DEVICES:
+        raise UsageError(f"--scale goes from 1 to {MOST_DEVICES} at most, not {text}")
+    counts = []
+    while count <= end:
+        counts.append(count)
+        count *= 2
+    return counts

@@ -1,0 +1,271 @@
+"""The answer to `suite plan`: layouts that fit, best first, and why the next better one does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from suite.planner.fabric import Place
+from suite.planner.iteration import PHASES, phase_seconds, step_parts_of
+from suite.planner.iteration_memory import PARTS, iteration_memory
+from suite.planner.jobs import Column
+from suite.planner.parameters import Band, Parameters
+from suite.planner.profiles import Profile
+from suite.planner.space import Space, candidates
+from suite.spec.base import Frozen
+from suite.spec.layout import Layout
+from suite.spec.manifest import Work
+from suite.spec.shape import Shape
+from suite.spec.workload import Workload
+from suite.theory.flops import iteration_flops
+from suite.theory.memory import memory_floor
+
+Objective = Literal["throughput", "cost", "latency"]
+GIB = 2**30
+
+
+class Option(Frozen):
+    """One layout with what it is predicted to need and to give. Times are of one PPO iteration."""
+
+    layout: Layout
+    label: str
+    devices: int
+    micro_batch: int
+    fits: bool
+    memory_bytes: int = Field(description="of the fullest device, context and buffers in")
+    capacity_bytes: int
+    floor_bytes: int = Field(description="the strict lower bound of docs/measuring.md")
+    memory: dict[str, int] = Field(description="bytes by part in the most demanding phase")
+    seconds: float
+    phases: dict[str, float]
+    training: dict[str, float] = Field(description="seconds of the training phase by part")
+    samples_per_second: float
+    tokens_per_second: float
+    mfu: float
+    kilowatt_hours: float | None = Field(description="devices at their power limit for one iteration")
+    cost_per_1000_samples: float | None
+    largest_part: str
+
+
+class Miss(Frozen):
+    """A layout that would be better and does not fit."""
+
+    label: str
+    samples_per_second: float
+    missing_bytes: int
+    largest_part: str
+    text: str
+
+
+class Plan(Frozen):
+    """Options that fit, best first, of everything that was considered."""
+
+    size: str
+    backend: str
+    device: str
+    workload: str
+    objective: Objective
+    considered: int
+    fitting: int
+    options: list[Option]
+    misses: list[Miss]
+    nearest: Option | None = Field(description="where nothing fits: what comes closest")
+    band: Band = Field(description="relative errors of step time seen where the stack had not been seen")
+    memory_band: Band
+    notes: list[str]
+
+
+def make_plan(
+    shape: Shape,
+    workload: Workload,
+    place: Place,
+    profile: Profile,
+    devices: Sequence[int],
+    parameters: Parameters,
+    *,
+    objective: Objective = "throughput",
+    price: float | None = None,
+    most: int = 8,
+    power_watts: float | None = None,
+) -> Plan:
+    """Rank every layout of the backend on each number of devices. ``price`` is money per device and hour."""
+    space = candidates(shape, workload, place, profile, devices)
+    table = predict(space, place, profile, parameters)
+    order = _order(space, table, objective)
+    fitting = [index for index in order if table.fits[index]]
+    chosen = _distinct(space, fitting)[:most]
+    made = [
+        _option(space, table, int(index), shape, workload, place, price, power_watts) for index in chosen
+    ]
+    best = fitting[0] if fitting else None
+    ahead = [index for index in order if not table.fits[index]]
+    if best is not None:
+        ahead = [index for index in ahead if table.rank(objective, index) < table.rank(objective, best)]
+    closest = min(ahead, key=lambda index: float(table.total[index]), default=None) if best is None else None
+    return Plan(
+        size=shape.name,
+        backend=profile.name,
+        device=place.name,
+        workload=workload.name,
+        objective=objective,
+        considered=len(space.work.jobs),
+        fitting=len(fitting),
+        options=made,
+        misses=[_miss(space, table, int(index), place) for index in _distinct(space, ahead)[:3]],
+        nearest=None
+        if closest is None
+        else _option(space, table, int(closest), shape, workload, place, price, power_watts),
+        band=parameters.bands["new stack"],
+        memory_band=parameters.bands["memory"],
+        notes=_notes(place, len(space.work.jobs), devices, shape, profile, parameters),
+    )
+
+
+class Table:
+    """Predictions of a space, as columns."""
+
+    def __init__(
+        self, seconds: Mapping[str, Column], training: Mapping[str, Column], memory: Mapping[str, Column], space: Space
+    ) -> None:
+        self.seconds, self.training, self.memory = seconds, training, memory
+        self.iteration = np.asarray(sum(seconds[phase] for phase in PHASES))
+        self.total = np.asarray(sum(memory.values()))
+        self.fits = self.total <= space.work.jobs.capacity
+        self.samples = space.choices["rollouts"] * space.choices["data"]
+        self.rate = self.samples / self.iteration
+        self.per_device = space.choices["devices"] / self.rate
+
+    def rank(self, objective: Objective, index: int) -> float:
+        """One candidate's measure."""
+        return float(self.measure(objective)[index])
+
+    def measure(self, objective: Objective) -> Column:
+        """What is minimised: seconds per sample, device-seconds per sample, or seconds per iteration."""
+        return {"throughput": 1 / self.rate, "cost": self.per_device, "latency": self.iteration}[objective]
+
+
+def predict(space: Space, place: Place, profile: Profile, parameters: Parameters) -> Table:
+    """Seconds and bytes of every candidate; stacks' effects in."""
+    device = place.name.split("-")[0]
+    known = profile.traits
+    groups = {"family": known.family, "framework": known.framework, "framework|device": f"{known.framework}|{device}"}
+    factor = float(np.exp(parameters.effect(groups)))
+    own = parameters.phases
+    parts = {"prefill": "generate", "decode": "generate"}
+    seconds = {
+        name: column * factor * own.get(parts.get(name, name), 1.0)
+        for name, column in phase_seconds(space.work, parameters.values).items()
+    }
+    training = step_parts_of(space.work, parameters.values)
+    training = {name: column * factor * own.get("train", 1.0) for name, column in training.items()}
+    memory = iteration_memory(space.work, parameters.memory, profile.gradient_buffer)
+    memory = {name: column * parameters.memory_factor for name, column in memory.items()}
+    return Table(seconds, training, memory, space)
+
+
+def _order(space: Space, table: Table, objective: Objective) -> list[int]:
+    measure = table.measure(objective)
+    return [int(index) for index in np.lexsort((table.total, measure))]
+
+
+def _distinct(space: Space, order: Sequence[int]) -> list[int]:
+    """The best micro batch of each layout."""
+    names = [name for name in space.choices if name not in ("micro_batch", "rollouts")]
+    seen: set[tuple[float, ...]] = set()
+    kept = []
+    for index in order:
+        key = tuple(float(space.choices[name][index]) for name in names)
+        if key not in seen:
+            seen.add(key)
+            kept.append(index)
+        if len(kept) >= 64:
+            break
+    return kept
+
+
+def _option(
+    space: Space,
+    table: Table,
+    index: int,
+    shape: Shape,
+    workload: Workload,
+    place: Place,
+    price: float | None,
+    power_watts: float | None,
+) -> Option:
+    layout = space.layout(index, place.node_devices if place.node_devices < 16 else 8)
+    seconds, samples = float(table.iteration[index]), float(table.samples[index])
+    micro = int(space.choices["micro_batch"][index])
+    replica = int(space.choices["rollouts"][index])
+    work = Work(
+        global_rollouts=int(samples),
+        replica_rollouts=replica,
+        replica_batch=replica // workload.optimizer_steps,
+        micro_batch=micro,
+    )
+    flops = iteration_flops(shape, workload, int(samples)).model
+    memory = {part: int(table.memory[part][index]) for part in PARTS if table.memory[part][index] >= 1}
+    rate = samples / seconds
+    return Option(
+        layout=layout,
+        label=layout.label(),
+        devices=layout.ranks,
+        micro_batch=micro,
+        fits=bool(table.fits[index]),
+        memory_bytes=int(table.total[index]),
+        capacity_bytes=int(place.memory_bytes),
+        floor_bytes=memory_floor(shape, workload, work, layout, "bf16").bytes,
+        memory=memory,
+        seconds=seconds,
+        phases={name: float(column[index]) for name, column in table.seconds.items()},
+        training={name: float(column[index]) for name, column in table.training.items() if column[index] > 0},
+        samples_per_second=rate,
+        tokens_per_second=rate * workload.sequence_tokens,
+        mfu=flops / seconds / (layout.ranks * place.peak),
+        kilowatt_hours=power_watts * layout.ranks * seconds / 3.6e6 if power_watts else None,
+        cost_per_1000_samples=price * layout.ranks / 3600 / rate * 1000 if price is not None else None,
+        largest_part=max(memory, key=lambda part: memory[part]),
+    )
+
+
+def _miss(space: Space, table: Table, index: int, place: Place) -> Miss:
+    label = space.layout(index, place.node_devices if place.node_devices < 16 else 8).label()
+    missing = float(table.total[index]) - place.memory_bytes
+    parts = {part: float(table.memory[part][index]) for part in PARTS}
+    largest = max(parts, key=lambda part: parts[part])
+    micro = int(space.choices["micro_batch"][index])
+    return Miss(
+        label=label,
+        samples_per_second=float(table.rate[index]),
+        missing_bytes=int(missing),
+        largest_part=largest,
+        text=f"{label} (micro batch {micro}) misses by {missing / GIB:.1f} GiB per device: {largest} take "
+        f"{parts[largest] / GIB:.1f} GiB",
+    )
+
+
+def _notes(
+    place: Place,
+    considered: int,
+    devices: Sequence[int],
+    shape: Shape,
+    profile: Profile,
+    parameters: Parameters,
+) -> list[str]:
+    notes = [
+        "a prediction, not a measurement: the band is of training steps; generation is not in it, because its times "
+        "are hardly published"
+    ]
+    if parameters.phases:
+        learnt = ", ".join(f"{name} x {factor:.2f}" for name, factor in sorted(parameters.phases.items()))
+        notes.append(f"calibrated on your runs: {learnt}, memory x {parameters.memory_factor:.2f}")
+    if place.architecture in ("volta", "other"):
+        notes.append(f"no published step time of {place.name} is in the fit: its matrix rate is an assumption")
+    if shape.architecture != "gpt2" and profile.name in ("deepspeed", "megatron"):
+        notes.append(f"the engine backends build GPT-2 style models: {shape.name} could be planned but not run")
+    if not considered:
+        notes.append(f"no layout divides the model and the work on {', '.join(map(str, devices))} devices")
+    return notes

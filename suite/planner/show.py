@@ -1,0 +1,115 @@
+"""A plan, a check and a scaling curve as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from suite.planner.check import Check, Verdict
+from suite.planner.plan import GIB, Option, Plan
+from suite.planner.scale import Point
+
+_BAR = 44
+_MARKS = "█▓▒░▚▞▤▦◫·"
+
+
+def plan_lines(plan: Plan) -> Iterator[str]:
+    """Options, their memory as bars, and what would be better but does not fit."""
+    yield (
+        f"{plan.size} on {plan.device}, {plan.backend}, {plan.workload}: "
+        f"{plan.fitting} of {plan.considered} candidates fit"
+    )
+    if plan.options:
+        yield ""
+        yield from _options(plan.options)
+        yield ""
+        yield from memory_bars(plan.options[:4])
+    elif plan.nearest is not None:
+        option = plan.nearest
+        yield (
+            f"nothing fits; nearest is {option.label} (micro batch {option.micro_batch}): "
+            f"{option.memory_bytes / GIB:.1f} GiB of {option.capacity_bytes / GIB:.0f}, "
+            f"{option.largest_part} {option.memory[option.largest_part] / GIB:.1f} GiB"
+        )
+    if plan.misses and plan.options:
+        yield ""
+        yield "faster, but does not fit:" if plan.objective != "cost" else "cheaper, but does not fit:"
+        yield from (f"  {miss.text}" for miss in plan.misses)
+    yield ""
+    yield (
+        f"step times of stacks unknown to the fit were off by {100 * plan.band.median:.0f} % (median) and "
+        f"{100 * plan.band.p90:.0f} % (90th percentile), peak memory by {100 * plan.memory_band.median:.0f} %"
+    )
+    yield from (f"note: {note}" for note in plan.notes)
+
+
+def _options(options: Sequence[Option]) -> Iterator[str]:
+    money = any(option.cost_per_1000_samples is not None for option in options)
+    head = f"{'layout':<34} {'devices':>7} {'micro':>5} {'GiB':>6} {'s/iter':>8} {'samples/s':>9} {'tokens/s':>9} {'MFU':>5}"
+    yield head + f" {'gen':>7} {'score':>6} {'ref':>6} {'train':>7}" + (f" {'per 1000':>9}" if money else "")
+    for option in options:
+        phases = option.phases
+        line = (
+            f"{option.label:<34} {option.devices:>7} {option.micro_batch:>5} {option.memory_bytes / GIB:>6.1f} "
+            f"{option.seconds:>8.2f} {option.samples_per_second:>9.3g} {option.tokens_per_second:>9.4g} "
+            f"{100 * option.mfu:>4.1f}%"
+            f" {phases['generate']:>7.2f} {phases['score']:>6.2f} {phases['reference']:>6.2f} {phases['train']:>7.2f}"
+        )
+        yield line + (f" {option.cost_per_1000_samples:>9.3g}" if option.cost_per_1000_samples is not None else "")
+
+
+def memory_bars(options: Sequence[Option]) -> Iterator[str]:
+    """Memory by part on the fullest device, as bars of the device's capacity."""
+    parts = [part for part in options[0].memory] + [
+        part for option in options[1:] for part in option.memory if part not in options[0].memory
+    ]
+    marks = {part: _MARKS[index % len(_MARKS)] for index, part in enumerate(dict.fromkeys(parts))}
+    for option in options:
+        cells = ""
+        for part, size in option.memory.items():
+            cells += marks[part] * round(_BAR * size / option.capacity_bytes)
+        cells = cells[:_BAR].ljust(_BAR)
+        yield f"{option.label[:34]:<34} |{cells}| {option.memory_bytes / GIB:.1f} of {option.capacity_bytes / GIB:.0f} GiB"
+    best = options[0].memory
+    yield "  ".join(f"{marks[part]} {part} {best.get(part, 0) / GIB:.1f}" for part in marks) + "  (GiB, first row)"
+
+
+def check_lines(check: Check) -> Iterator[str]:
+    """Errors per source and overall, and how many rows were left out for which reason."""
+    yield f"{'source':<26} {'step time':>26} {'memory':>24} {'fits or not':>22} {'left out':>9}"
+    for source, verdict in check.sources.items():
+        yield _verdict_line(source, verdict)
+    yield _verdict_line("all", check.overall)
+    fit = check.overall.fit
+    if fit.rows:
+        yield (
+            f"fits: {fit.fits_as_fits} said to fit, {fit.fits_as_too_large} called too large; "
+            f"too large: {fit.too_large_as_too_large} called so, {fit.too_large_as_fits} said to fit"
+        )
+    for reason, count in check.overall.left_out.items():
+        yield f"left out {count:>5}: {reason}"
+
+
+def _verdict_line(name: str, verdict: Verdict) -> str:
+    def errors(rows: int, median: float | None, p90: float | None) -> str:
+        return f"{rows} rows {100 * median:.1f} / {100 * p90:.1f} %" if median is not None and p90 is not None else "-"
+
+    step, memory, fit = verdict.step_time, verdict.memory, verdict.fit
+    right = f"{fit.rows} rows {100 * fit.accuracy:.1f} %" if fit.accuracy is not None else "-"
+    return (
+        f"{name[:26]:<26} {errors(step.rows, step.median, step.p90):>26} "
+        f"{errors(memory.rows, memory.median, memory.p90):>24} {right:>22} {sum(verdict.left_out.values()):>9}"
+    )
+
+
+def scale_lines(points: Sequence[Point]) -> Iterator[str]:
+    """One line for each number of devices."""
+    yield f"{'scaling':<8} {'devices':>7} {'layout':<34} {'samples/s':>10} {'s/iter':>8} {'eta':>5}  limit"
+    for point in points:
+        option = point.option
+        if option is None or point.efficiency is None:
+            yield f"{point.scaling:<8} {point.devices:>7} {'-':<34} {'-':>10} {'-':>8} {'-':>5}  {point.limit}"
+        else:
+            yield (
+                f"{point.scaling:<8} {point.devices:>7} {option.label:<34} {option.samples_per_second:>10.4g} "
+                f"{option.seconds:>8.2f} {point.efficiency:>5.2f}  {point.limit}"
+            )
