@@ -16,6 +16,8 @@ WHEELS ?= wheels
 PYTHON_VERSION ?= 3.12
 PYTEST_ARGS ?=
 PIP_COMPILE ?= pip-compile
+PUBLISHED ?= docs/published
+FIT_DATE ?= $(shell date +%F)
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -33,10 +35,10 @@ WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker e
 WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform manylinux_$(glibc)_x86_64) \
 	--platform manylinux2014_x86_64
 
-.PHONY: help bench test test-fast lint bench-gpu bench-self wheels lock clean
+.PHONY: help bench test test-fast lint bench-gpu bench-self planner-fit planner-check wheels lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 # measure(suite command, arguments of `suite run`, runs folder, results folder): a failed run is a row of the report,
 # so the report is written all the same and the exit code kept.
@@ -79,6 +81,13 @@ bench-gpu: ## measure on one CUDA device with the torch that PYTHON has; fetches
 	@$(GPU_SUITE) run --ladder gpu-one $(GPU_MEASURE) --repeats $(REPEATS) --runs "$(RUNS)-gpu" || [ $$? -eq 1 ]
 	$(call measure,$(GPU_SUITE),--size 6.7B --offload-optimizer $(GPU_MEASURE) --repeats 1,$(RUNS)-gpu,$(RESULTS)-gpu)
 bench-gpu: GPU_SUITE = PYTHONPATH="$(CURDIR)/build/site:$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON) -m suite
+
+planner-fit: $(STAMP) ## fit the planner on published rows (PUBLISHED=folder) and rewrite the tables of docs/planner.md
+	@OMP_NUM_THREADS=1 $(BIN)/python -m suite.planner.refit $(PUBLISHED) --out manifests/planner_parameters.json \
+		--docs docs/planner.md --date $(FIT_DATE)
+
+planner-check: $(STAMP) ## compare the planner with the published rows (PUBLISHED=folder)
+	@$(BIN)/suite plan --check $(PUBLISHED)
 
 wheels: $(STAMP) ## fetch into wheels/ what bench-gpu needs on a machine that can fetch nothing
 	@mkdir -p build $(WHEELS)

@@ -104,7 +104,7 @@ def _question(
     given = {"trainable_layers": trainable_layers, "reference": reference, "scaling": scaling}
     body.update({key: value for key, value in given.items() if value is not None})
     work = checked(lambda: Workload.model_validate(body))
-    chosen = find_size(size) if size is not None else load_shape(shape)  # type: ignore[arg-type]
+    chosen = load_shape(shape) if shape is not None else find_size(size or "")
     asked = question(chosen, work, device, backend, parameters)
     return asked if calibrate is None else calibrated(asked, calibrate)
 
@@ -179,7 +179,7 @@ def _scale(questions: list[Question], text: str, as_json: bool) -> int:
     counts = device_range(text)
     curves: dict[str, list[Any]] = {}
     for asked in questions:
-        points = [point for kind in ("weak", "strong") for point in scaling_curve(asked, counts, kind)]  # type: ignore[arg-type]
+        points = scaling_curve(asked, counts, "weak") + scaling_curve(asked, counts, "strong")
         curves[asked.profile.name] = [point.model_dump(mode="json") for point in points]
         if not as_json:
             typer.echo(f"{asked.shape.name} on {asked.place.name}, {asked.profile.name}")

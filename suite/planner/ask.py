@@ -57,7 +57,9 @@ class Question:
         )
 
 
-def question(shape: Shape, workload: Workload, device: str, backend: str, parameters: Parameters | None = None) -> Question:
+def question(
+    shape: Shape, workload: Workload, device: str, backend: str, parameters: Parameters | None = None
+) -> Question:
     """Names resolved. Raises UsageError for a device or backend that is not known, or one without a 16-bit peak."""
     known = find_device(device) or _unique(device)
     if known is None:
@@ -67,7 +69,8 @@ def question(shape: Shape, workload: Workload, device: str, backend: str, parame
         raise UsageError(f"the catalogue has no 16-bit peak of {known.name}: its speed cannot be predicted")
     if workload.sequence_tokens > shape.positions:
         raise UsageError(
-            f"{workload.name} has {workload.sequence_tokens} tokens per sample, {shape.name} {shape.positions} positions"
+            f"{workload.name} has {workload.sequence_tokens} tokens per sample, "
+            f"but {shape.name} {shape.positions} positions"
         )
     if workload.trainable_layers is not None and workload.trainable_layers > shape.layers:
         raise UsageError(f"{workload.trainable_layers} trainable layers, but {shape.name} has {shape.layers}")
@@ -77,9 +80,7 @@ def question(shape: Shape, workload: Workload, device: str, backend: str, parame
 def _unique(name: str) -> Device | None:
     """``A100-80GB`` for the one SXM device whose name has all its words."""
     words = name.upper().replace("_", "-").split("-")
-    matches = [
-        device for device in known_devices().values() if set(words) <= set(device.name.upper().split("-"))
-    ]
+    matches = [device for device in known_devices().values() if set(words) <= set(device.name.upper().split("-"))]
     matches = [device for device in matches if "PCIE" not in device.name.upper()] or matches
     return matches[0] if len(matches) == 1 else None
 

@@ -9,7 +9,18 @@ from xml.sax.saxutils import escape
 from suite.planner.check import Row
 from suite.planner.plan import GIB, Option
 
-_COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e", "#9498a0")
+_COLOURS = (
+    "#4269d0",
+    "#efb118",
+    "#ff725c",
+    "#6cc5b0",
+    "#3ca951",
+    "#ff8ab7",
+    "#a463f2",
+    "#97bbf5",
+    "#9c6b4e",
+    "#9498a0",
+)
 _FONT = 'font-family="sans-serif" font-size="12"'
 
 
@@ -64,13 +75,14 @@ def agreement_chart(rows: Sequence[Row]) -> str:
         )
     for exponent in range(low, high + 1):
         x = place(10.0**exponent)
-        body.append(f'<text x="{x:.0f}" y="{margin + side + 16}" text-anchor="middle" {_FONT}>{10.0**exponent:g} s</text>')
-        body.append(f'<text x="{margin - 6}" y="{up(10.0**exponent) + 4:.0f}" text-anchor="end" {_FONT}>{10.0**exponent:g}</text>')
+        y = up(10.0**exponent) + 4
+        body.append(f'<text x="{x:.0f}" y="{margin + side + 16}" text-anchor="middle" {_FONT}>1e{exponent}</text>')
+        body.append(f'<text x="{margin - 6}" y="{y:.0f}" text-anchor="end" {_FONT}>1e{exponent}</text>')
     for row in pairs:
         colour = _COLOURS[sources.index(row.source) % len(_COLOURS)]
         body.append(
             f'<circle cx="{place(row.published):.1f}" cy="{up(row.predicted):.1f}" r="3" fill="{colour}" '
-            f'fill-opacity="0.6"><title>{escape(f"{row.source} {row.config}: {100 * row.error:.1f} %")}</title></circle>'
+            f'fill-opacity="0.6"><title>{escape(f"{row.source} {row.config}")} {100 * row.error:.1f} %</title></circle>'
         )
     for index, source in enumerate(sources):
         y = margin + 14 + 16 * index

@@ -70,11 +70,11 @@ def fitted(parameters: Parameters) -> Fitted:
 
 
 def run_check(collection: Collection, parameters: Parameters) -> Check:
-    """Predict every usable row. Nothing in the rows can stop it: what cannot be predicted is left out with its reason."""
+    """Predict every usable row; nothing in the rows can stop it. What cannot be predicted is left out, with why."""
     left_out = list(collection.left_out)
     rows = [
         *_step_rows(collection.entries, fitted(parameters), left_out),
-        *_memory_rows(collection.entries, parameters.memory),
+        *_memory_rows(collection.entries, parameters.memory, left_out),
         *_fit_rows(collection.entries, parameters.memory, left_out),
     ]
     sources = sorted({row.source for row in rows} | {entry.source for entry in left_out})
@@ -105,21 +105,22 @@ def _step_rows(entries: Sequence[Entry], model: Fitted, left_out: list[LeftOut])
         return []
     with np.errstate(all="ignore"):
         predicted = model.predict(Rows.of(timed))
-    rows = []
+    rows: list[Row] = []
     for entry, seconds in zip(timed, predicted.tolist(), strict=True):
-        if np.isfinite(seconds) and seconds > 0:
-            rows.append(_row(entry, "step_time", entry.step_seconds or 0.0, seconds))
-        else:
-            left_out.append(LeftOut(entry.source, entry.config, "its numbers give no finite step time"))
+        _add(rows, left_out, entry, "step_time", entry.step_seconds or 0.0, seconds)
     return rows
 
 
-def _memory_rows(entries: Sequence[Entry], memory: dict[str, float]) -> list[Row]:
+def _memory_rows(entries: Sequence[Entry], memory: dict[str, float], left_out: list[LeftOut]) -> list[Row]:
     seen = [entry for entry in entries if entry.job and entry.peak_memory_bytes]
     if not seen:
         return []
-    peaks = predicted_peaks(seen, memory).tolist()
-    return [_row(entry, "memory", entry.peak_memory_bytes or 0.0, peak) for entry, peak in zip(seen, peaks, strict=True)]
+    rows: list[Row] = []
+    with np.errstate(all="ignore"):
+        peaks = predicted_peaks(seen, memory).tolist()
+    for entry, peak in zip(seen, peaks, strict=True):
+        _add(rows, left_out, entry, "memory", entry.peak_memory_bytes or 0.0, peak)
+    return rows
 
 
 def _fit_rows(entries: Sequence[Entry], memory: dict[str, float], left_out: list[LeftOut]) -> list[Row]:
@@ -129,7 +130,7 @@ def _fit_rows(entries: Sequence[Entry], memory: dict[str, float], left_out: list
             continue
         try:
             answer, _, _ = fits(entry, memory)
-        except Unusable as reason:
+        except (Unusable, ArithmeticError) as reason:
             left_out.append(LeftOut(entry.source, entry.config, str(reason)))
             continue
         rows.append(
@@ -146,15 +147,22 @@ def _fit_rows(entries: Sequence[Entry], memory: dict[str, float], left_out: list
     return rows
 
 
-def _row(entry: Entry, kind: str, published: float, predicted: float) -> Row:
-    return Row(
-        source=entry.source,
-        config=entry.config,
-        model=entry.model,
-        kind=kind,
-        published=published,
-        predicted=predicted,
-        error=abs(predicted / published - 1),
+def _add(rows: list[Row], left_out: list[LeftOut], entry: Entry, kind: str, published: float, predicted: float) -> None:
+    """The row, unless its numbers are so odd that no error can be given."""
+    error = abs(predicted / published - 1) if published > 0 and predicted > 0 else float("inf")
+    if not np.isfinite(error):
+        left_out.append(LeftOut(entry.source, entry.config, f"its numbers give no finite {kind.replace('_', ' ')}"))
+        return
+    rows.append(
+        Row(
+            source=entry.source,
+            config=entry.config,
+            model=entry.model,
+            kind=kind,
+            published=published,
+            predicted=predicted,
+            error=error,
+        )
     )
 
 

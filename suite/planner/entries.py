@@ -21,6 +21,8 @@ _UNUSUAL_PRECISION = re.compile(r"fp32|tf32|int8|int4")
 _RELEASE = re.compile(r"/(?:blob|tree|raw)/([^/]+)/")
 _USUAL_VOCABULARY = 50304
 _GPT_WIDTH = 3.9
+#: No count, size or rate of a published row comes near it; what is larger is a slip.
+_LARGEST = 1e12
 
 
 class Unusable(ValueError):
@@ -51,7 +53,9 @@ def entry_of(source: str, config: str, cells: Mapping[str, str], metrics: Mappin
         raise Unusable("no step time, tokens per second, peak memory or fit is given")
     fits = metrics.get("fits")
     known = _traits(cells)
-    job, why, groups = None, "", {}
+    job: dict[str, float] | None = None
+    groups: dict[str, str] = {}
+    why = ""
     try:
         job, groups = _job(cells, known)
     except Unusable as reason:
@@ -98,7 +102,7 @@ def number(text: str | None) -> float | None:
         value = float(text or "")
     except ValueError:
         return None
-    return value if math.isfinite(value) and value > 0 else None
+    return value if 0 < value <= _LARGEST else None
 
 
 def _step_seconds(metrics: Mapping[str, float], job: Mapping[str, float]) -> float | None:

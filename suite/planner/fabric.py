@@ -23,7 +23,15 @@ _FAMILIES = (
     *("GB300", "GB200", "B300", "B200", "H200", "H100", "H20", "A100", "A800", "A6000", "V100"),
     *("MI300X", "MI250X", "L40S", "4090"),
 )
-_PREFIXES = {"V1": "volta", "A": "ampere", "RTX": "other", "L4": "other", "H": "hopper", "B": "blackwell", "GB": "blackwell"}
+_PREFIXES = {
+    "V1": "volta",
+    "A": "ampere",
+    "RTX": "other",
+    "L4": "other",
+    "H": "hopper",
+    "B": "blackwell",
+    "GB": "blackwell",
+}
 _HBM2E_SHARE = 0.8
 
 
@@ -104,7 +112,9 @@ def _variant(name: str, memory_gib: float | None) -> Device | None:
     family = family or next((family for family in _FAMILIES if family in plain), None)
     if family is None:
         return None
-    rivals = [device for device in devices().values() if family in device.name.upper().split("-") or family == device.name]
+    rivals = [
+        device for device in devices().values() if family in device.name.upper().split("-") or family == device.name
+    ]
     for word in ("PCIE", "NVL"):
         rivals = [device for device in rivals if (word in device.name.upper()) == (word in plain)] or rivals
     rivals = [device for device in rivals if "module" not in device.name] or rivals

@@ -73,9 +73,7 @@ def fit(rows: Rows) -> Fitted:
 
     members, positions = _memberships(rows)
     centre = np.concatenate([np.log([PRIORS[name].centre for name in NAMES]), np.zeros(len(members))])
-    spread = np.concatenate(
-        [[PRIORS[name].spread for name in NAMES], [LEVELS[level] for level, _ in members]]
-    )
+    spread = np.concatenate([[PRIORS[name].spread for name in NAMES], [LEVELS[level] for level, _ in members]])
     target = np.log(rows.seconds)
     own = len(NAMES)
 

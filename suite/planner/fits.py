@@ -1,4 +1,4 @@
-"""Does a published configuration fit? From what its cells say, and from the stack's usual recipe where they are blank."""
+"""Does a published configuration fit? From what its cells say, and the stack's usual recipe where they are blank."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BUCKET_BYTES = 2
 
 
 def fits(entry: Entry, memory: Mapping[str, float]) -> tuple[bool, float, float]:
-    """Whether it fits, with the bytes needed by one device and the device's own. Raises Unusable when nobody can say."""
+    """Whether it fits, with the bytes one device needs and those it has. Raises Unusable when nobody can say."""
     if entry.job is not None:
         jobs = Jobs.of([entry.job])
         needed = float(peak_bytes(jobs, dict(memory), half_precision([entry]))[0]) + OUTSIDE_ALLOCATOR
@@ -39,7 +39,11 @@ def fits(entry: Entry, memory: Mapping[str, float]) -> tuple[bool, float, float]
         raise Unusable(f"device {cells.get('gpu_model')!r} is not in the catalogue")
     base = {**_shape(cells), **place.columns(), "devices": number(cells.get("n_gpus")) or 1.0}
     text = " ".join(cells.get(column, "") for column in ("framework", "table", "task", "sharding")).lower()
-    needed = _rlhf_bytes(base, cells, text, memory) if re.search("rlhf|ppo|ds-chat|deepspeed-chat", text) else _best(base, cells, text, memory)
+    needed = (
+        _rlhf_bytes(base, cells, text, memory)
+        if re.search("rlhf|ppo|ds-chat|deepspeed-chat", text)
+        else _best(base, cells, text, memory)
+    )
     return needed <= place.memory_bytes, needed, place.memory_bytes
 
 
@@ -112,8 +116,13 @@ def _rlhf_bytes(base: Mapping[str, float], cells: Mapping[str, str], text: str, 
             {
                 **_ALONE,
                 **base,
-                **{"sequence": sequence, "micro_batch": micro, "sequence_parallel": 0.0, "recompute": 3.0},
-                **{"global_batch": base["devices"] * micro, "fused_attention": 0.0, "zero_engine": 1.0},
+                "sequence": sequence,
+                "micro_batch": micro,
+                "sequence_parallel": 0.0,
+                "recompute": 3.0,
+                "global_batch": base["devices"] * micro,
+                "fused_attention": 0.0,
+                "zero_engine": 1.0,
                 "zero_stage": 0.0,
             }
         ]

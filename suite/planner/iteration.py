@@ -132,4 +132,9 @@ def _decode(work: Iterations, p: Mapping[str, float]) -> Column:
     volume = all_reduce_bytes(2 * work.rollouts * jobs.hidden, jobs.tensor) / jobs.link
     collective = np.where(jobs.tensor > 1, 2 * jobs.layers * steps * (COLLECTIVE_LATENCY + volume), 0)
     gathers = steps * gather_seconds(jobs, p) if work.gathers_to_decode else gather_seconds(jobs, p)
-    return np.maximum(device, launches) + collective + gathers + (steps if work.gathers_to_decode else 1) * _fetches(work, 1)
+    return (
+        np.maximum(device, launches)
+        + collective
+        + gathers
+        + (steps if work.gathers_to_decode else 1) * _fetches(work, 1)
+    )

@@ -46,7 +46,11 @@ def _phase(work: Iterations, p: Mapping[str, float], gradient_buffer: bool, phas
     count = micro_batches(jobs.global_batch, jobs.data, jobs.micro_batch)
     layer, depth = layer_bytes(jobs, p), jobs.layers / jobs.pipeline
     shown = jobs.tokens * jobs.head_share * jobs.vocab / jobs.tensor
-    parts = {"weights": states["weights"], "reference": states["reference"], "optimizer states": states["optimizer"]}
+    parts: dict[str, Column] = {
+        "weights": states["weights"],
+        "reference": states["reference"],
+        "optimizer states": states["optimizer"],
+    }
     parts["gradients"] = states["gradients"] if phase == "train" or gradient_buffer else zero
     if phase == "generate":
         parts["activations"] = 2 * 4 * work.rollouts * work.prompt * jobs.hidden
@@ -54,12 +58,13 @@ def _phase(work: Iterations, p: Mapping[str, float], gradient_buffer: bool, phas
         width = (work.rollouts, work.prompt + work.new, depth, jobs.hidden, jobs.kv_share, jobs.tensor)
         parts["KV cache"] = kv_cache_bytes(*width)
     else:
+        each = max(_SCORE_LOGITS, p["logit_bytes"]) if phase == "train" else _SCORE_LOGITS
         kept = layer["kept"] * depth * jobs.trained_share * in_flight(jobs.pipeline, jobs.chunks, count)
         parts["activations"] = kept + layer["again"] if phase == "train" else layer["once"]
-        parts["logits"] = shown * (np.maximum(_SCORE_LOGITS, p["logit_bytes"]) if phase == "train" else _SCORE_LOGITS)
+        parts["logits"] = shown * each
         parts["KV cache"] = zero
     parts["gathered layers"] = states["gathered"]
-    parts["fragmentation"] = p["fragmentation"] * sum(parts.values())
+    parts["fragmentation"] = p["fragmentation"] * np.asarray(sum(parts.values()))
     parts["outside the allocator"] = np.full(len(jobs), float(OUTSIDE_ALLOCATOR))
     return parts
 

@@ -14,7 +14,7 @@ Column = np.ndarray
 
 ARCHITECTURES = ("volta", "ampere", "hopper", "blackwell", "other")
 PRECISIONS = ("16 bit", "fp8", "fp4")
-#: What the backward pass does again: nothing, unfused attention alone, some operators, every second layer's, everything.
+#: What the backward pass does again: nothing, unfused attention alone, some operators, everything.
 RECOMPUTE = ("none", "selective", "operators", "full")
 
 

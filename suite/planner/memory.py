@@ -48,7 +48,13 @@ def memory_parts(jobs: Jobs, p: Mapping[str, float], half: Column | float = 0.0)
     layer = layer_bytes(jobs, p)
     count = micro_batches(jobs.global_batch, jobs.data, jobs.micro_batch)
     depth = jobs.layers / jobs.pipeline
-    logits = jobs.tokens * jobs.head_share * jobs.vocab / jobs.tensor * np.where(_megatron(jobs), LOGIT_BYTES_ENGINE, p["logit_bytes"])
+    logits = (
+        jobs.tokens
+        * jobs.head_share
+        * jobs.vocab
+        / jobs.tensor
+        * np.where(_megatron(jobs), LOGIT_BYTES_ENGINE, p["logit_bytes"])
+    )
     kept_first = layer["kept"] * depth * in_flight(jobs.pipeline, jobs.chunks, count)
     kept_last = layer["kept"] * depth
     per = weights + gradients + optimizer
@@ -91,7 +97,7 @@ def _recipe(jobs: Jobs, shards: Column, half: Column | float) -> tuple[Column, C
 
 
 def layer_bytes(jobs: Jobs, p: Mapping[str, float]) -> dict[str, Column]:
-    """Bytes of one block and micro batch: ``kept`` for the backward pass, needed ``again`` to recompute, ``once`` in all."""
+    """Bytes of one block and micro batch: ``kept`` for the backward pass, ``again`` to recompute, ``once`` in all."""
     tokens, tensor = jobs.tokens, jobs.tensor
     split = np.where(jobs.sequence_parallel > 0, tensor, 1)
     outside = activations.outside_bytes(tokens, jobs.hidden, split, np.where(jobs.fused_attention > 0, 0, 1))

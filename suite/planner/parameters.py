@@ -108,6 +108,7 @@ class Parameters(Frozen):
     memory: dict[str, float] = Field(description="parameters of the memory model")
     bands: dict[str, Band]
     phases: dict[str, float] = Field(default={}, description="factors on phases learnt from the user's own runs")
+    ppo: dict[str, float] = Field(default={}, description="published over predicted PPO rates: median, low, high")
     memory_factor: float = Field(default=1.0, description="factor on peak memory learnt from the user's own runs")
 
     def vector(self) -> np.ndarray:

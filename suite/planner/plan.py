@@ -94,17 +94,15 @@ def make_plan(
     """Rank every layout of the backend on each number of devices. ``price`` is money per device and hour."""
     space = candidates(shape, workload, place, profile, devices)
     table = predict(space, place, profile, parameters)
-    order = _order(space, table, objective)
-    fitting = [index for index in order if table.fits[index]]
+    measure = table.measure(objective)
+    order = np.lexsort((table.total, measure))
+    fitting = order[table.fits[order]]
     chosen = _distinct(space, fitting)[:most]
-    made = [
-        _option(space, table, int(index), shape, workload, place, price, power_watts) for index in chosen
-    ]
-    best = fitting[0] if fitting else None
-    ahead = [index for index in order if not table.fits[index]]
-    if best is not None:
-        ahead = [index for index in ahead if table.rank(objective, index) < table.rank(objective, best)]
-    closest = min(ahead, key=lambda index: float(table.total[index]), default=None) if best is None else None
+    made = [_option(space, table, index, shape, workload, place, price, power_watts) for index in chosen]
+    ahead = order[~table.fits[order]]
+    if len(fitting):
+        ahead = ahead[measure[ahead] < measure[fitting[0]]]
+    closest = int(ahead[table.total[ahead].argmin()]) if not len(fitting) and len(ahead) else None
     return Plan(
         size=shape.name,
         backend=profile.name,
@@ -114,10 +112,8 @@ def make_plan(
         considered=len(space.work.jobs),
         fitting=len(fitting),
         options=made,
-        misses=[_miss(space, table, int(index), place) for index in _distinct(space, ahead)[:3]],
-        nearest=None
-        if closest is None
-        else _option(space, table, int(closest), shape, workload, place, price, power_watts),
+        misses=[_miss(space, table, index, place) for index in _distinct(space, ahead)[:3]],
+        nearest=None if closest is None else _option(space, table, closest, shape, workload, place, price, power_watts),
         band=parameters.bands["new stack"],
         memory_band=parameters.bands["memory"],
         notes=_notes(place, len(space.work.jobs), devices, shape, profile, parameters),
@@ -137,10 +133,6 @@ class Table:
         self.samples = space.choices["rollouts"] * space.choices["data"]
         self.rate = self.samples / self.iteration
         self.per_device = space.choices["devices"] / self.rate
-
-    def rank(self, objective: Objective, index: int) -> float:
-        """One candidate's measure."""
-        return float(self.measure(objective)[index])
 
     def measure(self, objective: Objective) -> Column:
         """What is minimised: seconds per sample, device-seconds per sample, or seconds per iteration."""
@@ -166,17 +158,12 @@ def predict(space: Space, place: Place, profile: Profile, parameters: Parameters
     return Table(seconds, training, memory, space)
 
 
-def _order(space: Space, table: Table, objective: Objective) -> list[int]:
-    measure = table.measure(objective)
-    return [int(index) for index in np.lexsort((table.total, measure))]
-
-
-def _distinct(space: Space, order: Sequence[int]) -> list[int]:
+def _distinct(space: Space, order: Column) -> list[int]:
     """The best micro batch of each layout."""
     names = [name for name in space.choices if name not in ("micro_batch", "rollouts")]
     seen: set[tuple[float, ...]] = set()
     kept = []
-    for index in order:
+    for index in order.tolist():
         key = tuple(float(space.choices[name][index]) for name in names)
         if key not in seen:
             seen.add(key)
@@ -259,6 +246,12 @@ def _notes(
         "a prediction, not a measurement: the band is of training steps; generation is not in it, because its times "
         "are hardly published"
     ]
+    if parameters.ppo and not parameters.phases:
+        ppo = parameters.ppo
+        notes.append(
+            f"DeepSpeed-Chat's {ppo['rows']:.0f} published PPO rates are {ppo['low']:.2f} to {ppo['high']:.2f} of those "
+            f"predicted for it (median {ppo['median']:.2f}): whole iterations are a bound; trust their order more"
+        )
     if parameters.phases:
         learnt = ", ".join(f"{name} x {factor:.2f}" for name, factor in sorted(parameters.phases.items()))
         notes.append(f"calibrated on your runs: {learnt}, memory x {parameters.memory_factor:.2f}")

@@ -26,7 +26,7 @@ def predict_manifest(
 ) -> dict[str, Any] | None:
     """What the planner expects of a run on the device that a driver calls ``device``.
 
-    ``None`` where it knows nothing: on a CPU, in fp32, on a device outside the catalogue, for a backend without profile.
+    ``None`` where it knows nothing: a CPU, fp32, a device outside the catalogue, a backend without a profile.
     """
     found = find_device(device) if device else None
     place = place_of(found) if found else None
@@ -53,9 +53,7 @@ def predict_manifest(
     }
 
 
-def one_layout(
-    shape: Shape, workload: Workload, work: Work, layout: Layout, place: Place, backend: str
-) -> Space:
+def one_layout(shape: Shape, workload: Workload, work: Work, layout: Layout, place: Place, backend: str) -> Space:
     """A space of one candidate: the layout and micro batch given."""
     columns = {
         "devices": layout.ranks,

@@ -81,5 +81,7 @@ def find_profile(name: str) -> Profile:
     """The backend's profile; UsageError with the nearest names for one the planner does not know."""
     profile = PROFILES.get(name.strip().lower())
     if profile is None:
-        raise UsageError(f"the planner knows no backend {name!r}{nearest(name, PROFILES)}; known: {', '.join(PROFILES)}")
+        raise UsageError(
+            f"the planner knows no backend {name!r}{nearest(name, PROFILES)}; known: {', '.join(PROFILES)}"
+        )
     return profile

@@ -48,8 +48,11 @@ def read_published(paths: Sequence[Path]) -> Collection:
             text = path.read_text(encoding="utf-8-sig", errors="replace")
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
-        content.update(text.encode())
         _read_file(path, text, collection)
+    for entry in collection.entries:
+        content.update(
+            repr((entry.source, entry.config, entry.step_seconds, entry.peak_memory_bytes, entry.fits)).encode()
+        )
     collection.digest = content.hexdigest()
     return collection
 

@@ -15,6 +15,7 @@ from suite.planner.fit import Rows, fit
 from suite.planner.jobs import Column
 from suite.planner.memory_fit import fit_memory
 from suite.planner.parameters import NAMES, Band, Parameters, Provenance, write_parameters
+from suite.planner.ppo_check import PPORow, ppo_rows
 from suite.planner.published import Collection, csv_files, read_published
 from suite.planner.validate import constant, leave_out, regression
 
@@ -39,8 +40,19 @@ def main() -> None:
     parser.add_argument("--docs", type=Path, required=True, help="page whose tables are rewritten")
     parser.add_argument("--date", required=True, help="date that the fit carries")
     asked = parser.parse_args()
-    collection = read_published(csv_files([asked.published]))
-    parameters, tables = refit(collection, asked.date)
+    files = csv_files([asked.published])
+    parameters, tables = refit(read_published(files), asked.date)
+    rates = ppo_rows(files, parameters)
+    shares = [row.published / row.predicted for row in rates]
+    if shares:
+        spread = {
+            "median": float(np.median(shares)),
+            "low": min(shares),
+            "high": max(shares),
+            "rows": float(len(shares)),
+        }
+        parameters = parameters.model_copy(update={"ppo": spread})
+    tables += "\n\n" + _ppo(rates)
     write_parameters(parameters, asked.out)
     page = asked.docs.read_text(encoding="utf-8")
     before, _, rest = page.partition(_BEGIN)
@@ -79,7 +91,8 @@ def refit(collection: Collection, date: str) -> tuple[Parameters, str]:
     bands = {**parameters.bands, "memory": Band(median=memory.median or 0, p90=memory.p90 or 0, rows=memory.rows)}
     parameters = parameters.model_copy(update={"bands": bands})
     tables = [
-        f"Made by `make planner-fit` on {date} from {len(entries)} step times of {len(parameters.provenance.sources)} sources.",
+        f"Made by `make planner-fit` on {date} from {len(entries)} step times of "
+        f"{len(parameters.provenance.sources)} sources.",
         _alternatives(entries, seconds, good, held),
         _by_source(entries, seconds, found.predict(Rows.of(entries)), held),
         _other(check),
@@ -133,7 +146,7 @@ def _by_source(entries: Sequence[Entry], seconds: Column, fitted: Column, held: 
     lines = [
         "The same by source (median / 90th percentile, percent):",
         "",
-        "| source | stack, device, precision | rows | fitted | leave its model out | leave its source out | leave its stack out |",
+        "| source | stack, device, precision | rows | fitted | model left out | source left out | stack left out |",
         "|---|---|---|---|---|---|---|",
     ]
     for kind in sorted(set(kinds)):
@@ -149,10 +162,29 @@ def _other(check: Check) -> str:
         f"Peak memory ({memory.rows} measured rows, in the fit): median {100 * (memory.median or 0):.1f} %, "
         f"90th percentile {100 * (memory.p90 or 0):.1f} %. "
         f"Fits or not ({fit_.rows} rows): {100 * (fit_.accuracy or 0):.1f} % right; "
-        f"{fit_.fits_as_too_large} that fit were called too large, {fit_.too_large_as_fits} too large ones were said to fit."
+        f"{fit_.fits_as_too_large} that fit called too large, {fit_.too_large_as_fits} too large said to fit."
     ]
     wrong = [row for row in check.rows if row.kind == "fit" and row.error]
     lines += [f"- wrong: {row.source} {row.config} ({row.model or 'no model name'})" for row in wrong]
+    return "\n".join(lines)
+
+
+def _ppo(rows: Sequence[PPORow]) -> str:
+    lines = [
+        "Whole PPO iterations, DeepSpeed-Chat's step 3 (generation and training), samples per second:",
+        "",
+        "| configuration | devices | published | predicted | published / predicted |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows:
+        share = row.published / row.predicted
+        lines.append(f"| {row.config} | {row.devices} | {row.published:.3g} | {row.predicted:.3g} | {share:.2f} |")
+    shares = [row.published / row.predicted for row in rows]
+    if shares:
+        lines += [
+            "",
+            f"Published over predicted: median {np.median(shares):.2f}, from {min(shares):.2f} to {max(shares):.2f}.",
+        ]
     return "\n".join(lines)
 
 

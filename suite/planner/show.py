@@ -44,8 +44,8 @@ def plan_lines(plan: Plan) -> Iterator[str]:
 
 def _options(options: Sequence[Option]) -> Iterator[str]:
     money = any(option.cost_per_1000_samples is not None for option in options)
-    head = f"{'layout':<34} {'devices':>7} {'micro':>5} {'GiB':>6} {'s/iter':>8} {'samples/s':>9} {'tokens/s':>9} {'MFU':>5}"
-    yield head + f" {'gen':>7} {'score':>6} {'ref':>6} {'train':>7}" + (f" {'per 1000':>9}" if money else "")
+    head = f"{'layout':<34} {'devices':>7} {'micro':>5} {'GiB':>6} {'s/iter':>8} {'samples/s':>9} {'tokens/s':>9}"
+    yield head + f" {'MFU':>5} {'gen':>7} {'score':>6} {'ref':>6} {'train':>7}" + (f" {'per 1000':>9}" if money else "")
     for option in options:
         phases = option.phases
         line = (
@@ -59,7 +59,7 @@ def _options(options: Sequence[Option]) -> Iterator[str]:
 
 def memory_bars(options: Sequence[Option]) -> Iterator[str]:
     """Memory by part on the fullest device, as bars of the device's capacity."""
-    parts = [part for part in options[0].memory] + [
+    parts = list(options[0].memory) + [
         part for option in options[1:] for part in option.memory if part not in options[0].memory
     ]
     marks = {part: _MARKS[index % len(_MARKS)] for index, part in enumerate(dict.fromkeys(parts))}
@@ -68,7 +68,8 @@ def memory_bars(options: Sequence[Option]) -> Iterator[str]:
         for part, size in option.memory.items():
             cells += marks[part] * round(_BAR * size / option.capacity_bytes)
         cells = cells[:_BAR].ljust(_BAR)
-        yield f"{option.label[:34]:<34} |{cells}| {option.memory_bytes / GIB:.1f} of {option.capacity_bytes / GIB:.0f} GiB"
+        use = f"{option.memory_bytes / GIB:.1f} of {option.capacity_bytes / GIB:.0f} GiB"
+        yield f"{option.label[:34]:<34} |{cells}| {use}"
     best = options[0].memory
     yield "  ".join(f"{marks[part]} {part} {best.get(part, 0) / GIB:.1f}" for part in marks) + "  (GiB, first row)"
 

@@ -31,7 +31,7 @@ class Space:
         """One candidate as a layout of the suite."""
         pick = {name: int(column[index]) for name, column in self.choices.items()}
         devices = pick["devices"]
-        per_node = min(devices, node_devices)
+        per_node = max(size for size in range(1, min(devices, node_devices) + 1) if devices % size == 0)
         return Layout(
             nodes=devices // per_node,
             devices_per_node=per_node,
@@ -48,7 +48,7 @@ class Space:
 
 
 def candidates(shape: Shape, workload: Workload, place: Place, profile: Profile, devices: Sequence[int]) -> Space:
-    """Every layout of ``profile`` that divides shape and work on each of ``devices``; micro batches up to the workload's."""
+    """Every layout of ``profile`` that divides shape and work on ``devices``; micro batches up to the workload's."""
     rows = [row for count in devices for row in _degrees(shape, workload, profile, count)]
     columns = {name: np.array([row[index] for row in rows], dtype=float) for index, name in enumerate(_COLUMNS)}
     return Space(iterations(shape, workload, place, profile, columns), columns)
@@ -62,10 +62,8 @@ _COLUMNS = (
 
 def _degrees(shape: Shape, workload: Workload, profile: Profile, devices: int) -> list[tuple[int, ...]]:
     rollouts = workload.global_rollouts(devices)
-    rows = []
-    for tensor, pipeline in product(
-        _TENSOR if profile.tensor else (1,), _PIPELINE if profile.pipeline else (1,)
-    ):
+    rows: list[tuple[int, ...]] = []
+    for tensor, pipeline in product(_TENSOR if profile.tensor else (1,), _PIPELINE if profile.pipeline else (1,)):
         if shape.heads % tensor or shape.kv_heads % tensor or shape.ffn % tensor or shape.layers % pipeline:
             continue
         if devices % (tensor * pipeline):
@@ -77,12 +75,26 @@ def _degrees(shape: Shape, workload: Workload, profile: Profile, devices: int) -
         batch = replica // workload.optimizer_steps
         sequence = int(tensor > 1 and workload.sequence_tokens % tensor == 0)
         for micro, sharding, recompute in product(
-            _micro_batches(batch, workload.micro_batch), _shardings(profile, data), (0, 3) if profile.recompute else (0,)
+            _micro_batches(batch, workload.micro_batch),
+            _shardings(profile, data),
+            (0, 3) if profile.recompute else (0,),
         ):
             stage, distributed, optimizer, parameters = sharding
             rows.append(
-                (devices, tensor, pipeline, data, stage, distributed, recompute, optimizer, parameters, sequence)
-                + (replica, micro)
+                (
+                    devices,
+                    tensor,
+                    pipeline,
+                    data,
+                    stage,
+                    distributed,
+                    recompute,
+                    optimizer,
+                    parameters,
+                    sequence,
+                    replica,
+                    micro,
+                )
             )
     return rows
 
@@ -96,9 +108,11 @@ def _shardings(profile: Profile, data: int) -> list[tuple[int, int, int, int]]:
     """ZeRO stage, distributed optimizer, offloaded optimizer, offloaded parameters."""
     if not profile.zero_stages:
         return [(0, 0, 0, 0), (0, 1, 0, 0)] if data > 1 else [(0, 1, 0, 0)]
-    stages = [stage for stage in profile.zero_stages if stage == 0 or data > 1 or stage == 3]
+    # One replica has nothing to shard: stages differ by name alone there.
+    stages = profile.zero_stages if data > 1 else (0,)
     plain = [(stage, 0, 0, 0) for stage in stages]
-    host = [(stage, 0, 1, 0) for stage in profile.zero_stages if stage] if profile.offload_optimizer else []
+    offloading = [stage for stage in stages if stage] if data > 1 else [2]
+    host = [(stage, 0, 1, 0) for stage in offloading] if profile.offload_optimizer else []
     return plain + host + ([(3, 0, 1, 1)] if profile.offload_parameters else [])
 
 

@@ -114,21 +114,19 @@ def block_seconds(jobs: Jobs, p: Values, rate: Rates) -> Block:
 def local_parameters(jobs: Jobs) -> Column:
     """Parameters of the fuller end of a pipeline on one tensor-parallel rank, before any sharding over data."""
     share = np.where(jobs.pipeline > 1, 0.5, 1.0)
-    return (
-        jobs.layers * jobs.elements / (jobs.tensor * jobs.pipeline) + jobs.vocab * jobs.hidden * share / jobs.tensor
-    )
+    return jobs.layers * jobs.elements / (jobs.tensor * jobs.pipeline) + jobs.vocab * jobs.hidden * share / jobs.tensor
 
 
 def shard_bandwidth(jobs: Jobs) -> Column:
     """Bytes per second of the rings over data parallel ranks, which are one tensor parallel group apart."""
-    return group_bandwidth(
-        jobs.data * jobs.context, jobs.tensor, jobs.node_devices, jobs.link, jobs.network
-    )
+    return group_bandwidth(jobs.data * jobs.context, jobs.tensor, jobs.node_devices, jobs.link, jobs.network)
 
 
 def gather_seconds(jobs: Jobs, p: Values) -> Column:
     """Seconds to gather the weights once under ZeRO-3 (16 bit); 0 elsewhere."""
-    bandwidth = shard_bandwidth(jobs) * p["gather_bandwidth"] * np.where(jobs.zero_engine > 0, p["gather_zero_engine"], 1)
+    bandwidth = (
+        shard_bandwidth(jobs) * p["gather_bandwidth"] * np.where(jobs.zero_engine > 0, p["gather_zero_engine"], 1)
+    )
     seconds = gather_bytes(2 * local_parameters(jobs), jobs.data * jobs.context) / bandwidth
     return np.where(jobs.zero_stage >= 3, seconds, 0)
 
@@ -174,7 +172,7 @@ def step_parts(jobs: Jobs, p: Values) -> dict[str, Column]:
 
 
 def forward_seconds(jobs: Jobs, p: Values, rate: Rates, block: Block) -> Column:
-    """Seconds of one micro batch's forward pass through one stage, logits of ``head_share`` of its positions included."""
+    """Seconds of one micro batch's forward pass through one stage, logits of ``head_share`` of its positions in."""
     layer = block.linear + block.attention + block.scores + block.elementwise + 2 * block.collective
     head = blocks.head_flops(jobs.tokens * jobs.head_share, jobs.hidden, jobs.vocab, jobs.tensor) / rate.dense
     return jobs.layers / jobs.pipeline * layer + head
@@ -190,13 +188,13 @@ def _total(parts: Mapping[str, Any]) -> Column:
 
 
 def _gathers(jobs: Jobs, p: Values, count: Column, body: Column) -> Column:
-    """ZeRO-3 gathers weights for forward and backward pass and scatters gradients, every micro batch (1910.02054, 7.2.2)."""
+    """ZeRO-3 gathers weights for either pass and scatters gradients, every micro batch (arXiv 1910.02054, 7.2.2)."""
     traffic = count * GATHER_PASSES * gather_seconds(jobs, p)
     return p["gather_exposed"] * traffic + overlapped(body, traffic, GATHER_SHARPNESS)
 
 
 def _reduction(jobs: Jobs, p: Values, behind: Column) -> Column:
-    """Gradients reduced and weights gathered once a step, hidden in part behind the last micro batch's backward pass."""
+    """Gradients reduced and weights gathered once a step, in part behind the last micro batch's backward pass."""
     share = np.where(jobs.low_rank > 0, LOW_RANK_SHARE, 1)
     seconds = DATA_PARALLEL_BYTES * local_parameters(jobs) * share / shard_bandwidth(jobs)
     seconds = np.where((jobs.zero_stage >= 3) | (jobs.data * jobs.context <= 1), 0, seconds)

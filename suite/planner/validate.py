@@ -29,8 +29,8 @@ def constant(*keys: str) -> Predict:
         for entry, share in zip(entries, shares.tolist(), strict=True):
             groups.setdefault(_key(entry, keys), []).append(share)
         medians, middle = {key: float(np.median(group)) for key, group in groups.items()}, float(np.median(shares))
-        return lambda unseen, named_: model_seconds(unseen) / np.exp(
-            [medians.get(_key(entry, keys), middle) for entry in named_]
+        return lambda unseen, named_: (
+            model_seconds(unseen) / np.exp([medians.get(_key(entry, keys), middle) for entry in named_])
         )
 
     return learn
@@ -44,7 +44,15 @@ def regression(rows: Rows, entries: Sequence[Entry]) -> Callable[[Rows, Sequence
         jobs = some.jobs
         columns = [
             np.log(column)
-            for column in (jobs.hidden, jobs.layers, jobs.sequence, jobs.tensor, jobs.pipeline, jobs.devices, jobs.tokens)
+            for column in (
+                jobs.hidden,
+                jobs.layers,
+                jobs.sequence,
+                jobs.tensor,
+                jobs.pipeline,
+                jobs.devices,
+                jobs.tokens,
+            )
         ]
         ones = [[float(entry.groups["framework|device|precision"] == kind) for entry in named_] for kind in kinds]
         return np.column_stack([np.ones(len(jobs)), *columns, jobs.recompute == 3, np.array(ones).T])

@@ -8,9 +8,9 @@ from suite.theory.blocks import ELEMENT_BYTES, Numbers
 
 
 def outside_bytes(tokens: Numbers, hidden: Numbers, split: Numbers, dropout: Numbers) -> Numbers:
-    """Per block: what tensor parallelism does not divide: norms' and projections' inputs, 8 s b h; dropout masks 2 s b h.
+    """Per block, not divided by tensor parallelism: norms' and projections' inputs, 8 s b h; dropout masks, 2 s b h.
 
-    (Korthikanti et al., arXiv 2205.05198, equation 2; ``split`` is t under sequence parallelism, equation 4, else 1.)
+    (Korthikanti et al., arXiv 2205.05198, equation 2. ``split`` is t under sequence parallelism, equation 4, else 1.)
     """
     return (8 + 2 * dropout) * tokens * hidden / split
 

@@ -49,7 +49,7 @@ def operand_bytes(
 ) -> Numbers:
     """Bytes of activations that a block's matrix products read and write in one forward pass, each once, in 16 bit.
 
-    Column-parallel products read the whole input, row-parallel ones write the whole output (arXiv 1909.08053, figure 3).
+    Column-parallel products read the whole input, row-parallel ones write the whole output (arXiv 1909.08053, fig. 3).
     """
     inside = tokens * (hidden * (2 + 2 * kv_share) + (2 + gated) * ffn) / tensor
     return ELEMENT_BYTES * (inside + 4 * tokens * hidden)

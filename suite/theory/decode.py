@@ -25,6 +25,8 @@ def cache_read_bytes(
     return 2 * ELEMENT_BYTES * sequences * positions * layers * width / tensor
 
 
-def step_flops(sequences: Numbers, layers: Numbers, elements: Numbers, hidden: Numbers, vocab: Numbers, tensor: Numbers) -> Numbers:
+def step_flops(
+    sequences: Numbers, layers: Numbers, elements: Numbers, hidden: Numbers, vocab: Numbers, tensor: Numbers
+) -> Numbers:
     """Matrix FLOPs of one decoding step of ``sequences`` sequences."""
     return 2 * sequences * (layers * elements + vocab * hidden) / tensor

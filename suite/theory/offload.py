@@ -13,7 +13,7 @@ HOST_MEMORY_BYTES_PER_SECOND = 100e9 / 8
 
 
 def optimizer_seconds(parameters: Numbers) -> Numbers:
-    """Step of an offloaded optimizer over one device's share: gradients down, Adam on the host, weights up (4 bytes)."""
+    """Step of an offloaded optimizer on one device's share: gradients down, Adam on the host, weights up (4 bytes)."""
     return parameters * (4 / HOST_LINK_BYTES_PER_SECOND + HOST_ADAM_BYTES / HOST_MEMORY_BYTES_PER_SECOND)
 
 

@@ -1,4 +1,4 @@
-"""Pipeline parallelism: bubble, micro batches in flight, interleaving (Narayanan et al., arXiv 2104.04473, section 2.2)."""
+"""Pipeline parallelism: bubble, micro batches in flight, interleaving (Narayanan et al., arXiv 2104.04473, 2.2)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def micro_batches(global_batch: Numbers, data: Numbers, micro_batch: Numbers) ->
 
 
 def bubble(pipeline: Numbers, chunks: Numbers) -> Numbers:
-    """Idle time of a 1F1B pipeline in units of one stage's time per micro batch: (p - 1) / v (arXiv 2104.04473, 2.2.2)."""
+    """Idle time of a 1F1B pipeline in stage times of a micro batch: (p - 1) / v (arXiv 2104.04473, 2.2.2)."""
     return (pipeline - 1) / chunks
 
 

@@ -24,7 +24,7 @@ def suite(*arguments: str, scripted: bool = True) -> subprocess.CompletedProcess
     return subprocess.run([sys.executable, *start, *arguments], capture_output=True, text=True, cwd=ROOT, timeout=60)
 
 
-COMMANDS = ("run", "report", "compare", "verify", "rerun", "sizes", "backends", "doctor")
+COMMANDS = ("run", "plan", "report", "compare", "verify", "rerun", "sizes", "backends", "doctor")
 
 
 def test_help_names_every_command() -> None:
