@@ -249,8 +249,8 @@ def _notes(
     if parameters.ppo and not parameters.phases:
         ppo = parameters.ppo
         notes.append(
-            f"DeepSpeed-Chat's {ppo['rows']:.0f} published PPO rates are {ppo['low']:.2f} to {ppo['high']:.2f} of those "
-            f"predicted for it (median {ppo['median']:.2f}): whole iterations are a bound; trust their order more"
+            f"DeepSpeed-Chat's {ppo['rows']:.0f} published PPO rates were {ppo['low']:.2f} to {ppo['high']:.2f} of "
+            f"those predicted for it (median {ppo['median']:.2f}): whole iterations are bounds; trust the order more"
         )
     if parameters.phases:
         learnt = ", ".join(f"{name} x {factor:.2f}" for name, factor in sorted(parameters.phases.items()))

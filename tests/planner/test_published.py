@@ -30,7 +30,9 @@ def test_a_whole_row_is_an_entry_with_its_job(tmp_path):
 
 def test_tokens_per_second_give_the_step_time(tmp_path):
     tokens = 128 * 4096
-    per_device = only(write_rows(tmp_path / "a.csv", {"metric": "tokens_per_sec_per_gpu", "value": str(tokens / 8 / 4)}))
+    per_device = only(
+        write_rows(tmp_path / "a.csv", {"metric": "tokens_per_sec_per_gpu", "value": str(tokens / 8 / 4)})
+    )
     total = only(write_rows(tmp_path / "b.csv", {"metric": "tokens_per_sec", "value": str(tokens / 4)}))
     assert per_device.step_seconds == total.step_seconds == 4
 
@@ -88,7 +90,9 @@ def test_a_file_in_another_format_and_a_missing_one_are_told(tmp_path):
         csv_files([tmp_path / "none"])
 
 
-CELLS = st.sampled_from(["", "0", "-1", "nan", "inf", "1e308", "1e-308", "x", "3.5", "64", "8", "1e11", "LoRA", "full", "fits"])
+CELLS = st.sampled_from(
+    ["", "0", "-1", "nan", "inf", "1e308", "1e-308", "x", "3.5", "64", "8", "1e11", "LoRA", "full", "fits"]
+)
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

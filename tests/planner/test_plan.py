@@ -1,0 +1,230 @@
+"""Plans: layouts multiply, fit and are ranked; predictions move as physics says; misses name what is missing."""
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from suite.planner.ask import device_counts, device_range, fewest_devices, largest_micro_batch, question
+from suite.planner.fabric import place_of, published_place
+from suite.planner.iteration import PHASES
+from suite.planner.plan import GIB, predict
+from suite.planner.profiles import PROFILES
+from suite.planner.scale import scaling_curve
+from suite.planner.space import candidates
+from suite.spec.base import UsageError
+from suite.spec.catalogue import devices, find_size, find_workload
+from suite.spec.manifest import Work
+from suite.theory.memory import memory_floor
+from tests.theory.shapes import shapes, workloads
+
+BACKENDS = sorted(PROFILES)
+A100 = place_of(devices()["A100-SXM-80GB"])
+
+
+def ask(size="13B", backend="megatron", device="A100-80GB", **changes):
+    workload = find_workload("trlx-ds-chat")
+    return question(find_size(size), workload.model_copy(update=changes), device, backend)
+
+
+def table(asked, count):
+    space = candidates(asked.shape, asked.workload, asked.place, asked.profile, count)
+    return space, predict(space, asked.place, asked.profile, asked.parameters)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("count", [1, 8, 12, 32, 1024, 16384])
+def test_options_multiply_fit_and_come_best_first(backend, count):
+    plan = ask("6.7B", backend).plan([count])
+    rates = [option.samples_per_second for option in plan.options]
+    assert rates == sorted(rates, reverse=True)
+    for option in plan.options:
+        assert option.layout.ranks == option.devices == count
+        assert option.memory_bytes <= option.capacity_bytes
+        assert option.memory_bytes == pytest.approx(sum(option.memory.values()), abs=20)
+        assert option.seconds == pytest.approx(sum(option.phases[phase] for phase in PHASES))
+        assert option.phases["train"] == pytest.approx(sum(option.training.values()), rel=1e-6)
+        assert 0 < option.mfu < 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.sampled_from(BACKENDS), st.sampled_from([1, 2, 4, 8, 16]))
+def test_predicted_memory_is_never_below_the_floor(data, backend, count):
+    shape = data.draw(shapes())
+    workload = data.draw(workloads(shape.layers))
+    profile = PROFILES[backend]
+    space = candidates(shape, workload, A100, profile, [count])
+    if not len(space.work.jobs):
+        return
+    total = predict(space, A100, profile, ask().parameters).total
+    for index in range(len(total)):
+        layout = space.layout(index, 8)
+        replica, micro = int(space.choices["rollouts"][index]), int(space.choices["micro_batch"][index])
+        work = Work(
+            global_rollouts=replica * layout.data,
+            replica_rollouts=replica,
+            replica_batch=replica // workload.optimizer_steps,
+            micro_batch=micro,
+        )
+        assert total[index] > memory_floor(shape, workload, work, layout, "bf16").bytes
+
+
+@pytest.mark.parametrize("backend", ["deepspeed", "trlx-deepspeed"])
+def test_more_devices_never_need_more_memory_per_device_under_zero_3(backend):
+    asked = ask("33B", backend)
+    least = []
+    for count in (8, 16, 32, 64, 128, 256):
+        space, predicted = table(asked, [count])
+        rows = (space.choices["zero_stage"] == 3) & (space.choices["offload_optimizer"] == 0)
+        rows &= (space.choices["micro_batch"] == 1) & (space.choices["recompute"] == 0)
+        least.append(predicted.total[rows].min())
+    assert least == sorted(least, reverse=True)
+
+
+def test_larger_models_take_longer_and_need_more():
+    seconds, needed = [], []
+    for size in ("1.3B", "6.7B", "13B", "33B", "66B"):
+        space, predicted = table(ask(size), [64])
+        row = np.flatnonzero((space.choices["tensor"] == 8) & (space.choices["pipeline"] == 1))[0]
+        seconds.append(predicted.iteration[row])
+        needed.append(predicted.total[row])
+    assert seconds == sorted(seconds)
+    assert needed == sorted(needed)
+
+
+def test_recomputation_needs_less_activation_and_more_time():
+    space, predicted = table(ask("13B", "deepspeed"), [8])
+    choices = space.choices
+    same = (choices["zero_stage"] == 2) & (choices["micro_batch"] == 4) & (choices["offload_optimizer"] == 0)
+    plain = np.flatnonzero(same & (choices["recompute"] == 0))[0]
+    again = np.flatnonzero(same & (choices["recompute"] == 3))[0]
+    assert predicted.seconds["train"][again] > predicted.seconds["train"][plain]
+    assert predicted.total[again] < predicted.total[plain]
+
+
+def test_a_miss_says_by_how_much_and_what_takes_the_room():
+    plan = ask("66B", "deepspeed").plan([32])
+    assert plan.options
+    miss = plan.misses[0]
+    assert miss.samples_per_second > plan.options[0].samples_per_second
+    assert f"misses by {miss.missing_bytes / GIB:.1f} GiB per device" in miss.text
+    assert miss.largest_part in miss.text
+
+
+def test_where_nothing_fits_the_nearest_is_named():
+    plan = ask("66B", "megatron").plan([4])
+    assert not plan.options
+    assert plan.nearest is not None
+    assert plan.nearest.memory_bytes > plan.nearest.capacity_bytes
+
+
+def test_cost_weighs_devices_and_throughput_does_not():
+    asked = ask("13B")
+    counts = [8, 16, 32, 64]
+    assert asked.plan(counts, "throughput").options[0].devices == 64
+    cheap = asked.plan(counts, "cost", price=2.0).options
+    costs = [option.cost_per_1000_samples for option in cheap]
+    assert costs == sorted(costs)
+    assert asked.plan(counts, "latency").options[0].seconds == min(
+        option.seconds for option in asked.plan(counts, "latency", most=50).options
+    )
+
+
+def test_the_fewest_devices_fit_and_fewer_do_not():
+    asked = ask("66B")
+    fewest = fewest_devices(asked)
+    assert asked.plan([fewest]).options
+    for count in device_counts():
+        if count < fewest:
+            assert not asked.plan([count]).options
+
+
+def test_the_largest_micro_batch_fits_and_its_double_does_not():
+    asked = ask("13B", "deepspeed")
+    for label, micro in largest_micro_batch(asked, 8).items():
+        assert micro >= 1
+        doubled = ask("13B", "deepspeed", micro_batch=2 * micro, rollouts=max(16, 2 * micro)).plan([8], most=64)
+        assert not any(option.label == label and option.micro_batch == 2 * micro for option in doubled.options)
+
+
+def test_weak_scaling_keeps_the_rate_per_device_and_strong_scaling_loses_it():
+    asked = ask("13B")
+    weak = scaling_curve(asked, [8, 64, 512], "weak")
+    strong = scaling_curve(asked, [8, 64, 512], "strong")
+    assert weak[-1].efficiency > 0.8
+    assert strong[-1].efficiency < 0.5
+    assert all(point.limit for point in weak + strong)
+
+
+def test_strong_scaling_ends_where_the_batch_does():
+    last = scaling_curve(ask("1.3B", "deepspeed", rollouts=4), [1, 2, 64], "strong")[-1]
+    assert last.option is None
+    assert last.limit == "global batch too small"
+
+
+@pytest.mark.parametrize("device", sorted(devices()))
+def test_every_device_of_the_catalogue_can_be_planned(device):
+    plan = ask("1.3B", "megatron", device).plan([8])
+    assert plan.device == device
+    assert plan.considered > 0
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: ask(device="A100-81GB"), "no device"),
+        (lambda: ask(backend="megatrom"), "did you mean 'megatron'"),
+        (lambda: ask().plan([0]), "1 to 16384"),
+        (lambda: ask().plan([20000]), "1 to 16384"),
+        (lambda: ask(trainable_layers=99), "99 trainable layers"),
+        (lambda: ask(prompt_tokens=5000), "positions"),
+        (lambda: device_range("8"), "range"),
+        (lambda: device_range("8..4"), "range|goes from"),
+    ],
+)
+def test_what_cannot_be_planned_is_one_clear_line(make, words):
+    with pytest.raises(UsageError, match=words):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("name", "memory", "expected"),
+    [
+        ("A100-SXM", 40, "A100-SXM-40GB"),
+        ("A100", 80, "A100-SXM-80GB"),
+        ("H100-SXM", 80, "H100-SXM-80GB"),
+        ("H100 SXM 96GB HBM2e 500W", 96, "H100-SXM-80GB"),
+        ("H100 PCIe", 80, "H100-PCIe-80GB"),
+        ("V100", 32, "V100-SXM2-32GB"),
+        ("V100-SXM3 (DGX-2)", 32, "V100-SXM2-32GB"),
+        ("GB200", 186, "GB200"),
+        ("GB300", 288, "GB300"),
+        ("B300", 288, "B300"),
+        ("MI250X GCD", 64, "MI250X"),
+        ("H20 (96GB)", 96, "H20-96GB"),
+        ("A800-SXM", 80, "A800-SXM-80GB"),
+        ("A6000", 48, "A6000"),
+    ],
+)
+def test_devices_of_tables_are_found_in_the_catalogue(name, memory, expected):
+    assert published_place(name, memory).name == expected
+
+
+def test_a_power_limit_and_slower_memory_in_the_name_count():
+    limited = published_place("H100 SXM 96GB HBM2e 500W", 96)
+    assert limited.power_share == pytest.approx(500 / 700)
+    assert limited.memory_bandwidth < devices()["H100-SXM-80GB"].memory_bytes_per_second
+    assert published_place("TPU v5p", 95) is None
+    assert published_place("", None) is None
+
+
+def test_a_hundred_thousand_layouts_take_seconds_at_most():
+    began = time.perf_counter()
+    considered = sum(
+        ask("66B", backend).plan(list(range(1, 1025))).considered
+        for backend in ("megatron", "deepspeed", "trlx-deepspeed")
+    )
+    assert considered > 100_000
+    assert time.perf_counter() - began < 20, "two seconds on an idle core; twenty leave room for a busy one"

@@ -1,0 +1,131 @@
+"""Step times move as physics says they must."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from suite.planner.check import fitted
+from suite.planner.fabric import published_place
+from suite.planner.fit import Rows
+from suite.planner.jobs import Jobs
+from suite.planner.memory import memory_parts, peak_bytes
+from suite.planner.parameters import load_parameters
+from suite.planner.stacks import plain_framework, traits
+from suite.planner.timing import step_parts, step_seconds
+from suite.planner.validate import model_seconds
+
+P = load_parameters()
+
+
+def job(**changes):
+    place = published_place(changes.pop("gpu", "H100-SXM"), 80)
+    base = {
+        **place.columns(),
+        **traits("NeMo Megatron").columns(),
+        **{"layers": 32, "hidden": 4096, "ffn": 14336, "heads": 32, "kv_heads": 8, "vocab": 128256, "gated": 1},
+        **{"sequence": 8192, "global_batch": 128, "micro_batch": 1, "devices": 8, "tensor": 1, "pipeline": 1},
+        **{"chunks": 1, "context": 1, "zero_stage": 1, "sequence_parallel": 0, "recompute": 0, "precision": 0},
+        **{"low_rank": 0, "packed": 0, "head_share": 1, "trained_share": 1},
+    }
+    return {**base, **changes}
+
+
+def seconds(**changes):
+    return float(step_seconds(Jobs.of([job(**changes)]), P.vector())[0])
+
+
+def test_parts_add_up_to_the_step():
+    jobs = Jobs.of([job(), job(tensor=4, pipeline=2, devices=64, sequence_parallel=1), job(zero_stage=3)])
+    assert sum(step_parts(jobs, P.values).values()) == pytest.approx(step_seconds(jobs, P.vector()), rel=1e-5)
+
+
+@given(st.sampled_from([64, 128, 256]), st.sampled_from([2, 4]))
+def test_twice_the_batch_takes_nearly_twice_as_long(batch, factor):
+    assert seconds(global_batch=batch * factor) == pytest.approx(factor * seconds(global_batch=batch), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("slower", "faster"),
+    [
+        ({"recompute": 3}, {}),
+        ({}, {"precision": 1}),
+        ({"gpu": "A100-SXM"}, {}),
+        ({"layers": 40}, {}),
+        ({"sequence": 16384}, {}),
+        ({}, {"trained_share": 0.5}),
+        ({}, {"low_rank": 1}),
+        ({}, {"packed": 1}),
+        ({"fused_attention": 0}, {}),
+        ({"tensor": 8, "sequence_parallel": 1}, {"tensor": 8, "sequence_parallel": 1, "asynchronous_tensor": 1}),
+        ({"pipeline": 8, "devices": 64}, {"pipeline": 8, "devices": 64, "chunks": 4}),
+    ],
+)
+def test_more_work_or_a_slower_way_takes_longer(slower, faster):
+    assert seconds(**slower) > seconds(**faster)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from([1, 2, 4, 8]),
+    st.sampled_from([1, 2, 4]),
+    st.sampled_from([1, 2, 8, 64]),
+    st.sampled_from([0, 1, 2, 3]),
+    st.sampled_from([0, 1, 2]),
+)
+def test_no_step_is_faster_than_the_peak_allows(tensor, pipeline, data, recompute, precision):
+    row = job(
+        tensor=tensor,
+        pipeline=pipeline,
+        devices=tensor * pipeline * data,
+        global_batch=64 * data,
+        recompute=recompute,
+        precision=precision,
+    )
+    rows = Rows(Jobs.of([row]), np.ones(1), ({},), np.ones(1))
+    fastest = model_seconds(rows)[0] / {0: 1, 1: 2, 2: 4}[precision]
+    assert float(step_seconds(rows.jobs, P.vector())[0]) > fastest / 1.05
+
+
+def test_effects_of_a_known_stack_count_and_unknown_ones_do_not():
+    model = fitted(P)
+    assert model.effect({"family": "no such", "framework": "no such"}) == 0
+    assert model.effect({"framework": "nemo megatron"}) != 0
+
+
+def test_sharding_divides_states_and_leaves_activations():
+    whole = memory_parts(Jobs.of([job(zero_stage=0)]), P.memory)
+    shared = memory_parts(Jobs.of([job(zero_stage=1)]), P.memory)
+    assert shared["optimizer states"][0] == pytest.approx(whole["optimizer states"][0] / 8)
+    assert shared["activations"][0] == whole["activations"][0]
+
+
+@given(st.sampled_from([1, 2, 4, 8]))
+def test_more_tensor_parallelism_needs_less(tensor):
+    narrow = Jobs.of([job(tensor=tensor, devices=64, sequence_parallel=1)])
+    wide = Jobs.of([job(tensor=2 * tensor, devices=64, sequence_parallel=1, heads=32, kv_heads=32)])
+    assert peak_bytes(wide, P.memory)[0] < peak_bytes(narrow, P.memory)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "framework", "fused"),
+    [
+        ("NeMo 24.07 Megatron", "megatron", "nemo megatron", True),
+        ("Megatron-LM PTD-P (interleaved 1F1B + scatter/gather)", "megatron", "megatron lm", False),
+        ("MosaicML Composer+FSDP", "fsdp", "mosaicml composer", True),
+        ("DeepSpeed ZeRO-3 (no model parallelism)", "zero", "deepspeed zero", False),
+        ("Megatron-DeepSpeed 3D", "zero", "megatron deepspeed", False),
+        ("MaxText", "xla", "maxtext", True),
+        ("NeMo AutoModel (PyTorch FSDP2)", "fsdp", "nemo automodel", True),
+        ("", "fsdp", "unknown", True),
+    ],
+)
+def test_traits_come_from_words_that_a_new_stack_shares(name, family, framework, fused):
+    known = traits(name)
+    assert (known.family, plain_framework(name), known.fused_attention) == (family, framework, fused)
+
+
+def test_notes_tell_of_eager_runs_and_asynchronous_tensor_parallelism():
+    assert traits("torchtitan", "FSDP eager").eager
+    assert traits("torchtitan", "+AsyncTP").asynchronous_tensor
+    assert traits("torchtitan", "", "float8 rowwise").row_scaling
