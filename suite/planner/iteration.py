@@ -28,7 +28,11 @@ PHASES = ("generate", "score", "reference", "reward", "train")
 
 @dataclass(frozen=True)
 class Iterations:
-    """PPO iterations: ``jobs`` are their optimizer steps, the rest what comes before and how it is held."""
+    """PPO iterations: ``jobs`` are their optimizer steps, the rest what comes before and how it is held.
+
+    ``held`` are parameters before tensor parallelism and sharding, by kind and end of the pipeline (``held_parts``);
+    ``critic_share`` is the work of a separate critic over the policy's.
+    """
 
     jobs: Jobs
     prompt: int
@@ -39,20 +43,8 @@ class Iterations:
     offload_optimizer: Column
     offload_parameters: Column
     gathers_to_decode: bool
-
-    def take(self, index: Column) -> "Iterations":
-        """The iterations of a mask or of positions."""
-        return Iterations(
-            self.jobs.take(index),
-            self.prompt,
-            self.new,
-            self.steps,
-            self.reference_share,
-            self.rollouts[index],
-            self.offload_optimizer[index],
-            self.offload_parameters[index],
-            self.gathers_to_decode,
-        )
+    held: Mapping[str, Column]
+    critic_share: float = 0.0
 
 
 def phase_seconds(work: Iterations, p: Mapping[str, float]) -> dict[str, Column]:
@@ -68,7 +60,7 @@ def phase_seconds(work: Iterations, p: Mapping[str, float]) -> dict[str, Column]
         "prefill": prefill,
         "decode": steps,
         "generate": prefill + steps,
-        "score": forward,
+        "score": forward * (1 + work.critic_share),
         "reference": forward * work.reference_share,
         "reward": np.full(len(work.jobs), REWARD_SECONDS),
         "train": np.asarray(train),
@@ -85,6 +77,8 @@ def step_parts_of(work: Iterations, p: Mapping[str, float]) -> dict[str, Column]
     parts["launches"] = parts["launches"] + np.maximum(0, floor - busy)
     share = local_parameters(jobs) * jobs.trained_share / np.where(jobs.zero_stage >= 1, jobs.data, 1)
     parts["offload"] = np.where(work.offload_optimizer > 0, optimizer_seconds(share), 0) + count * _fetches(work, 3)
+    # A critic trains whole, three passes, where a policy with adapters takes two.
+    parts["critic"] = sum(parts.values()) * work.critic_share * np.where(jobs.low_rank > 0, 1.5, 1)
     return {name: work.steps * seconds for name, seconds in parts.items()}
 
 

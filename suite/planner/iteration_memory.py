@@ -8,7 +8,7 @@ import numpy as np
 
 from suite.planner.iteration import Iterations
 from suite.planner.jobs import Column, Jobs
-from suite.planner.memory import OUTSIDE_ALLOCATOR, held_parameters, layer_bytes
+from suite.planner.memory import OUTSIDE_ALLOCATOR, layer_bytes
 from suite.theory.activations import kv_cache_bytes
 from suite.theory.pipeline import in_flight, micro_batches
 from suite.theory.recipes import megatron_bytes, zero_bytes
@@ -70,33 +70,36 @@ def _phase(work: Iterations, p: Mapping[str, float], gradient_buffer: bool, phas
 
 
 def _states(work: Iterations, gradient_buffer: bool) -> dict[str, Column]:
-    """Bytes that outlive a phase, and the gradients: on the fuller end of a pipeline."""
+    """Bytes that outlive a phase, and the gradients: of the pipeline's first or last stage, whichever holds more."""
+    first, last = (_end(work, gradient_buffer, end) for end in ("first", "last"))
+    fuller = sum(last.values()) > sum(first.values())
+    states = {name: np.where(fuller, last[name], first[name]) for name in first}
+    return {**states, "gathered": _gathered(work.jobs, work.offload_parameters == 0)}
+
+
+def _end(work: Iterations, gradient_buffer: bool, end: str) -> dict[str, Column]:
     jobs = work.jobs
-    first, last = held_parameters(jobs)
-    copies = np.where(jobs.pipeline > 1, jobs.vocab * jobs.hidden / jobs.tensor, 0)
-    heads = (2 * jobs.hidden * jobs.hidden + jobs.vocab / 128) / jobs.tensor
-    own = np.maximum(first, last + copies) + heads
-    trained = own * jobs.trained_share + heads
-    sharding = jobs.zero_stage
+    trainable, frozen, reference, critic = (
+        work.held[f"{kind}_{end}"] / jobs.tensor for kind in ("trainable", "frozen", "reference", "critic")
+    )
     shards = np.maximum(1, jobs.data)
     if gradient_buffer:
-        weights, gradients, optimizer = megatron_bytes(sharding >= 1, shards, 0.0)
+        weights, gradients, optimizer = megatron_bytes(jobs.zero_stage >= 1, shards, 0.0)
     else:
-        weights, gradients, optimizer = zero_bytes(sharding, shards)
+        weights, gradients, optimizer = zero_bytes(jobs.zero_stage, shards)
     kept = np.where(work.offload_parameters > 0, 0, 1)
     host = np.where(work.offload_optimizer > 0, 0, 1)
-    bucket = 0 if gradient_buffer else 2 * np.minimum(_BUCKET, trained)
+    bucket = 0.0 if gradient_buffer else 2 * np.minimum(_BUCKET, trainable)
     return {
-        "weights": weights * own * kept,
-        "reference": weights * own * work.reference_share * kept,
-        "optimizer": optimizer * trained * host,
-        "gradients": gradients * trained * host + bucket,
-        "gathered": _gathered(jobs, kept),
+        "weights": weights * (trainable + frozen + critic) * kept,
+        "reference": weights * reference * kept,
+        "optimizer": optimizer * (trainable + critic) * host,
+        "gradients": gradients * (trainable + critic) * host + bucket,
     }
 
 
-def _gathered(jobs: Jobs, kept: Column) -> Column:
+def _gathered(jobs: Jobs, on_device: Column) -> Column:
     """Under ZeRO-3 the largest module is fetched whole with its gradient: a block, or the embedding."""
     largest = np.maximum(jobs.elements, jobs.vocab * jobs.hidden) / jobs.tensor
-    split = (jobs.zero_stage >= 3) & ((jobs.data > 1) | (kept == 0))
+    split = (jobs.zero_stage >= 3) & ((jobs.data > 1) | ~on_device)
     return np.where(split, 2 * 2 * largest, 0.0)

@@ -21,6 +21,8 @@ class Profile:
     recompute: bool = True
     offload_optimizer: bool = False
     offload_parameters: bool = False
+    #: Megatron's distributed optimizer cannot be switched off
+    always_sharded: bool = False
     #: whether each decoding step under ZeRO-3 gathers the weights anew
     gathers_to_decode: bool = False
     #: gradients stand in a buffer of their own in fp32 throughout
@@ -68,9 +70,16 @@ PROFILES = {
             gathers_to_decode=True,
         ),
         Profile(
+            "trlx-ddp",
+            _traits("zero", "trlx ddp", fused=False, zero=True),
+            zero_stages=(0,),
+            recompute=False,
+        ),
+        Profile(
             "trlx-nemo",
             _traits("megatron", "trlx nemo", fused=False, zero=False),
             tensor=True,
+            always_sharded=True,
             gradient_buffer=True,
         ),
     )

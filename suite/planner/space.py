@@ -15,6 +15,9 @@ from suite.planner.profiles import Profile
 from suite.spec.layout import Layout
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
+from suite.theory.adapters import critic_shape
+from suite.theory.parameters import layer_matrix_elements
+from suite.theory.shards import stages
 
 _TENSOR = (1, 2, 4, 8, 16)
 _PIPELINE = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -107,7 +110,8 @@ def _micro_batches(batch: int, bound: int) -> list[int]:
 def _shardings(profile: Profile, data: int) -> list[tuple[int, int, int, int]]:
     """ZeRO stage, distributed optimizer, offloaded optimizer, offloaded parameters."""
     if not profile.zero_stages:
-        return [(0, 0, 0, 0), (0, 1, 0, 0)] if data > 1 else [(0, 1, 0, 0)]
+        both = data > 1 and not profile.always_sharded
+        return [(0, 0, 0, 0), (0, 1, 0, 0)] if both else [(0, 1, 0, 0)]
     # One replica has nothing to shard: stages differ by name alone there.
     stages = profile.zero_stages if data > 1 else (0,)
     plain = [(stage, 0, 0, 0) for stage in stages]
@@ -135,7 +139,8 @@ def iterations(
         "head_share": workload.new_tokens / workload.sequence_tokens,
         "trained_share": trained / shape.layers,
         **dict.fromkeys(("chunks", "context"), 1.0),
-        **dict.fromkeys(("precision", "low_rank", "packed"), 0.0),
+        **dict.fromkeys(("precision", "packed"), 0.0),
+        "low_rank": workload.lora_rank is not None,
     }
     varied = {
         "global_batch": columns["rollouts"] * columns["data"] / workload.optimizer_steps,
@@ -147,6 +152,9 @@ def iterations(
         "sequence_parallel": columns["sequence_parallel"],
         "recompute": columns["recompute"],
     }
+    pipelines = columns["pipeline"].astype(int)
+    held = {degree: held_parts(shape, workload, degree) for degree in sorted(set(pipelines.tolist()))}
+    kinds = held_parts(shape, workload, 1)
     return Iterations(
         jobs=Jobs.alike(common, varied),
         prompt=workload.prompt_tokens,
@@ -157,4 +165,25 @@ def iterations(
         offload_optimizer=columns["offload_optimizer"],
         offload_parameters=columns["offload_parameters"],
         gathers_to_decode=profile.gathers_to_decode,
+        held={kind: np.array([held[degree][kind] for degree in pipelines.tolist()], dtype=float) for kind in kinds},
+        critic_share=_critic_share(shape, workload),
     )
+
+
+def held_parts(shape: Shape, workload: Workload, pipeline: int) -> dict[str, int]:
+    """Parameters that the first and the last stage of a pipeline hold, by kind (``suite.theory.shards.Stage``)."""
+    layout = Layout(devices_per_node=pipeline, pipeline=pipeline, data=1)
+    each = stages(shape, workload, layout)
+    return {
+        f"{kind}_{end}": getattr(stage, kind)
+        for end, stage in (("first", each[0]), ("last", each[-1]))
+        for kind in ("trainable", "frozen", "reference", "critic")
+    }
+
+
+def _critic_share(shape: Shape, workload: Workload) -> float:
+    """Matrix elements of a separate critic over the policy's: its share of the work per token."""
+    if workload.critic is None:
+        return 0.0
+    trunk = critic_shape(shape, workload.critic)
+    return trunk.layers * layer_matrix_elements(trunk) / (shape.layers * layer_matrix_elements(shape))

@@ -17,6 +17,7 @@ from suite.planner.space import candidates
 from suite.spec.base import UsageError
 from suite.spec.catalogue import devices, find_size, find_workload
 from suite.spec.manifest import Work
+from suite.spec.workload import Critic
 from suite.theory.memory import memory_floor
 from tests.theory.shapes import shapes, workloads
 
@@ -54,6 +55,10 @@ def test_options_multiply_fit_and_come_best_first(backend, count):
 def test_predicted_memory_is_never_below_the_floor(data, backend, count):
     shape = data.draw(shapes())
     workload = data.draw(workloads(shape.layers))
+    if workload.trainable_layers is None and data.draw(st.booleans()):
+        workload = workload.model_copy(update={"lora_rank": data.draw(st.integers(1, 8))})
+    if data.draw(st.booleans()):
+        workload = workload.model_copy(update={"critic": Critic(layers=2, hidden=16, ffn=32, heads=2)})
     profile = PROFILES[backend]
     space = candidates(shape, workload, A100, profile, [count])
     if not len(space.work.jobs):

@@ -23,10 +23,10 @@ def job(**changes):
     base = {
         **place.columns(),
         **traits("NeMo Megatron").columns(),
-        **{"layers": 32, "hidden": 4096, "ffn": 14336, "heads": 32, "kv_heads": 8, "vocab": 128256, "gated": 1},
-        **{"sequence": 8192, "global_batch": 128, "micro_batch": 1, "devices": 8, "tensor": 1, "pipeline": 1},
-        **{"chunks": 1, "context": 1, "zero_stage": 1, "sequence_parallel": 0, "recompute": 0, "precision": 0},
-        **{"low_rank": 0, "packed": 0, "head_share": 1, "trained_share": 1},
+        "layers": 32, "hidden": 4096, "ffn": 14336, "heads": 32, "kv_heads": 8, "vocab": 128256, "gated": 1,
+        "sequence": 8192, "global_batch": 128, "micro_batch": 1, "devices": 8, "tensor": 1, "pipeline": 1,
+        "chunks": 1, "context": 1, "zero_stage": 1, "sequence_parallel": 0, "recompute": 0, "precision": 0,
+        "low_rank": 0, "packed": 0, "head_share": 1, "trained_share": 1,
     }
     return {**base, **changes}
 
