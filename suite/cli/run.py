@@ -89,6 +89,7 @@ def run(
     from suite.cli.options import checked, print_json, rank_counts, seconds
     from suite.conduct import display
     from suite.conduct.plan import make_joint_plan
+    from suite.conduct.prediction import fit_warnings
     from suite.conduct.preset import Said, cross_product, preset_requests, replaced
     from suite.conduct.session import Settings, run_plan, states
     from suite.conduct.side_by_side import require_containers, run_side_by_side
@@ -155,6 +156,8 @@ def run(
     )
     stacks = machine.found_stacks if elsewhere else machine.stacks
     plan = make_joint_plan(requests, stacks(largest.backends), machine.images(largest.backends))
+    for line in fit_warnings(plan.manifests, machine.device_name):
+        typer.echo(f"warning: {line}", err=True)
     if dry_run:
         rows = display.plan_rows(states(plan, runs))
         if as_json:

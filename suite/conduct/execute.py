@@ -10,6 +10,7 @@ from suite.backends.registry import find_backend
 from suite.bundle.derive import derive
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle
+from suite.conduct.prediction import with_prediction
 from suite.conduct.provenance import driver_facts
 from suite.launch.job import Job, JobLimits, Site
 from suite.launch.outcome import Launcher, RunFolder
@@ -80,6 +81,6 @@ def execute(
                 exit_codes={str(rank): code for rank, code in outcome.exit_codes.items()},
                 elapsed_seconds=outcome.elapsed_seconds,
             )
-        record = derive(bundle)
+        record = with_prediction(derive(bundle), manifest)
         bundle.write_record(record)
     return record

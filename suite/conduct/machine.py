@@ -20,6 +20,7 @@ class Machine(Frozen):
     device: Literal["cpu", "cuda"]
     places: int
     device_memory_bytes: int | None
+    device_name: str | None = None
     holder: ClassVar[str] = "interpreter with --python"
 
     @property
@@ -133,6 +134,7 @@ def look_at_machine(python: str, device: str, planning: bool = False) -> Machine
             device="cuda",
             places=len(gpus),
             device_memory_bytes=smallest_memory(gpus),
+            device_name=gpus[0].name if len({gpu.name for gpu in gpus}) == 1 else None,
         )
     if device == "cuda":
         raise UsageError("--device cuda: no NVIDIA driver shows a GPU here (`suite doctor` says what it looked for)")

@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from suite.backends.base import BackendDriver, LayoutRequest, choice, unknown_work
 from suite.backends.registry import find_backend
-from suite.conduct.request import Request, Skipped
+from suite.conduct.prediction import layouts_to_prefer
+from suite.conduct.request import LayoutChoices, Request, Skipped
 from suite.spec.base import Frozen, UsageError, digest
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest
@@ -111,10 +112,24 @@ def _resolve_point(
             errors = [entry["msg"].removeprefix("Value error, ") for entry in error.errors()]
         except ValueError as error:
             errors = [str(error)]
+        if not errors and request.layout == LayoutChoices():
+            layout = _expected_to_fit(request, driver, size, workload, layout)
         if errors:
             skipped.append(Skipped(backend=driver.name, size=size.name, ranks=ranks, reason="; ".join(errors)))
         else:
             points.append(_Point(backend=driver.name, size=size, workload=workload, layout=layout))
+
+
+def _expected_to_fit(
+    request: Request, driver: BackendDriver, size: Shape, workload: Workload, layout: Layout
+) -> Layout:
+    """The stack's own choice, or the nearest that the planner expects to fit where it expects that one not to."""
+    measure = request.measure
+    nearest = layouts_to_prefer(size, workload, layout, driver.name, measure, request.device_memory_bytes)
+    for other in nearest:
+        if not layout_errors(size, workload, other) + driver.errors(size, workload, other, measure):
+            return other
+    return layout
 
 
 def _layout_requests(request: Request, driver: BackendDriver, ranks: int) -> Iterator[LayoutRequest]:

@@ -13,7 +13,7 @@ from suite.bundle.store import DamagedBundle, find_bundles
 from suite.planner.ask import Question
 from suite.planner.fabric import place_of
 from suite.planner.parameters import Parameters
-from suite.planner.predict_manifest import predict_manifest
+from suite.planner.predict_manifest import device_of, predict_manifest
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_device
 from suite.spec.manifest import Manifest
@@ -32,7 +32,7 @@ def calibrated(asked: Question, folder: Path) -> Question:
     ratios: dict[str, list[float]] = {phase: [] for phase in _PHASES}
     memory: list[float] = []
     for manifest, record in runs:
-        expected = predict_manifest(manifest, _device(record), parameters)
+        expected = predict_manifest(manifest, device_of(record), parameters)
         if expected is None or record.phases is None:
             continue
         measured = record.phases.model_dump()
@@ -57,7 +57,7 @@ def _runs(asked: Question, folder: Path) -> list[tuple[Manifest, Record]]:
             manifest, record = bundle.manifest(), bundle.record()
         except DamagedBundle:
             continue
-        known = find_device(_device(record) or "") if record else None
+        known = find_device(device_of(record) or "") if record else None
         if record is None or record.status != "ok" or manifest.backend.name != asked.profile.name or known is None:
             continue
         place = place_of(known)
@@ -66,13 +66,6 @@ def _runs(asked: Question, folder: Path) -> list[tuple[Manifest, Record]]:
     if not found:
         raise UsageError(f"{folder} has no finished run of {asked.profile.name} on {asked.place.name} to learn from")
     return found
-
-
-def _device(record: Record | None) -> str | None:
-    worker = (record.environment.worker or {}) if record else {}
-    device = worker.get("device")
-    name = device.get("name") if isinstance(device, dict) else None
-    return name if isinstance(name, str) else None
 
 
 def _with_ceilings(asked: Question, runs: list[tuple[Manifest, Record]]) -> Parameters:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from suite.planner.ask import Question
+from suite.bundle.record import Record
 from suite.planner.fabric import Place, place_of
 from suite.planner.iteration import PHASES
 from suite.planner.iteration_memory import PARTS
 from suite.planner.parameters import Parameters, load_parameters
-from suite.planner.plan import GIB, Option, predict
+from suite.planner.plan import GIB, make_plan, predict
 from suite.planner.profiles import PROFILES
 from suite.planner.space import Space, iterations
-from suite.spec.catalogue import find_device
+from suite.spec.catalogue import devices, find_device
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest, Work
+from suite.spec.resolve import resolve_work
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 
@@ -53,6 +56,13 @@ def predict_manifest(
     }
 
 
+@lru_cache(maxsize=1)
+def _any_place() -> Place:
+    place = next(filter(None, map(place_of, devices().values())), None)
+    assert place is not None, "the catalogue holds devices with a 16-bit peak"
+    return place
+
+
 def one_layout(shape: Shape, workload: Workload, work: Work, layout: Layout, place: Place, backend: str) -> Space:
     """A space of one candidate: the layout and micro batch given."""
     columns = {
@@ -73,27 +83,62 @@ def one_layout(shape: Shape, workload: Workload, work: Work, layout: Layout, pla
     return Space(iterations(shape, workload, place, PROFILES[backend], arrays), arrays)
 
 
-def warning(asked: Question, manifest: Manifest, predicted: dict[str, Any] | None) -> str | None:
-    """One line for a run that is not expected to fit, with the nearest layout that is; ``None`` for one that is."""
+def device_of(record: Record) -> str | None:
+    """The device that rank 0 saw, as its driver calls it."""
+    device = (record.environment.worker or {}).get("device")
+    name = device.get("name") if isinstance(device, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def fit_warning(manifest: Manifest, device: str) -> str | None:
+    """One line for a run that is not expected to fit, with the nearest layout that is; ``None`` for one that is.
+
+    ``None`` too where the planner knows nothing (``predict_manifest``).
+    """
+    predicted = predict_manifest(manifest, device)
     if predicted is None or predicted["fits"]:
         return None
     largest = max(predicted["memory"], key=lambda part: predicted["memory"][part])
     missing = (predicted["memory_bytes"] - predicted["capacity_bytes"]) / GIB
     line = (
-        f"{manifest.run.id}: {manifest.layout.label()} is expected to miss by {missing:.1f} GiB per device "
-        f"({largest} take {predicted['memory'][largest] / GIB:.1f} GiB)"
+        f"{manifest.backend.name} {manifest.size.name} {manifest.layout.label()}: expected to miss by {missing:.1f} GiB "
+        f"per device ({largest} take {predicted['memory'][largest] / GIB:.1f} GiB)"
     )
-    option = nearest_fitting(asked, manifest.layout)
-    return f"{line}; {option.label} with micro batch {option.micro_batch} is expected to fit" if option else line
+    layouts = fitting_layouts(
+        manifest.size, manifest.workload, manifest.layout, manifest.backend.name, predicted["capacity_bytes"]
+    )
+    return f"{line}; {layouts[0].label() if layouts else 'no layout'} is expected to fit"
 
 
-def nearest_fitting(asked: Question, layout: Layout) -> Option | None:
-    """Of the layouts that fit on as many devices, the one that changes the fewest settings; ties to the faster."""
-    options = asked.plan([layout.ranks], most=64).options
-    own = layout.model_dump()
+def fitting_layouts(
+    size: Shape, workload: Workload, layout: Layout, backend: str, device_memory_bytes: int
+) -> list[Layout]:
+    """Layouts on as many devices that are expected to fit, those that change fewest settings first, then the faster.
 
-    def changes(option: Option) -> int:
-        other = option.layout.model_dump()
-        return sum(own[name] != other[name] for name in own)
+    Empty where ``layout`` itself is expected to fit, and for a backend that the planner does not know. Each holds with
+    the micro batch that the workload resolves to.
+    """
+    profile = PROFILES.get(backend)
+    if profile is None:
+        return []
+    # Memory does not depend on speed: any device stands in, with the memory that is asked about.
+    place = replace(_any_place(), memory_bytes=float(device_memory_bytes))
+    known = load_parameters()
+    work = resolve_work(size, workload, layout)
+    own = predict(one_layout(size, workload, work, layout, place, backend), place, profile, known)
+    if bool(own.fits[0]):
+        return []
+    options = make_plan(size, workload, place, profile, [layout.ranks], known, most=64).options
+    nodes = {"nodes": layout.nodes, "devices_per_node": layout.devices_per_node}
+    usable = [
+        option.layout.model_copy(update=nodes)
+        for option in options
+        if option.micro_batch == resolve_work(size, workload, option.layout).micro_batch
+    ]
+    settings = layout.model_dump()
 
-    return min(options, key=changes, default=None)
+    def changes(other: Layout) -> int:
+        body = other.model_dump()
+        return sum(settings[name] != body[name] for name in settings)
+
+    return sorted(usable, key=changes)

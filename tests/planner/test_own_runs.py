@@ -6,7 +6,7 @@ from suite.bundle.derive import derive
 from suite.bundle.store import Bundle
 from suite.planner.ask import question
 from suite.planner.calibrate import calibrated
-from suite.planner.predict_manifest import nearest_fitting, predict_manifest, warning
+from suite.planner.predict_manifest import fit_warning, fitting_layouts, predict_manifest
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import Layout
@@ -51,21 +51,20 @@ def test_what_is_not_known_is_not_predicted(made, device):
 
 def test_a_run_that_will_not_fit_is_warned_of_with_the_nearest_that_will():
     made = manifest("6.7B", Layout(devices_per_node=8, data=8))
-    asked = question(made.size, made.workload, "H100-SXM-80GB", "deepspeed")
-    line = warning(asked, made, predict_manifest(made, H100))
-    assert "misses by" not in line
+    line = fit_warning(made, H100)
     assert "expected to miss by" in line
     assert "is expected to fit" in line
-    option = nearest_fitting(asked, made.layout)
-    assert option.fits
-    assert option.layout.ranks == 8
+    layouts = fitting_layouts(made.size, made.workload, made.layout, "deepspeed", 80 << 30)
+    assert all(layout.ranks == 8 for layout in layouts)
+    assert predict_manifest(manifest("6.7B", layouts[0]), H100)["fits"]
 
 
 def test_a_run_that_fits_or_cannot_be_judged_is_not_warned_of():
     made = manifest()
-    asked = question(made.size, made.workload, "H100-SXM-80GB", "deepspeed")
-    assert warning(asked, made, predict_manifest(made, H100)) is None
-    assert warning(asked, made, None) is None
+    assert fit_warning(made, H100) is None
+    assert fit_warning(made, "Some Accelerator 9000") is None
+    assert fitting_layouts(made.size, made.workload, made.layout, "deepspeed", 80 << 30) == []
+    assert fitting_layouts(made.size, made.workload, made.layout, "other", 1 << 30) == []
 
 
 def finished(root, seconds, ceilings=None):
