@@ -101,8 +101,8 @@ def fit_warning(manifest: Manifest, device: str) -> str | None:
     largest = max(predicted["memory"], key=lambda part: predicted["memory"][part])
     missing = (predicted["memory_bytes"] - predicted["capacity_bytes"]) / GIB
     line = (
-        f"{manifest.backend.name} {manifest.size.name} {manifest.layout.label()}: expected to miss by {missing:.1f} GiB "
-        f"per device ({largest} take {predicted['memory'][largest] / GIB:.1f} GiB)"
+        f"{manifest.backend.name} {manifest.size.name} {manifest.layout.label()}: expected to miss by "
+        f"{missing:.1f} GiB per device ({largest} take {predicted['memory'][largest] / GIB:.1f} GiB)"
     )
     layouts = fitting_layouts(
         manifest.size, manifest.workload, manifest.layout, manifest.backend.name, predicted["capacity_bytes"]
