@@ -7,7 +7,7 @@ import sys
 from datetime import date
 from pathlib import Path
 
-from benchmarks import containers, control, overhead, report_speed, startup
+from benchmarks import containers, control, overhead, planner_speed, report_speed, startup
 from suite.conduct.provenance import git_commit
 from suite.launch.probe import host_facts
 
@@ -43,7 +43,7 @@ def main() -> None:
     """Run, print and write."""
     host = host_facts()
     lines = []
-    for benchmark in (startup, report_speed, overhead, control, containers):
+    for benchmark in (startup, report_speed, planner_speed, overhead, control, containers):
         for what, figure, limit in benchmark.rows():
             lines.append(f"| {what} | {figure} | {limit} |")
             print(f"{what}: {figure} (limit: {limit})", file=sys.stderr, flush=True)

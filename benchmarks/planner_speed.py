@@ -1,0 +1,51 @@
+"""How long the planner takes over every layout of 66B on 1 to 1,024 devices, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+
+LIMIT_SECONDS, LIMIT_MB, LIMIT_MICROSECONDS, LEAST_CANDIDATES = 2.0, 500, 100, 100_000
+
+_CODE = """
+import json, resource, time
+from suite.planner.ask import question
+from suite.planner.plan import predict
+from suite.planner.space import candidates
+from suite.spec.catalogue import find_size, find_workload
+
+counts = list(range(1, 1025))
+asked = [question(find_size("66B"), find_workload("trlx-ds-chat"), "A100-80GB", name)
+         for name in ("megatron", "deepspeed", "trlx-deepspeed")]
+began = time.perf_counter()
+considered = sum(one.plan(counts).considered for one in asked)
+whole = time.perf_counter() - began
+one = asked[0]
+space = candidates(one.shape, one.workload, one.place, one.profile, counts)
+began = time.perf_counter()
+predict(space, one.place, one.profile, one.parameters)
+each = (time.perf_counter() - began) / len(space.work.jobs)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(json.dumps([considered, whole, 1e6 * each, peak]))
+"""
+
+
+def measure() -> tuple[int, float, float, float]:
+    """Candidates, seconds of three whole plans, microseconds of one prediction, peak megabytes."""
+    done = subprocess.run([sys.executable, "-c", _CODE], check=True, capture_output=True, text=True)
+    considered, whole, each, peak = json.loads(done.stdout)
+    return considered, whole, each, peak
+
+
+def rows() -> list[tuple[str, str, str]]:
+    """Figures for the table: what, figure, limit."""
+    runs = [measure() for _ in range(5)]
+    considered, peak = runs[0][0], max(run[3] for run in runs)
+    whole, each = (statistics.median(run[place] for run in runs) for place in (1, 2))
+    return [
+        (f"`suite plan` over {considered:,} layouts of 66B", f"{whole:.2f} s (median of 5)", f"{LIMIT_SECONDS:g} s"),
+        ("one prediction among them", f"{each:.1f} microseconds", f"{LIMIT_MICROSECONDS} microseconds"),
+        ("its peak resident memory", f"{peak:.0f} MB", f"{LIMIT_MB} MB"),
+    ]
