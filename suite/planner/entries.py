@@ -209,11 +209,21 @@ def _layout(cells: Mapping[str, str], known: Traits, layers: float) -> dict[str,
         "pipeline": pipeline,
         "context": context,
         "chunks": chunks if pipeline > 1 else 1.0,
-        "micro_batch": max(1.0, min(micro, batch / data)),
+        "micro_batch": _micro_batch(micro, batch / data, pipeline),
         "zero_stage": stage,
         "sequence_parallel": _sequence_parallel(cells, known, tensor),
         "recompute": _recompute(cells.get("act_ckpt", "").lower()),
     }
+
+
+def _micro_batch(stated: float, of_replica: float, pipeline: float) -> float:
+    """The micro batch, at most the replica's batch.
+
+    A pipeline with fewer micro batches than stages is hardly run: what is stated there is taken for the replica's
+    batch, and micro batches of one sequence are assumed.
+    """
+    micro = max(1.0, min(stated, of_replica))
+    return 1.0 if pipeline > 1 and of_replica / micro < pipeline else micro
 
 
 def _zero_stage(sharding: str, known: Traits) -> float:

@@ -87,7 +87,9 @@ def _recipe(jobs: Jobs, shards: Column, half: Column | float) -> tuple[Column, C
     stage = jobs.zero_stage
     zero = zero_bytes(stage, shards)
     megatron = megatron_bytes(stage >= 1, shards, half)
-    fsdp = fsdp_bytes(shards, np.where(stage == 2, 1.0, 0.0))
+    # In a pipeline FSDP neither reshards weights nor reduces gradients between micro batches.
+    piped = jobs.pipeline > 1
+    fsdp = fsdp_bytes(shards, np.where((stage == 2) | piped, 1.0, 0.0), np.where(piped, 1.0, 0.0))
     is_fsdp = (jobs.zero_engine == 0) & (stage >= 2)
     is_zero = (jobs.zero_engine > 0) & (stage >= 1)
     adapters = jobs.low_rank > 0

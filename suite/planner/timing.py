@@ -188,8 +188,12 @@ def _total(parts: Mapping[str, Any]) -> Column:
 
 
 def _gathers(jobs: Jobs, p: Values, count: Column, body: Column) -> Column:
-    """ZeRO-3 gathers weights for either pass and scatters gradients, every micro batch (arXiv 1910.02054, 7.2.2)."""
-    traffic = count * GATHER_PASSES * gather_seconds(jobs, p)
+    """ZeRO-3 gathers weights for either pass and scatters gradients, every micro batch (arXiv 1910.02054, 7.2.2).
+
+    In a pipeline FSDP keeps them and does so once a step.
+    """
+    times = np.where((jobs.pipeline > 1) & (jobs.zero_engine == 0), 1, count)
+    traffic = times * GATHER_PASSES * gather_seconds(jobs, p)
     return p["gather_exposed"] * traffic + overlapped(body, traffic, GATHER_SHARPNESS)
 
 

@@ -28,9 +28,10 @@ def megatron_bytes(sharded: Numbers, shards: Numbers, half: Numbers) -> tuple[Nu
     return weights, 4.0 - 2 * half + 0 * shards, optimizer
 
 
-def fsdp_bytes(shards: Numbers, gathered: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+def fsdp_bytes(shards: Numbers, gathered: Numbers, accumulated: Numbers) -> tuple[Numbers, Numbers, Numbers]:
     """PyTorch FSDP: fp32 weights, fp32 gradients, both moments, all divided; ``gathered`` 1 keeps 16-bit weights whole.
 
-    (Zhao et al., arXiv 2304.11277, section 4.4: mixed precision keeps the full-precision shards.)
+    ``accumulated`` 1 keeps gradients whole besides, in fp32, until the last micro batch (Zhao et al., arXiv 2304.11277,
+    sections 4.4 and 3.3.4: mixed precision keeps the full-precision shards; accumulation without communication).
     """
-    return 4 / shards + 2 * gathered, 4 / shards, 8 / shards
+    return 4 / shards + 2 * gathered, 4 / shards + 4 * accumulated, 8 / shards

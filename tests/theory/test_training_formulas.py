@@ -68,8 +68,9 @@ def test_megatron_states_are_those_of_its_readme():
 
 
 def test_fsdp_divides_everything_but_weights_that_stay_gathered():
-    assert sum(fsdp_bytes(8, 0)) == 2
-    assert sum(fsdp_bytes(8, 1)) == 4
+    assert sum(fsdp_bytes(8, 0, 0)) == 2
+    assert sum(fsdp_bytes(8, 1, 0)) == 4
+    assert sum(fsdp_bytes(8, 1, 1)) == 8
 
 
 @given(st.floats(1, 1e12), DEGREES)
