@@ -138,7 +138,8 @@ def _rlhf_bytes(base: Mapping[str, float], cells: Mapping[str, str], text: str, 
     elif "ddp" in text:
         states = (_ADAM_BYTES + 2) * actor + _ADAM_BYTES * _CRITIC_PARAMETERS
     else:
-        states = 2 * actor + 14 * actor / ranks + 2 * actor + _ADAM_BYTES * _CRITIC_PARAMETERS
+        # ZeRO-2 on both models that train, beside a whole reference.
+        states = (2 + 14 / ranks) * (actor + _CRITIC_PARAMETERS) + 2 * actor
     cache = kv_cache_bytes(micro, sequence, base["layers"], base["hidden"], base["kv_heads"] / base["heads"], 1)
     inputs = 2 * micro * sequence * base["hidden"] * base["layers"]
     work = max(float(cache), inputs + memory["logit_bytes"] * micro * sequence / 2 * base["vocab"])
