@@ -38,6 +38,7 @@ class Option(Frozen):
     memory_bytes: int = Field(description="of the fullest device, context and buffers in")
     capacity_bytes: int
     floor_bytes: int = Field(description="the strict lower bound of docs/measuring.md")
+    tight: bool = Field(description="nearer to the capacity than the memory model's 90th percentile of error")
     memory: dict[str, int] = Field(description="bytes by part in the most demanding phase")
     seconds: float
     phases: dict[str, float]
@@ -94,11 +95,12 @@ def make_plan(
     """Rank every layout of the backend on each number of devices. ``price`` is money per device and hour."""
     space = candidates(shape, workload, place, profile, devices)
     table = predict(space, place, profile, parameters)
+    memory_error = parameters.bands["memory"].p90
     measure = table.measure(objective)
     order = np.lexsort((table.total, measure))
     fitting = order[table.fits[order]]
     chosen = _distinct(space, fitting)[:most]
-    made = [_option(space, table, index, shape, workload, place, price, power_watts) for index in chosen]
+    made = [_option(space, table, index, shape, workload, place, price, power_watts, memory_error) for index in chosen]
     ahead = order[~table.fits[order]]
     if len(fitting):
         ahead = ahead[measure[ahead] < measure[fitting[0]]]
@@ -113,7 +115,9 @@ def make_plan(
         fitting=len(fitting),
         options=made,
         misses=[_miss(space, table, index, place) for index in _distinct(space, ahead)[:3]],
-        nearest=None if closest is None else _option(space, table, closest, shape, workload, place, price, power_watts),
+        nearest=None
+        if closest is None
+        else _option(space, table, closest, shape, workload, place, price, power_watts, memory_error),
         band=parameters.bands["new stack"],
         memory_band=parameters.bands["memory"],
         notes=_notes(place, len(space.work.jobs), devices, shape, profile, parameters),
@@ -182,6 +186,7 @@ def _option(
     place: Place,
     price: float | None,
     power_watts: float | None,
+    memory_error: float,
 ) -> Option:
     layout = space.layout(index, place.node_devices if place.node_devices < 16 else 8)
     seconds, samples = float(table.iteration[index]), float(table.samples[index])
@@ -204,6 +209,7 @@ def _option(
         fits=bool(table.fits[index]),
         memory_bytes=int(table.total[index]),
         capacity_bytes=int(place.memory_bytes),
+        tight=bool(table.total[index] > (1 - memory_error) * place.memory_bytes),
         floor_bytes=memory_floor(shape, workload, work, layout, "bf16").bytes,
         memory=memory,
         seconds=seconds,

@@ -21,6 +21,8 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     if plan.options:
         yield ""
         yield from _options(plan.options)
+        if any(option.tight for option in plan.options):
+            yield f"! within the memory model's error ({100 * plan.memory_band.p90:.0f} %) of what the device has"
         yield ""
         yield from memory_bars(plan.options[:4])
     elif plan.nearest is not None:
@@ -44,12 +46,13 @@ def plan_lines(plan: Plan) -> Iterator[str]:
 
 def _options(options: Sequence[Option]) -> Iterator[str]:
     money = any(option.cost_per_1000_samples is not None for option in options)
-    head = f"{'layout':<34} {'devices':>7} {'micro':>5} {'GiB':>6} {'s/iter':>8} {'samples/s':>9} {'tokens/s':>9}"
+    head = f"{'layout':<34} {'devices':>7} {'micro':>5} {'GiB':>6}  {'s/iter':>8} {'samples/s':>9} {'tokens/s':>9}"
     yield head + f" {'MFU':>5} {'gen':>7} {'score':>6} {'ref':>6} {'train':>7}" + (f" {'per 1000':>9}" if money else "")
     for option in options:
         phases = option.phases
         line = (
-            f"{option.label:<34} {option.devices:>7} {option.micro_batch:>5} {option.memory_bytes / GIB:>6.1f} "
+            f"{option.label:<34} {option.devices:>7} {option.micro_batch:>5} "
+            f"{option.memory_bytes / GIB:>6.1f}{'!' if option.tight else ' '}"
             f"{option.seconds:>8.2f} {option.samples_per_second:>9.3g} {option.tokens_per_second:>9.4g} "
             f"{100 * option.mfu:>4.1f}%"
             f" {phases['generate']:>7.2f} {phases['score']:>6.2f} {phases['reference']:>6.2f} {phases['train']:>7.2f}"
