@@ -1,0 +1,75 @@
+"""Templates that values cannot break out of: shell words quoted by default, YAML values as JSON, nothing undefined."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import string
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from suite.spec.base import UsageError
+from suite.spec.catalogue import data_root
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+_PLAIN = frozenset(string.ascii_letters + string.digits + "_./:=,@%+-")
+
+
+class Raw(str):
+    """Text that a template may print as it is: made by this module's filters only."""
+
+
+def render_shell(template: str, **values: Any) -> str:
+    """A shell script: what a template prints is one quoted word unless a filter made it.
+
+    Raises UsageError for a value that no shell word can hold.
+    """
+    return _environment("shell").get_template(template).render(**values)
+
+
+def render_yaml(template: str, **values: Any) -> str:
+    """A YAML document: what a template prints is JSON, of which YAML is a superset."""
+    return _environment("yaml").get_template(template).render(**values)
+
+
+def to_json(value: Any) -> Raw:
+    """JSON on one line, which YAML reads as the same value. Characters beyond ASCII are escaped."""
+    return Raw(json.dumps(value, allow_nan=False))
+
+
+def shell_word(value: Any) -> Raw:
+    """One word of a POSIX shell. Raises UsageError for a NUL, which no argument can hold."""
+    text = str(value)
+    if "\0" in text:
+        raise UsageError(f"{text!r} holds a NUL character, which no command line can carry")
+    return Raw(shlex.quote(text))
+
+
+def directive_word(value: Any) -> Raw:
+    """One word of an #SBATCH line, which sbatch reads and no shell: a backslash takes any character's meaning, between
+    quotes too, and a line cannot go on in the next. Raises UsageError for control characters."""
+    text = str(value)
+    if not text.isprintable():
+        raise UsageError(f"{text!r} holds a character that an #SBATCH line cannot carry")
+    return Raw("".join(char if not char.isascii() or char in _PLAIN else f"\\{char}" for char in text))
+
+
+@lru_cache(maxsize=None)
+def _environment(kind: str) -> "Environment":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    quote = {"shell": shell_word, "yaml": to_json}[kind]
+    environment = Environment(
+        loader=FileSystemLoader(data_root()),
+        undefined=StrictUndefined,
+        finalize=lambda value: value if isinstance(value, Raw) else quote(value),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    environment.filters.update(json=to_json, word=shell_word, directive=directive_word)
+    return environment
