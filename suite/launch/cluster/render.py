@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import string
 from functools import lru_cache
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
+#: What YAML refuses or folds inside quotes although JSON does not mind: controls, line separators, byte order marks.
+_NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _PLAIN = frozenset(string.ascii_letters + string.digits + "_./:=,@%+-")
 
 
@@ -36,8 +39,15 @@ def render_yaml(template: str, **values: Any) -> str:
 
 
 def to_json(value: Any) -> Raw:
-    """JSON on one line, which YAML reads as the same value. Characters beyond ASCII are escaped."""
-    return Raw(json.dumps(value, allow_nan=False))
+    """JSON on one line, which every YAML reader reads as the same value.
+
+    Characters beyond the first plane stay as they are: JSON would spell them as two escapes, which YAML takes for two
+    characters. Raises UsageError for half of one.
+    """
+    text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        raise UsageError(f"{ascii(text)[:200]} holds half a character, which no file can carry")
+    return Raw(_NOT_YAML.sub(lambda match: f"\\u{ord(match.group()):04x}", text))
 
 
 def shell_word(value: Any) -> Raw:
