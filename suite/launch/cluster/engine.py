@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib import import_module
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from pydantic import Field
 
 from suite.launch.cluster.submission import Submission
+from suite.launch.job import Job
 from suite.launch.outcome import Failure
+from suite.launch.patterns import Pattern
 from suite.spec.base import Frozen, UsageError
 
 #: ``over``: nothing of it runs any more. ``gone``: the engine does not know it (any more).
@@ -52,12 +54,17 @@ class Gathered(NamedTuple):
 
     streams: tuple[Stream, ...]
     end: EngineEnd
+    #: lines that the engine's own programs write and that say why a run failed
+    patterns: tuple[Pattern, ...] = ()
 
 
 class ClusterEngine(Protocol):
     """One way to have a cluster run jobs."""
 
     name: str
+
+    def facts(self, job: Job) -> dict[str, Any]:
+        """What environment.json tells of where the job is to run, known before it does."""
 
     def look(self, submission: Submission) -> EngineState:
         """Raises UsageError when the engine cannot be asked."""

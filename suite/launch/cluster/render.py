@@ -59,12 +59,15 @@ def shell_word(value: Any) -> Raw:
 
 
 def directive_word(value: Any) -> Raw:
-    """One word of an #SBATCH line, which sbatch reads and no shell: a backslash takes any character's meaning, between
-    quotes too, and a line cannot go on in the next. Raises UsageError for control characters."""
+    """One word of an #SBATCH line, which sbatch reads and no shell: only between quotes a space or # is plain, and a
+    line cannot go on in the next. Raises UsageError for control characters."""
     text = str(value)
     if not text.isprintable():
         raise UsageError(f"{text!r} holds a character that an #SBATCH line cannot carry")
-    return Raw("".join(char if not char.isascii() or char in _PLAIN else f"\\{char}" for char in text))
+    if set(text) <= _PLAIN:
+        return Raw(text)
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return Raw(f'"{escaped}"')
 
 
 @lru_cache(maxsize=None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import Field
@@ -34,6 +36,10 @@ class RankPlace(Frozen):
     node_rank: str
 
 
+_FAILED_RANK = re.compile(rb"\s*rank\s*: (\d+) \(local_rank: \d+\)")
+_EXIT_CODE = re.compile(rb"\s*exitcode\s*: (-?\d+)")
+
+
 def torchrun_argv(job: Job, meeting: Rendezvous) -> tuple[str, ...]:
     """One node's command: torchrun around the worker, under the job's own interpreter.
 
@@ -61,3 +67,17 @@ def rank_variables(job: Job, place: RankPlace, meeting: Rendezvous) -> dict[str,
         "MASTER_ADDR": meeting.address,
         "MASTER_PORT": meeting.port,
     }
+
+
+def failed_ranks(lines: Iterable[bytes]) -> dict[int, int]:
+    """Rank -> exit code (negative: signal) of those that ended badly, from the table that torchrun prints last."""
+    codes: dict[int, int] = {}
+    rank: int | None = None
+    for line in lines:
+        named, code = _FAILED_RANK.match(line), _EXIT_CODE.match(line)
+        if named:
+            rank = int(named[1])
+        elif code and rank is not None:
+            codes.setdefault(rank, int(code[1]))
+            rank = None
+    return codes

@@ -1,0 +1,113 @@
+"""How a run on a cluster ended: what its ranks told, what torchrun and the logs say, and the engine's word. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from suite.launch.classify import RankEnd, Report, RunEnd, classify
+from suite.launch.cluster.engine import EngineEnd, Gathered, Stream
+from suite.launch.cluster.torchrun import failed_ranks
+from suite.launch.cluster.transcript import Transcript
+from suite.launch.outcome import Failure, Outcome
+from suite.launch.patterns import PATTERNS
+from suite.launch.traces import TAIL_BYTES, printable_lines, told_by
+
+
+class _Rank(NamedTuple):
+    """What one rank's own events tell."""
+
+    started: bool
+    reports: tuple[Report, ...]
+    status: str | None  # of its end event
+    last_time: float
+
+
+def judge(ranks: int, gathered: Gathered, transcript: Transcript) -> Outcome:
+    """The run's end: ok only where every rank said so and nobody says otherwise."""
+    streams, end, patterns = gathered
+    told = {rank: _rank(transcript.events.get(rank, [])) for rank in range(ranks)}
+    codes = _exit_codes(told, streams, end, transcript)
+    phase, iteration = _last_seen(transcript.events.get(0, []))
+    elapsed = end.ended - end.started if end.started and end.ended and end.ended > end.started else 0.0
+    if end.status == "interrupted":
+        failure = end.verdict or Failure(kind="interrupted")
+        failure = failure.model_copy(update={"phase": phase, "iteration": iteration})
+        return Outcome(status="interrupted", exit_codes=codes, elapsed_seconds=elapsed, failure=failure)
+    if end.status != "failed" and all(rank.status == "ok" for rank in told.values()):
+        return Outcome(status="ok", exit_codes=codes, elapsed_seconds=elapsed)
+    ends = (*_rank_ends(told, codes, end), *_stream_ends(told, streams, end, transcript))
+    verdict = end.verdict and end.verdict.model_copy(update={"phase": phase, "iteration": iteration})
+    whole = RunEnd(ranks=ends, verdict=verdict, phase=phase, iteration=iteration)
+    failure = classify(whole, (*PATTERNS, *patterns))
+    failure = failure.model_copy(update={"evidence": (*failure.evidence, *transcript.notes)})
+    return Outcome(status="failed", exit_codes=codes, elapsed_seconds=elapsed, failure=failure)
+
+
+def _rank(lines: list[bytes]) -> _Rank:
+    started, reports = told_by(lines)
+    last: dict[str, Any] = json.loads(lines[-1]) if lines else {}
+    time = last.get("time")
+    return _Rank(
+        started=started,
+        reports=reports,
+        status=str(last.get("status")) if last.get("kind") == "end" else None,
+        last_time=float(time) if isinstance(time, (int, float)) else 0.0,
+    )
+
+
+def _last_seen(lines: list[bytes]) -> tuple[str | None, int | None]:
+    """The last phase that rank 0 reported, and its iteration."""
+    for line in reversed(lines):
+        event = json.loads(line)
+        phase, iteration = event.get("phase"), event.get("iteration")
+        if isinstance(phase, str):
+            return phase, iteration if isinstance(iteration, int) else None
+    return None, None
+
+
+def _exit_codes(
+    told: dict[int, _Rank], streams: tuple[Stream, ...], end: EngineEnd, transcript: Transcript
+) -> dict[int, int | None]:
+    """By rank: its own word, else torchrun's, else that of the engine's task where it is a rank."""
+    codes: dict[int, int | None] = {rank: {"ok": 0, "failed": 1}.get(each.status or "") for rank, each in told.items()}
+    for stream in streams:
+        named = failed_ranks(transcript.logs.get(stream.name, []))
+        if len(stream.ranks) == 1 and stream.name in end.exit_codes:
+            named.setdefault(stream.ranks[0], end.exit_codes[stream.name])
+        codes.update({rank: code for rank, code in named.items() if rank in codes and codes[rank] is None})
+    return codes
+
+
+def _rank_ends(told: dict[int, _Rank], codes: dict[int, int | None], end: EngineEnd) -> Iterator[RankEnd]:
+    """Ranks of which something is known. Where the engine ended the job, their codes are its doing."""
+    for rank, each in told.items():
+        by_itself = codes[rank] not in (None, 0) and end.verdict is None
+        yield RankEnd(
+            rank=rank,
+            exit_code=codes[rank],
+            ended_at=each.last_time if by_itself else None,
+            started=each.started,
+            reports=each.reports,
+            log=(),
+        )
+
+
+def _stream_ends(
+    told: dict[int, _Rank], streams: tuple[Stream, ...], end: EngineEnd, transcript: Transcript
+) -> Iterator[RankEnd]:
+    """The logs, which may be any rank's of their node, or the engine's own."""
+    for stream in streams:
+        if stream.ranks and all(told[rank].status == "ok" for rank in stream.ranks):
+            continue
+        lines = transcript.logs.get(stream.name, [])
+        yield RankEnd(
+            rank=stream.ranks[0] if stream.ranks else len(told),
+            exit_code=end.exit_codes.get(stream.name),
+            ended_at=max((told[rank].last_time for rank in stream.ranks), default=0.0),
+            started=any(told[rank].started for rank in stream.ranks),
+            reports=(),
+            log=printable_lines(b"".join(lines)[-TAIL_BYTES:]),
+            called=stream.name,
+        )
