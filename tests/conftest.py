@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests.containers import connected, scripted_image  # noqa: F401 - fixtures
 from tests.engine import base_image, engine  # noqa: F401 - fixtures
 
 settings.register_profile("suite", deadline=None, database=None, derandomize=True)

@@ -5,11 +5,13 @@ Run as ``python tests/scripted_suite.py run ...``; the stacks' versions are made
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-WORKER = ROOT / "tests" / "scripted_worker.py"
+#: SUITE_TEST_WORKER: where ranks find it that do not see this checkout
+WORKER = os.environ.get("SUITE_TEST_WORKER", str(ROOT / "tests" / "scripted_worker.py"))
 
 
 def use_scripted_worker() -> None:
@@ -19,7 +21,7 @@ def use_scripted_worker() -> None:
     import suite.conduct.machine
 
     def worker_argv(manifest_path: str, bundle_path: str) -> tuple[str, ...]:
-        return (str(WORKER), manifest_path, "--bundle", bundle_path)
+        return (WORKER, manifest_path, "--bundle", bundle_path)
 
     def versions(python: str, packages: tuple[str, ...]) -> dict[str, str]:
         return dict.fromkeys(packages, "0-scripted")

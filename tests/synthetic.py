@@ -78,6 +78,7 @@ def rank_events(
     memory_bytes: int = 512 * MIB,
     facts: Mapping[str, Any] | None = None,
     device: Mapping[str, Any] | None = None,
+    details: Mapping[str, Any] | None = None,
     failure: Mapping[str, Any] | None = None,
     ended: bool = True,
 ) -> list[Event]:
@@ -108,8 +109,10 @@ def rank_events(
             log.write("phase", seconds=share * whole, wait_seconds=0.0, **here)
             log.write("memory", **here, **_peaks(memory_bytes, cuda))
         log.time += whole
-        window = {} if device is None else {"device": dict(device)}
-        log.write("iteration", iteration=iteration, seconds=whole, counts=counts, stats=stats, **window)
+        optional = {} if device is None else {"device": dict(device)}
+        if details is not None:
+            optional["details"] = {name: part * whole for name, part in details.items()}
+        log.write("iteration", iteration=iteration, seconds=whole, counts=counts, stats=stats, **optional)
     if failure is not None:
         log.write("failure", **failure)
     if ended:
@@ -187,12 +190,14 @@ def make_bundle(
     memory_bytes: int = 512 * MIB,
     facts: Mapping[str, Any] | None = None,
     device: Mapping[str, Any] | None = None,
+    details: Mapping[str, float] | None = None,
 ) -> Path:
     """Write a whole bundle and return its folder.
 
     ``seconds``: of every iteration, of each by number (the last one goes on), or a function of (iteration, rank).
     ``status``: the driver's end, None when it was killed; a run that is not ok completes ``completed`` iterations.
     ``failure``: ``{failure, phase, iteration, evidence}`` as the driver classified it.
+    ``details``: parts of an iteration with their share of it.
     """
     manifest = manifest or synthetic_manifest()
     ranks = {
@@ -204,6 +209,7 @@ def make_bundle(
             memory_bytes=memory_bytes,
             facts=facts,
             device=device,
+            details=details,
             ended=status == "ok",
         )
         for rank in range(manifest.layout.ranks)

@@ -25,6 +25,7 @@ FLOORS = {
     "launch": 1,
     "bundle": 2,
     "conduct": 3,
+    "images": 3,
     "report": 3,
     "cli": 4,
     "__main__": 5,

@@ -7,7 +7,7 @@ from suite.bundle.energy import energy, throttle_notes
 from suite.bundle.events import Event, Events
 from suite.bundle.files import DamagedBundle
 from suite.bundle.peaks import facts_of, memory
-from suite.bundle.rates import phases, steadiness, throughput
+from suite.bundle.rates import details, phases, steadiness, throughput
 from suite.bundle.record import Environment, Iterations, Record, RunFacts
 from suite.bundle.store import Bundle
 from suite.bundle.timeline import Timeline, make_timeline
@@ -44,6 +44,7 @@ def derive(bundle: Bundle) -> Record:
         counts=timeline.counts,
         throughput=throughput(timeline, ranks),
         phases=shares,
+        details=details(events, timeline.counted),
         memory=memory(events, timeline.counted, manifest),
         compute=work,
         energy=energy(events, timeline, manifest),

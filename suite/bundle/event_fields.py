@@ -54,6 +54,10 @@ def _is_stats(value: Any) -> bool:
     return type(value) is dict and all(part is None or _is_number(part) for part in value.values())
 
 
+def _is_parts(value: Any) -> bool:
+    return type(value) is dict and all(_is_text(name) and _is_seconds(part) for name, part in value.items())
+
+
 def _is_object(value: Any) -> bool:
     return type(value) is dict
 
@@ -138,6 +142,8 @@ FIELDS: dict[str, dict[str, tuple[tuple[str, Check], ...]]] = {
         "end": (("status", _one_of(frozenset(("ok", "failed")))), ("iterations", _COUNT)),
     },
 }
+#: Fields that an event may carry beside those it must.
+_OPTIONAL: tuple[tuple[str, Check], ...] = (("details", (_is_parts, "an object of seconds by part")),)
 #: Fields with free content, wherever they occur: storable again, or the bundle is damaged.
 _FREE = ("facts", "device")
 
@@ -148,6 +154,9 @@ def wrong_field(event: dict[str, Any], fields: tuple[tuple[str, Check], ...], wh
         if name not in event:
             return f"{name} is missing"
         if not is_right(event[name]):
+            return f"{name} is {_short(event[name])}, must be {wanted}"
+    for name, (is_right, wanted) in _OPTIONAL:
+        if event.get(name) is not None and not is_right(event[name]):
             return f"{name} is {_short(event[name])}, must be {wanted}"
     for name in _FREE:
         if event.get(name) is not None:

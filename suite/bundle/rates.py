@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from suite.bundle.events import Events
 from suite.bundle.record import Counts, Estimate, Phase, Phases, SteadyState, Throughput
 from suite.bundle.timeline import Timeline
 from suite.stats.intervals import Interval, RunSeconds, rate_interval
@@ -43,6 +44,18 @@ def phases(timeline: Timeline) -> Phases | None:
     iterations = len(timeline.counted)
     tokens = _phase_tokens(timeline.counts)
     return Phases(**{name: _phase(sums.get(name), total, iterations, tokens.get(name)) for name in Phases.model_fields})
+
+
+def details(events: Events, counted: range) -> dict[str, float] | None:
+    """Parts of the iterations: of each part the slowest rank, then the mean. Null where no rank tells any."""
+    longest: dict[str, dict[int, float]] = {}
+    for rank in events.ranks.values():
+        for event in rank:
+            if event["kind"] == "iteration" and event["iteration"] in counted:
+                for name, seconds in (event.get("details") or {}).items():
+                    by_iteration = longest.setdefault(name, {})
+                    by_iteration[event["iteration"]] = max(by_iteration.get(event["iteration"], 0.0), float(seconds))
+    return {name: math.fsum(found.values()) / len(counted) for name, found in sorted(longest.items())} or None
 
 
 def steadiness(timeline: Timeline, warmup: int) -> SteadyState:

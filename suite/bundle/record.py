@@ -190,6 +190,11 @@ class Record(Frozen):
     counts: Counts | None = Field(description="per iteration; null where none was completed")
     throughput: Throughput | None = Field(description="null where no iteration after the warm-up was completed")
     phases: Phases | None
+    details: dict[str, float] | None = Field(
+        default=None,
+        description="parts of the iteration by `phase/part`: mean seconds per counted iteration of the rank that took "
+        "longest; null: the backend tells none",
+    )
     memory: Memory | None
     compute: Compute | None
     energy: Energy | None = Field(description="null where nothing was sampled, as on a CPU")

@@ -64,6 +64,8 @@ def differences(stored: Any, derived: Any, path: str = "") -> Iterator[str]:
     elif isinstance(stored, list) and isinstance(derived, list) and len(stored) == len(derived):
         for index, (left, right) in enumerate(zip(stored, derived, strict=True)):
             yield from differences(left, right, f"{path}[{index}]")
+    elif stored is _ABSENT and derived is None:
+        return  # an older version stored it, before there was such a field, and nothing is known of it
     elif type(stored) is not type(derived) or stored != derived:
         yield f"{path}: stored {_short(stored)}, derived {_short(derived)}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from suite.cli import backends, compare, doctor, report, rerun, run, sizes, verify
+from suite.cli import backends, compare, doctor, images, report, rerun, run, sizes, verify
 
 app = typer.Typer(
     name="suite",
@@ -21,4 +21,5 @@ app.command("verify", short_help="derive records again: equal, or what differs")
 app.command("rerun", short_help="run a manifest once more, as it was")(rerun.rerun)
 app.command("sizes", short_help="list the model sizes by ladder")(sizes.sizes)
 app.command("backends", short_help="list the backends and the versions found")(backends.backends)
+app.add_typer(images.app, name="images", short_help="list, build, lock and check the images of the stacks")
 app.command("doctor", short_help="say what this machine can run, and why not")(doctor.doctor)

@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from suite.cli.exits import DONE, INTERRUPTED, RUN_FAILED, command
-from suite.cli.options import Python
+from suite.cli.launchers import HERE, Where, takes_where
 
 
 @command
+@takes_where
 def rerun(
     manifest: Annotated[Path, typer.Argument(help="a bundle, or its manifest.json")],
     runs: Annotated[Path, typer.Option(help="results folder for the new run")] = Path("runs"),
-    python: Python = None,
+    where: Where = HERE,
     oversubscribe: Annotated[bool, typer.Option(help="allow more CPU ranks than cores")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the new record as JSON")] = False,
 ) -> int:
     """Run a manifest once more, exactly as it was, and compare with the record beside it."""
     from suite.conduct.again import next_repeat, read_manifest, require_same_stack
     from suite.conduct.display import live_view, print_comparison
-    from suite.conduct.machine import look_at_machine
     from suite.conduct.session import run_one
-    from suite.launch.local import LocalLauncher
 
     wanted, before = read_manifest(manifest)
-    python = python or sys.executable
-    machine = look_at_machine(python, wanted.measure.device)
+    machine, launcher = where.open(wanted.measure.device, (wanted.backend.name,))
     machine.require_room(wanted.layout.ranks, oversubscribe)
     require_same_stack(wanted, machine.stacks([wanted.backend.name])[wanted.backend.name])
-    again = next_repeat(wanted, runs)
-    record = run_one(again, runs, LocalLauncher(), python, live_view(to_stderr=as_json))
+    again = next_repeat(wanted, runs, machine.images([wanted.backend.name])[wanted.backend.name])
+    record = run_one(again, runs, launcher, machine.python, live_view(to_stderr=as_json))
     if as_json:
         typer.echo(record.model_dump_json(by_alias=True, indent=2))
     else:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from suite.cli.exits import DONE, INTERRUPTED, RUN_FAILED, command
-from suite.cli.options import Python
+from suite.cli.launchers import HERE, Where, takes_where
 
 Names = list[str] | None
 Numbers = list[int] | None
 
 
 @command
+@takes_where
 def run(
     preset: Annotated[
         str | None,
@@ -70,7 +70,10 @@ def run(
     timeout: Annotated[str, typer.Option(help="give a run up after this long")] = "1h",
     silence: Annotated[str, typer.Option(help="take a run without an event for this long for hung")] = "10m",
     runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs"),
-    python: Python = None,
+    where: Where = HERE,
+    parallel: Annotated[
+        int, typer.Option(min=1, help="docker: so many runs at once, on devices of their own; they disturb each other")
+    ] = 1,
     retry_failed: Annotated[bool, typer.Option(help="run again what failed before")] = False,
     oversubscribe: Annotated[bool, typer.Option(help="allow more CPU ranks than cores")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan and run nothing")] = False,
@@ -82,16 +85,16 @@ def run(
     """
     from suite.cli.options import checked, print_json, rank_counts, seconds
     from suite.conduct import display
-    from suite.conduct.machine import look_at_machine
     from suite.conduct.plan import make_joint_plan
     from suite.conduct.preset import Said, cross_product, preset_requests, replaced
     from suite.conduct.session import Settings, run_plan, states
-    from suite.launch.local import LocalLauncher
+    from suite.conduct.side_by_side import require_containers, run_side_by_side
     from suite.spec.presets import find_preset
 
-    python = python or sys.executable
     chosen = find_preset(preset) if preset is not None else None
-    machine = look_at_machine(python, device or ("cuda" if chosen else "auto"), planning=dry_run)
+    backends = tuple(backend or (chosen.backends if chosen else ("deepspeed", "megatron")))
+    machine, launcher = where.open(device or ("cuda" if chosen else "auto"), backends, planning=dry_run)
+    require_containers(machine, parallel)
     told = {
         "sizes": size or (),
         "ladder": ladder,
@@ -104,7 +107,7 @@ def run(
     }
     said = checked(lambda: Said.model_validate(told))
     common = {
-        "backends": backend or (chosen.backends if chosen else ("deepspeed", "megatron")),
+        "backends": backends,
         "scalings": scaling or ("weak",),
         "layout": {
             "zero_stage": zero or (),
@@ -139,10 +142,13 @@ def run(
     if not elsewhere:
         machine.require_room(max(largest.ranks), oversubscribe, largest.nodes)
     settings = Settings(
-        root=runs, python=python, budget_seconds=seconds(budget) if budget else None, retry_failed=retry_failed
+        root=runs,
+        python=machine.python,
+        budget_seconds=seconds(budget) if budget else None,
+        retry_failed=retry_failed,
     )
     stacks = machine.found_stacks if elsewhere else machine.stacks
-    plan = make_joint_plan(requests, stacks(largest.backends))
+    plan = make_joint_plan(requests, stacks(largest.backends), machine.images(largest.backends))
     if dry_run:
         rows = display.plan_rows(states(plan, runs))
         if as_json:
@@ -153,7 +159,10 @@ def run(
         for line in elsewhere:
             typer.echo(f"not on this machine: {line}", err=True)
         return DONE
-    summary = run_plan(plan, settings, LocalLauncher(), display.live_view(to_stderr=as_json))
+    if parallel > 1:
+        summary = run_side_by_side(plan, settings, machine, launcher, display.crowd_view(as_json), parallel)
+    else:
+        summary = run_plan(plan, settings, launcher, display.live_view(to_stderr=as_json))
     if as_json:
         print_json({"plan": plan.id, **summary.model_dump(mode="json")})
     else:

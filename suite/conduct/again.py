@@ -37,9 +37,9 @@ def read_manifest(path: Path) -> tuple[Manifest, Record | None]:
     return manifest, record_of(beside) if has_events else None
 
 
-def next_repeat(manifest: Manifest, root: Path) -> Manifest:
-    """The same manifest as one more repeat beside those that ``root`` holds already."""
-    prefix = run_id(manifest.backend.name, manifest.size.name, manifest.layout.ranks, manifest.hash, 0)[:-1]
+def next_repeat(manifest: Manifest, root: Path, image: str | None = None) -> Manifest:
+    """The same manifest as one more repeat beside those that ``root`` holds already, on the host or of that image."""
+    prefix = run_id(manifest.backend.name, manifest.size.name, manifest.layout.ranks, manifest.hash, 0, image)[:-1]
     taken = [0]
     for folder in root.glob(f"{prefix}*") if root.is_dir() else ():
         number = re.fullmatch(r"\d+", folder.name.removeprefix(prefix))

@@ -17,7 +17,7 @@ from suite.bundle.record import Record
 from suite.conduct.examine import Diagnosis
 from suite.conduct.outcome_line import outcome_line
 from suite.conduct.plan import Plan
-from suite.conduct.progress import LiveView, PlainView
+from suite.conduct.progress import CrowdView, LiveView, PlainView
 from suite.conduct.request import RunState
 from suite.conduct.session import Summary, View
 from suite.conduct.versus import Versuses
@@ -77,6 +77,11 @@ def live_view(to_stderr: bool = False) -> View:
     """A live line on a terminal, plain lines elsewhere."""
     stream: TextIO = sys.stderr if to_stderr else sys.stdout
     return LiveView(stream) if stream.isatty() else PlainView(stream)
+
+
+def crowd_view(to_stderr: bool = False) -> View:
+    """Lines, for runs side by side."""
+    return CrowdView(sys.stderr if to_stderr else sys.stdout)
 
 
 def print_summary(summary: Summary, root: Path) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 from suite.backends.registry import find_backend
 from suite.launch.probe import LocalDevice, local_devices, stack_versions
@@ -19,6 +20,7 @@ class Machine(Frozen):
     device: Literal["cpu", "cuda"]
     places: int
     device_memory_bytes: int | None
+    holder: ClassVar[str] = "interpreter with --python"
 
     @property
     def usual_workload(self) -> str:
@@ -47,6 +49,22 @@ class Machine(Frozen):
                 "ask for fewer ranks, or say --oversubscribe"
             )
 
+    def versions(self, backend: str) -> dict[str, str | None]:
+        """Version of each package of a backend in the stack's interpreter; None for one that is missing."""
+        return stack_versions(self.python, find_backend(backend).packages)
+
+    def stack_errors(self, backend: str) -> list[str]:
+        """Why the stack cannot be measured although no package is missing; empty when it can."""
+        return find_backend(backend).stack_errors(self.python)
+
+    def images(self, backends: Iterable[str]) -> dict[str, str | None]:
+        """What names the image that a backend's runs are in; ``None`` on a bare host."""
+        return dict.fromkeys(backends, os.environ.get("SUITE_IMAGE"))
+
+    def where(self, backend: str) -> str:
+        """What holds a backend's stack, in words for a message."""
+        return self.python
+
     def stacks(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
         """Versions of each backend's packages in the stack's interpreter.
 
@@ -54,17 +72,16 @@ class Machine(Frozen):
         """
         found = {}
         for name in backends:
-            driver = find_backend(name)
-            versions = stack_versions(self.python, driver.packages)
+            versions = self.versions(name)
             missing = [package for package, version in versions.items() if version is None]
             if missing:
                 raise UsageError(
-                    f"{name} needs {', '.join(missing)}, which {self.python} does not have; "
-                    "install it there or name another interpreter with --python (`suite doctor` shows the rest)"
+                    f"{name} needs {', '.join(missing)}, which {self.where(name)} does not have; install it there or "
+                    f"name another {self.holder} (`suite doctor` shows the rest)"
                 )
-            errors = driver.stack_errors(self.python)
+            errors = self.stack_errors(name)
             if errors:
-                raise UsageError(f"{name} cannot run on the stack of {self.python}: {'; '.join(errors)}")
+                raise UsageError(f"{name} cannot run on the stack of {self.where(name)}: {'; '.join(errors)}")
             found[name] = {package: version for package, version in versions.items() if version is not None}
         return found
 
@@ -83,11 +100,7 @@ class Machine(Frozen):
     def found_stacks(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
         """As ``stacks``, with what is there of each; for a plan that is only looked at."""
         return {
-            name: {
-                package: version
-                for package, version in stack_versions(self.python, find_backend(name).packages).items()
-                if version is not None
-            }
+            name: {package: version for package, version in self.versions(name).items() if version is not None}
             for name in backends
         }
 
@@ -99,6 +112,12 @@ def smallest_memory(gpus: Iterable[LocalDevice]) -> int | None:
     return min(known) if known and len(known) == len(sizes) else None
 
 
+def require_device_name(device: str) -> None:
+    """Raises UsageError unless it is one that ``--device`` takes."""
+    if device not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"--device is auto, cpu or cuda, not {device!r}")
+
+
 def look_at_machine(python: str, device: str, planning: bool = False) -> Machine:
     """Choose the device: ``auto`` takes CUDA where a driver shows a GPU. Raises UsageError when it is not there.
 
@@ -106,8 +125,7 @@ def look_at_machine(python: str, device: str, planning: bool = False) -> Machine
     """
     import psutil
 
-    if device not in ("auto", "cpu", "cuda"):
-        raise UsageError(f"--device is auto, cpu or cuda, not {device!r}")
+    require_device_name(device)
     gpus = local_devices() if device != "cpu" else ()
     if gpus or (planning and device == "cuda"):
         return Machine(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
+from types import MappingProxyType
 
 from pydantic import ValidationError
 
@@ -16,6 +17,8 @@ from suite.spec.manifest import Manifest
 from suite.spec.resolve import layout_errors, make_manifest
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
+
+NO_IMAGES: Mapping[str, str | None] = MappingProxyType({})
 
 
 class Plan(Frozen):
@@ -36,15 +39,20 @@ class _Point(Frozen):
     layout: Layout
 
 
-def make_plan(request: Request, stacks: Mapping[str, Mapping[str, str]]) -> Plan:
-    """Resolve the cross product. ``stacks``: backend -> package -> version found in the stack's interpreter.
+def make_plan(
+    request: Request, stacks: Mapping[str, Mapping[str, str]], images: Mapping[str, str | None] = NO_IMAGES
+) -> Plan:
+    """Resolve the cross product. ``stacks``: backend -> package -> version found in the stack's interpreter;
+    ``images``: backend -> what names the image it runs in, if any.
 
     Raises UsageError when a backend is left without a single possible run, with every reason.
     """
-    return make_joint_plan((request,), stacks)
+    return make_joint_plan((request,), stacks, images)
 
 
-def make_joint_plan(requests: Sequence[Request], stacks: Mapping[str, Mapping[str, str]]) -> Plan:
+def make_joint_plan(
+    requests: Sequence[Request], stacks: Mapping[str, Mapping[str, str]], images: Mapping[str, str | None] = NO_IMAGES
+) -> Plan:
     """One plan of several requests that differ in sizes, ranks, layout and workload only, as those of a preset.
 
     See ``make_plan``.
@@ -75,6 +83,7 @@ def make_joint_plan(requests: Sequence[Request], stacks: Mapping[str, Mapping[st
             limits=request.limits,
             stack=dict(stacks[point.backend]),
             track=request.track,
+            image=images.get(point.backend),
         )
         for point, repeat in ordered
     )

@@ -68,6 +68,13 @@ class PlainView:
         print(text, file=self._stream, flush=True)
 
 
+class CrowdView(PlainView):
+    """As lines, for runs that go on side by side: each names the run it speaks of."""
+
+    def run_ended(self, manifest: Manifest, record: Record) -> None:
+        self._say(f"    {title(manifest)}: {outcome_line(record)}")
+
+
 class LiveView:
     """Two bars on a terminal: runs of the plan, and iterations of the run with phase, tokens/s and time left."""
 

@@ -9,11 +9,11 @@ from typing import Protocol
 
 from suite.bundle.record import Record
 from suite.bundle.store import DamagedBundle
-from suite.conduct.estimate import Durations
 from suite.conduct.execute import execute
+from suite.conduct.ledger import Ledger
 from suite.conduct.plan import Plan
 from suite.conduct.request import RunState
-from suite.conduct.state import move_aside, state_of
+from suite.conduct.state import state_of
 from suite.launch.outcome import Launcher
 from suite.spec.base import Frozen
 from suite.spec.manifest import Manifest
@@ -64,31 +64,25 @@ def states(plan: Plan, root: Path) -> list[tuple[Manifest, RunState]]:
 def run_plan(
     plan: Plan, settings: Settings, launcher: Launcher, view: View, clock: Callable[[], float] = time.monotonic
 ) -> Summary:
-    """Run what is to be run. A failed run never stops the rest; an interrupt stops after its run was recorded.
+    """Run what is to be run, one after the other.
 
-    Raises UsageError when the results folder cannot take a bundle.
+    A failed run never stops the rest; an interrupt stops after its run was recorded. Raises UsageError when the results
+    folder cannot take a bundle.
     """
-    outcome: dict[str, list[str]] = {name: [] for name in Summary.model_fields if name != "interrupted"}
-    waiting: list[Manifest] = []
-    for manifest, state in states(plan, settings.root):
-        if state == "done":
-            outcome["done_before"].append(manifest.run.id)
-        elif state == "failed before" and not settings.retry_failed:
-            outcome["failed_before"].append(manifest.run.id)
-        elif state == "running":
-            outcome["busy"].append(manifest.run.id)
-            view.notice(f"{manifest.run.id} is being run by another process and was left to it")
-        else:
-            if state != "to run":
-                kept = move_aside(settings.root, manifest.run.id)
-                view.notice(f"{manifest.run.id} is {state}: kept as {kept}, done again")
-            waiting.append(manifest)
-    view.begin(len(plan.manifests), len(plan.manifests) - len(waiting))
+    return work_through(plan, settings, view, clock, lambda ledger: _one_by_one(ledger, settings, launcher, view))
+
+
+def work_through(
+    plan: Plan, settings: Settings, view: View, clock: Callable[[], float], work: Callable[[Ledger], bool]
+) -> Summary:
+    """Have ``work`` take runs from a ledger until none is left; it returns whether it was interrupted."""
+    ledger = Ledger(states(plan, settings.root), settings, view, clock)
+    view.begin(len(plan.manifests), len(plan.manifests) - len(ledger.waiting))
     try:
-        interrupted = _run_waiting(waiting, settings, launcher, view, clock, outcome)
+        interrupted = work(ledger)
     finally:
         view.end()
-    return Summary(interrupted=interrupted, **{name: tuple(ids) for name, ids in outcome.items()})
+    return Summary(interrupted=interrupted, **{what: tuple(ids) for what, ids in ledger.outcome.items()})
 
 
 def run_one(manifest: Manifest, root: Path, launcher: Launcher, python: str, view: View) -> Record:
@@ -103,34 +97,14 @@ def run_one(manifest: Manifest, root: Path, launcher: Launcher, python: str, vie
     return record
 
 
-def _run_waiting(
-    waiting: list[Manifest],
-    settings: Settings,
-    launcher: Launcher,
-    view: View,
-    clock: Callable[[], float],
-    outcome: dict[str, list[str]],
-) -> bool:
-    began = clock()
-    durations = Durations()
-    for index, manifest in enumerate(waiting):
-        expected = durations.expect(manifest)
-        left = None if settings.budget_seconds is None else settings.budget_seconds - (clock() - began)
-        if left is not None and (left <= 0 or (expected or 0.0) > left):
-            outcome["left_by_budget"] += [rest.run.id for rest in waiting[index:]]
-            view.notice(f"budget spent: {len(waiting) - index} runs are left; the same command goes on with them")
-            return False
-        view.run_started(manifest, durations.expect_all(waiting[index:]))
-        started = clock()
+def _one_by_one(ledger: Ledger, settings: Settings, launcher: Launcher, view: View) -> bool:
+    while manifest := ledger.take():
+        result: Record | DamagedBundle
         try:
-            record = execute(manifest, settings.root, launcher, settings.python, view.event)
+            result = execute(manifest, settings.root, launcher, settings.python, view.event)
         except DamagedBundle as error:
-            view.notice(f"{manifest.run.id} left a damaged bundle: {error}")
-            outcome["failed"].append(manifest.run.id)
-            continue
-        durations.note(manifest, clock() - started)
-        view.run_ended(manifest, record)
-        if record.status == "interrupted":
+            result = error
+        ledger.ended(manifest, result)
+        if isinstance(result, Record) and result.status == "interrupted":
             return True
-        outcome["measured" if record.status == "ok" else "failed"].append(manifest.run.id)
     return False

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 ASK_SECONDS = 30.0
-_ASK_VERSIONS = """
+ASK_VERSIONS = """
 import json, sys
 from importlib.metadata import PackageNotFoundError, version
 found = {}
@@ -82,7 +82,7 @@ def stack_versions(python: str, packages: tuple[str, ...]) -> dict[str, str | No
     """
     try:
         answer = subprocess.run(
-            (python, "-c", _ASK_VERSIONS, *packages),
+            (python, "-c", ASK_VERSIONS, *packages),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=ASK_SECONDS,

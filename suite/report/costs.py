@@ -82,6 +82,27 @@ def phases_of(records: Sequence[Record]) -> tuple[PhaseCost, ...]:
     return tuple(PhaseCost(name, seconds, seconds / whole) for name, seconds in costs.items()) if whole else ()
 
 
+def parts_of(records: Sequence[Record]) -> tuple[PhaseCost, ...]:
+    """As ``phases_of``, of the parts that all runs tell, by ``phase/part``; their share is of the iteration."""
+    told = [record.details or {} for record in records]
+    weights = [record.steady_state.iterations for record in records]
+    costs = [
+        (name, sum(parts[name] * weight for parts, weight in zip(told, weights, strict=True)) / sum(weights))
+        for name in (told[0] if told else ())
+        if all(name in parts for parts in told)
+    ]
+    whole = sum(phase.seconds for phase in phases_of(records))
+    return tuple(PhaseCost(name, seconds, seconds / whole) for name, seconds in costs) if whole else ()
+
+
+def work_differences_of(records: Sequence[Record]) -> tuple[str, ...]:
+    """What the runs' workers say of work that is not the suite's own, each sentence once."""
+    told = [(record.environment.worker or {}).get("work_differences") for record in records]
+    return tuple(
+        dict.fromkeys(text for texts in told if isinstance(texts, list) for text in texts if type(text) is str)
+    )
+
+
 def _seconds(record: Record, name: str) -> float | None:
     """Of one phase in all counted iterations of a run."""
     phase: Phase | None = getattr(record.phases, name) if record.phases else None

@@ -10,6 +10,7 @@ from suite.report.model import ReportModel
 from suite.report.numbers import UNKNOWN, gib, interval, number
 from suite.report.pool import Row
 from suite.report.summary import sentences
+from suite.spec.base import Frozen
 
 REPORT_SCHEMA = "suite/report/1"
 _NAME_LENGTH = 24
@@ -35,6 +36,8 @@ def as_json(model: ReportModel) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, Row):
         return value.number
+    if isinstance(value, Frozen):
+        return value.model_dump(mode="json")
     if is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     return [_plain(part) for part in value] if isinstance(value, (tuple, list)) else value

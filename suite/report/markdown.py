@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from suite.report import tables
+from suite.report import tables, trainer_tables
 from suite.report.escape import fenced, inline, prose, visible
 from suite.report.grid import grid
 from suite.report.machines import Machine
@@ -48,9 +48,11 @@ def _view(model: ReportModel, plots: Mapping[str, str]) -> dict[str, Any]:
         "headings": len({row.setting for row in model.rows}) > 1,
         "unranked": _unranked(model),
         "apart": tables.apart(model.ranking.apart if model.ranking.groups or len(_works(model)) > 1 else ()),
+        "beside": trainer_tables.beside(model.beside),
         "common": _common(model.rows),
         "throughput": tables.throughput(model),
         "phases": tables.phases(model),
+        "parts": trainer_tables.parts(model),
         "memory": tables.memory(model),
         "energy": tables.energy(model),
         "weak": tables.scaling(by_kind["weak"]),
@@ -59,6 +61,9 @@ def _view(model: ReportModel, plots: Mapping[str, str]) -> dict[str, Any]:
         "alone": ", ".join(row.name for row in model.scaling.alone) if model.scaling.curves else "",
         "failures": tables.failures(model.failures, model),
         "machines": [(machine.letter, tables.machine(machine), _notes(machine)) for machine in model.machines],
+        "differences": [
+            f"{inline(one.backend)} ({', '.join(one.rows)}): {prose(one.text)}." for one in model.work_differences
+        ],
         "work": [f"{inline(fact.name)}: {fact.text}." for fact in model.work],
         "conventions": [*model.conventions, *map(prose, model.recorded_conventions)],
         "reproduce": _reproduce(model.rows),
@@ -99,7 +104,8 @@ def _heading(setting: Setting) -> str:
 def _unranked(model: ReportModel) -> str:
     if not any(row.measured for row in model.rows):
         return "No run ended well with an iteration that counts, so there is nothing to rank."
-    return "No two configurations did equal work under equal conditions, so nothing is ranked."
+    kind = " of one kind" if model.beside else ""
+    return f"No two configurations{kind} did equal work under equal conditions, so nothing is ranked."
 
 
 def _common(rows: Sequence[Row]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from suite.report.beside import Beside, WorkDifference, beside, work_differences
 from suite.report.conventions import conventions, recorded_conventions
 from suite.report.failures import FailureRow, failure_rows
 from suite.report.machines import Machine, assign_machines
@@ -30,6 +31,8 @@ class ReportModel:
     work: tuple[WorkFacts, ...]
     rows: tuple[Row, ...]
     ranking: Ranking
+    beside: tuple[Beside, ...]
+    work_differences: tuple[WorkDifference, ...]
     scaling: Scalings
     failures: tuple[FailureRow, ...]
     machines: tuple[Machine, ...]
@@ -56,6 +59,8 @@ def build(entries: Sequence[Entry], title: str | None = None) -> ReportModel:
         work=work_facts(entries),
         rows=rows,
         ranking=rank(rows),
+        beside=beside(rows),
+        work_differences=work_differences(rows),
         scaling=scale(rows),
         failures=failure_rows(rows, [group for _, group in groups]),
         machines=machines,

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from suite.bundle.record import Record
+from suite.bundle.record import Counts, Record
 from suite.report import costs
 from suite.report.parts import Entry, Setting
 from suite.report.variants import variants
@@ -50,6 +50,9 @@ class Row:
     verdicts: tuple[tuple[str, int], ...]
     unsteady_reasons: tuple[str, ...]
     phases: tuple[costs.PhaseCost, ...]
+    parts: tuple[costs.PhaseCost, ...]
+    counts: Counts | None
+    work_differences: tuple[str, ...]
     memory: costs.MemoryUse | None
     energy: costs.EnergyUse | None
     predicted_samples_per_second: float | None
@@ -140,6 +143,9 @@ def _row(number: int, machine: str, entries: Sequence[Entry], variant: str) -> R
         ),
         unsteady_reasons=tuple(sorted({reason for record in measured for reason in record.steady_state.reasons})),
         phases=costs.phases_of(measured),
+        parts=costs.parts_of(measured),
+        counts=counts,
+        work_differences=costs.work_differences_of(records),
         memory=costs.memory_of(records),
         energy=costs.energy_of(measured),
         predicted_samples_per_second=costs.predicted_of(records),

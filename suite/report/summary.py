@@ -19,6 +19,7 @@ Show = Callable[[str], str]
 #: Groups that are told one by one; more are counted.
 _MOST_GROUPS = 16
 _MOST_NAMES = 8
+_NOTHING_EQUAL = "Nothing of equal work stands side by side, so nothing is ranked"
 _SETTING_WORDS = {
     "kind": "{} backends",
     "track": "{}",
@@ -106,7 +107,8 @@ def _unranked(model: ReportModel, show: Show) -> str:
     tail = (
         f", and figures of fewer than {RUNS_TO_PUBLISH} runs are not to be published" if few < RUNS_TO_PUBLISH else ""
     )
-    return f"Nothing of equal work stands side by side, so nothing is ranked; the rate is {span}{tail}."
+    why = "Engines and trainers stand side by side, but nothing is ranked" if model.beside else _NOTHING_EQUAL
+    return f"{why}; the rate is {span}{tail}."
 
 
 def _clauses(groups: Sequence[Group], show: Show) -> str:

@@ -19,7 +19,7 @@ from suite.report.scaling import Curve, Point
 #: A column with what it shows of a row.
 Shown = tuple[Column, Callable[[Row], str]]
 
-_IDENTITY: tuple[Shown, ...] = (
+IDENTITY: tuple[Shown, ...] = (
     (Column("row", False), lambda row: row.name),
     (Column("size", False), lambda row: inline(row.size)),
     (Column("ranks"), lambda row: str(row.ranks)),
@@ -61,7 +61,7 @@ def throughput(model: ReportModel) -> Table:
     """One row per configuration, failed ones too."""
     notes = Notes()
     columns: list[Shown] = [
-        *_IDENTITY,
+        *IDENTITY,
         *varying(model.rows),
         (Column("runs ok"), lambda row: f"{row.runs_ok} of {row.runs}"),
         (Column("samples/s [95 %]"), lambda row: interval(row.samples_per_second) if row.measured else "failed"),
@@ -74,7 +74,7 @@ def throughput(model: ReportModel) -> Table:
         (Column("MFU / HFU / MBU %"), lambda row: _utilisation(row, notes)),
         (Column("steady", False), lambda row: _steady(row, notes)),
     ]
-    table = _table(columns, model.rows, notes)
+    table = table_of(columns, model.rows, notes)
     few = [row.name for row in model.rows if 0 < len(row.measured) < RUNS_TO_PUBLISH]
     return replace(table, notes=(*table.notes, _too_few(few))) if few else table
 
@@ -88,16 +88,16 @@ def phases(model: ReportModel) -> Table:
     """Seconds of an iteration by phase, with their share of it."""
     rows = [row for row in model.rows if row.phases]
     known = [name for name in PHASES if any(phase.name == name for row in rows for phase in row.phases)]
-    columns = [*_IDENTITY, *((Column(name), _phase_cell(name)) for name in known)]
+    columns = [*IDENTITY, *((Column(name), _phase_cell(name)) for name in known)]
     columns.append((Column("iteration"), lambda row: number(row.iteration_seconds)))
-    return _table(columns, rows)
+    return table_of(columns, rows)
 
 
 def memory(model: ReportModel) -> Table:
     """Peak against floor."""
     rows = [row for row in model.rows if row.memory]
     columns: list[Shown] = [
-        *_IDENTITY,
+        *IDENTITY,
         (Column("peak GiB"), lambda row: gib(row.memory.peak_bytes if row.memory else None)),
         (Column("peak is", False), lambda row: row.memory.peak_is if row.memory else UNKNOWN),
         (Column("floor GiB"), lambda row: gib(row.memory.floor_bytes if row.memory else None)),
@@ -108,7 +108,7 @@ def memory(model: ReportModel) -> Table:
         columns.append(
             (Column("retries"), lambda row: number(row.memory.allocation_retries if row.memory else None, 1))
         )
-    return _table(columns, rows)
+    return table_of(columns, rows)
 
 
 def energy(model: ReportModel) -> Table:
@@ -122,7 +122,7 @@ def energy(model: ReportModel) -> Table:
         reasons = "; ".join(row.energy.reasons) or "not all runs were sampled"
         return figure if row.energy.valid else f"{figure} {notes.mark('Not valid: ' + prose(reasons))}"
 
-    return _table([*_IDENTITY, (Column("J/sample"), joules)], rows, notes)
+    return table_of([*IDENTITY, (Column("J/sample"), joules)], rows, notes)
 
 
 def ranking(groups: Sequence[Group]) -> Table:
@@ -151,12 +151,12 @@ def ranking(groups: Sequence[Group]) -> Table:
 def apart(rows: Sequence[Row]) -> Table:
     """Rows that nothing of equal work stands beside."""
     columns: list[Shown] = [
-        *_IDENTITY,
+        *IDENTITY,
         *varying(rows),
         (Column("work", False), lambda row: row.work_hash[:8]),
         (Column("samples/s [95 %]"), lambda row: interval(row.samples_per_second)),
     ]
-    return _table(columns, rows)
+    return table_of(columns, rows)
 
 
 def scaling(curves: Sequence[Curve]) -> Table:
@@ -209,7 +209,7 @@ def machine(found: Machine) -> Table:
     return Table(columns, rows)
 
 
-def _table(columns: Sequence[Shown], rows: Sequence[Row], notes: Notes | None = None) -> Table:
+def table_of(columns: Sequence[Shown], rows: Sequence[Row], notes: Notes | None = None) -> Table:
     cells = tuple(tuple(show(row) for _, show in columns) for row in rows)
     return Table(tuple(column for column, _ in columns), cells, notes.lines() if notes else ())
 

@@ -17,8 +17,9 @@ from suite.spec.names import nearest
 #: Label of a package's version: ``suite.stack.torch``. A package that the image lacks has no label.
 STACK_LABEL = "suite.stack."
 #: Labels that say which image of the catalogue it is and which of the Dockerfile's stacks it holds.
-IMAGE_LABEL, VARIANT_LABEL = "suite.image", "suite.stack-name"
+IMAGE_LABEL, VARIANT_LABEL = "suite.image", "suite.variant"
 REVISION_LABEL, VERSION_LABEL = "org.opencontainers.image.revision", "org.opencontainers.image.version"
+SOURCE_LABEL = "org.opencontainers.image.source"
 BASE_NAME_LABEL, BASE_DIGEST_LABEL = "org.opencontainers.image.base.name", "org.opencontainers.image.base.digest"
 
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]

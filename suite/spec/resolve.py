@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from suite.spec.base import UsageError
+from suite.spec.base import UsageError, digest
 from suite.spec.layout import Layout
 from suite.spec.manifest import (
     MANIFEST_SCHEMA,
@@ -73,8 +73,12 @@ def make_manifest(
     limits: Limits,
     stack: dict[str, str],
     track: Track = "equal-config",
+    image: str | None = None,
 ) -> Manifest:
-    """Resolve and hash one run. The run id is readable, and unique by the manifest's hash and the repeat."""
+    """Resolve and hash one run. The run id is readable, and unique by the manifest's hash, the image and the repeat.
+
+    ``image``: what names the image it is to run in, if any. It is no part of the manifest, which runs anywhere.
+    """
     body: dict[str, Any] = {
         "schema": MANIFEST_SCHEMA,
         "backend": backend.model_dump(mode="json"),
@@ -91,12 +95,16 @@ def make_manifest(
     body["hash"] = whole
     body["work_hash"] = work_hash(size, workload, layout.ranks)
     body["run"] = Run(
-        id=run_id(backend.name, size.name, layout.ranks, whole, repeat), plan=plan, repeat=repeat
+        id=run_id(backend.name, size.name, layout.ranks, whole, repeat, image), plan=plan, repeat=repeat
     ).model_dump()
     return Manifest.model_validate(body)
 
 
-def run_id(backend: str, size: str, ranks: int, whole_hash: str, repeat: int) -> str:
-    """``deepspeed-8M-n2-1f3a9c2e-r1``: safe as a folder name, a container label and a DNS label once lowered."""
+def run_id(backend: str, size: str, ranks: int, whole_hash: str, repeat: int, image: str | None = None) -> str:
+    """``deepspeed-8M-n2-1f3a9c2e-r1``, or ``deepspeed-8M-n2-1f3a9c2e-i5d0c7a91-r1`` for a run in an image.
+
+    Safe as a folder name, a container label and a DNS label once lowered.
+    """
     safe = "".join(char if char.isalnum() or char in ".-" else "-" for char in size).strip("-.")
-    return f"{backend}-{safe}-n{ranks}-{whole_hash[:8]}-r{repeat}"
+    place = "" if image is None else f"-i{digest(image)[:8]}"
+    return f"{backend}-{safe}-n{ranks}-{whole_hash[:8]}{place}-r{repeat}"

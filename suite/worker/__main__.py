@@ -7,6 +7,7 @@ import sys
 import traceback
 from typing import Any, Callable, Dict, List, NoReturn, Optional
 
+from suite.worker.devices import check_devices
 from suite.worker.events import EVENTS_SCHEMA, EventLog
 from suite.worker.failures import failure_evidence, failure_kind
 from suite.worker.manifest import check_place, check_stack, read_manifest
@@ -77,6 +78,8 @@ def _work(
 ) -> float:
     check_place(manifest, place)
     check_stack(manifest["stack"])
+    if place.local_rank == 0:
+        check_devices(os.environ)
     with without_collector():
         from suite.worker.session import run
     return run(manifest, place, log, progress, find_build)

@@ -8,6 +8,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
 import torch
 
+from suite.worker.devices import DEVICES_VARIABLE, seen_gpus
 from suite.worker.manifest import installed_version
 from suite.worker.world import World
 
@@ -25,6 +26,7 @@ def collect_facts(world: World, stack: Iterable[str]) -> Dict[str, Any]:
     is_cuda = world.device.type == "cuda"
     return {
         "device": _device(world),
+        "gpus": list(seen_gpus().uuids) if DEVICES_VARIABLE in os.environ and world.rank == 0 else None,
         "driver": driver_version(_read(_DRIVER) or "") if is_cuda else None,
         "cuda": torch.version.cuda if is_cuda else None,
         "nccl": ".".join(str(part) for part in torch.cuda.nccl.version()) if is_cuda else None,

@@ -4,6 +4,7 @@ import errno
 import sys
 from typing import List, Tuple
 
+from suite.worker.devices import DeviceError
 from suite.worker.place import ConfigError
 
 #: (kind, what the message of a RuntimeError says), the first that fits counts
@@ -36,6 +37,8 @@ def failure_kind(error: BaseException, phase: str) -> str:
         return "oom_host"
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
+    if isinstance(error, DeviceError):
+        return "gpu_unavailable"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "disk_full"
     if isinstance(error, ConfigError) or (phase == "setup" and isinstance(error, (ValueError, ImportError))):

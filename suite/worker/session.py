@@ -1,11 +1,13 @@
 """One rank's run from the first event to the last; imports torch and the stack, so it is imported late."""
 
+import os
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import torch
 
 from suite.worker.ceilings import measure_ceilings
+from suite.worker.devices import check_torch_devices
 from suite.worker.engines import engine_class
 from suite.worker.engines.base import Engine
 from suite.worker.events import EventLog
@@ -44,6 +46,8 @@ def run(
     device_type = manifest["measure"]["device"]
     with without_collector():
         build = (find_build or own_build)(manifest)
+    if device_type == "cuda":
+        check_torch_devices(os.environ, torch.cuda.device_count())
     world = join(place, device_type, manifest["limits"]["silence_seconds"])
     sampler, notes = _start_sampler(world)
     facts = collect_facts(world, manifest["stack"])

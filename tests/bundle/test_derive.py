@@ -351,8 +351,8 @@ def test_deriving_twice_gives_the_same_bytes(tmp_path):
 def test_a_record_names_its_fields_as_the_contract_does(tmp_path):
     body = json.loads(record_of(make_bundle(tmp_path)).model_dump_json(by_alias=True))
     assert list(body) == [
-        "schema", "run", "status", "failure", "counts", "throughput", "phases", "memory", "compute", "energy",
-        "steady_state", "iterations", "environment", "predicted", "notes",
+        "schema", "run", "status", "failure", "counts", "throughput", "phases", "details", "memory", "compute",
+        "energy", "steady_state", "iterations", "environment", "predicted", "notes",
     ]  # fmt: skip
     contract = {
         "run": "id plan backend backend_kind size ranks layout strategy launcher repeat started ended workload scaling "
@@ -391,3 +391,16 @@ def test_ten_thousand_events_of_thirty_two_ranks_are_derived_within_two_seconds(
     record = derive(bundle)
     assert time.process_time() - began < 2
     assert record.status == "ok"
+
+
+def test_parts_are_of_the_slowest_rank_and_of_counted_iterations_alone(tmp_path):
+    manifest = synthetic_manifest(layout=TWO_RANKS, warmup=1, iterations=2)
+    seconds = {0: [9.0, 1.0, 2.0], 1: [8.0, 3.0, 1.0]}
+    path = make_bundle(
+        tmp_path, manifest, lambda iteration, rank: seconds[rank][iteration], details={"train/forward": 0.25}
+    )
+    assert record_of(path).details == {"train/forward": pytest.approx(0.25 * (3.0 + 2.0) / 2)}
+
+
+def test_a_backend_that_tells_no_parts_has_none(tmp_path):
+    assert record_of(make_bundle(tmp_path)).details is None

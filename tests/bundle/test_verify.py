@@ -64,6 +64,11 @@ def test_missing_and_added_fields_are_named(bundle):
     assert verify(bundle).differences == ('status: stored absent, derived "ok"', "extra: stored 1, derived absent")
 
 
+def test_a_field_that_an_older_version_did_not_know_is_no_difference(bundle):
+    change(bundle, lambda body: body.pop("details"))
+    assert verify(bundle).status == "equal"
+
+
 def test_another_schema_is_told_as_that_alone(bundle):
     change(bundle, lambda body: body.update(schema="suite/record/0", status="fine"))
     assert verify(bundle).differences == ('schema: stored "suite/record/0", this version derives "suite/record/1"',)

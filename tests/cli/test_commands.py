@@ -81,6 +81,9 @@ RUN = ("run", "--device", "cpu", "--size", "1M", "--ranks", "1", "--repeats", "1
         ((*RUN, "--device", "tpu"), "auto, cpu or cuda"),
         ((*RUN, "--shape", "nowhere.yaml"), "nowhere.yaml"),
         ((*RUN, "--seed", "-1"), "seed"),
+        ((*RUN, "--preset", "laddr"), "did you mean 'ladder'"),
+        ((*RUN, "--preset", "ladder"), "has no size '1M'"),
+        (("run", "--preset", "ladder", "--ladder", "cpu", "--dry-run"), "has its own sizes"),
         ((*RUN, "--offload-parameters", "--zero", "1"), "ZeRO stage 3"),
         (("report", "nowhere"), "nowhere"),
         (("verify", "nowhere"), "nowhere"),
@@ -136,6 +139,14 @@ def test_a_dry_run_as_json_is_the_same_plan(tmp_path: Path) -> None:
     done = suite(*RUN, "--json", "--runs", str(tmp_path / "runs"))
     rows = json.loads(done.stdout)["runs"]
     assert [(row["backend"], row["state"]) for row in rows] == [("deepspeed", "to run"), ("megatron", "to run")]
+
+
+def test_a_preset_is_planned_on_a_machine_without_its_gpus_and_says_what_is_missing(tmp_path: Path) -> None:
+    done = suite("run", "--preset", "ladder", "--track", "tuned", "--dry-run", "--json", "--runs", str(tmp_path / "r"))
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert len(plan["runs"]) == 36 and any("32 ranks on 4 nodes" in line for line in plan["not_here"])
+    assert "preset ladder: --track tuned replaces equal-config" in done.stderr
 
 
 def test_a_run_ends_in_a_report_that_verifies(tmp_path: Path) -> None:

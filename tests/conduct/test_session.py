@@ -196,7 +196,7 @@ def test_kill_9_of_the_driver_leaves_an_interrupted_record_and_resume_completes_
     output = driver.communicate(timeout=60)[0]
     assert driver.returncode == 0 and "interrupted" in output
     kept = Bundle(root / "attic" / f"{bundle.id}.1").record()
-    assert kept.status == "interrupted" and len(kept.iterations.seconds) >= 4
+    assert kept.status == "interrupted" and len(kept.iterations.seconds) >= 3
     assert Bundle(bundle.path).record().status == "ok"
 
 
@@ -209,7 +209,7 @@ def test_ctrl_c_stops_the_ranks_and_keeps_what_was_measured(tmp_path: Path) -> N
     output = driver.communicate(timeout=30)[0]
     assert driver.returncode == 130 and "Traceback" not in output
     assert all_gone(ranks)
-    assert bundle.record().status == "interrupted" and len(bundle.record().iterations.seconds) >= 4
+    assert bundle.record().status == "interrupted" and len(bundle.record().iterations.seconds) >= 3
 
 
 def test_kill_9_of_a_rank_fails_its_run_with_proof_and_leaves_nothing_behind(tmp_path: Path) -> None:

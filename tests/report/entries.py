@@ -64,6 +64,12 @@ CPU_FACTS: dict[str, Any] = {
     "notes": ["gloo has no fused reduce-scatter"],
     "resident_baseline_bytes": 300 << 20,
 }
+#: What a trainer tells beside an engine's facts.
+TRAINER_FACTS: dict[str, Any] = {
+    **CPU_FACTS,
+    "work_differences": ["responses are decoded and tokenised again", "gradients are not clipped"],
+}
+TRAINER_DETAILS = {"other/decode": 0.004, "train/backward": 0.09, "train/forward": 0.06, "train/optimizer": 0.02}
 GPU_FACTS: dict[str, Any] = {
     **CPU_FACTS,
     "device": {
@@ -139,6 +145,7 @@ def entry(
     verdict: str = "steady",
     facts: dict[str, Any] | None = None,
     notes: Sequence[str] = (),
+    details: dict[str, float] | None = None,
     **asked: Any,
 ) -> Entry:
     """A run that ended well: ``rate`` samples/s, iterations and runs noisy by ``spread``."""
@@ -147,9 +154,8 @@ def entry(
     samples = made.work.global_rollouts
     mean = samples / rate * (1 + spread * noise.gauss(0, 1))
     seconds = tuple(mean * (1 + spread * noise.gauss(0, 1)) for _ in range(made.measure.iterations))
-    return _entry(
-        made, _measured(made, (2 * mean, mean, *seconds), shares or SHARES, peak_factor, verdict, facts, notes)
-    )
+    measured = _measured(made, (2 * mean, mean, *seconds), shares or SHARES, peak_factor, verdict, facts, notes)
+    return _entry(made, {**measured, "details": details})
 
 
 def failed(

@@ -14,6 +14,12 @@ from suite.report.markdown import render
 from tests.report import entries as made
 
 PLOTS = {name: f"report-assets/{name}.svg" for name in ("throughput", "scaling", "phases", "memory")}
+TRLX: dict[str, Any] = {
+    "backend": "trlx-deepspeed",
+    "kind": "trainer",
+    "facts": made.TRAINER_FACTS,
+    "details": made.TRAINER_DETAILS,
+}
 PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 EVIL = "x|y](https://evil.example)<script>alert(1)</script>`~~*_[a](b)\n# h\u202e"
 
@@ -37,7 +43,7 @@ def mixed() -> list[Entry]:
         *made.repeats(5, backend="megatron", rate=25),
         *made.repeats(5, backend="megatron", rate=24, work=made.workload("long", prompt_tokens=32)),
         *made.repeats(5, backend="megatron", rate=26, track="tuned"),
-        *made.repeats(3, backend="trlx-deepspeed", rate=16, kind="trainer"),
+        *made.repeats(3, rate=16, **TRLX),
         *made.repeats(2, backend="trlx-nemo", rate=18, kind="trainer"),
         *made.repeats(3, rate=21, work=made.workload(scaling="strong")),
         *made.repeats(3, rate=45, ranks=2, work=made.workload(scaling="strong")),
@@ -59,7 +65,9 @@ def hostile() -> list[Entry]:
     """Strings that try to break out of every place that shows them."""
     facts: dict[str, Any] = {**made.CPU_FACTS, "host": EVIL, "kernel": EVIL, "notes": [EVIL], "packages": {EVIL: EVIL}}
     facts["cpu"] = {"model": EVIL, "cores": 2, "threads": 2}
+    facts["work_differences"] = [EVIL, 7]
     evil = {"backend": EVIL, "size": EVIL[:60], "work": made.workload(EVIL[:60]), "facts": facts}
+    evil["details"] = {EVIL: 0.1}
     entries = [*made.repeats(1, **evil, notes=[EVIL]), *made.repeats(1, **evil, rate=30, ranks=2, verdict="drifting")]
     failed = made.failed("config", evidence=(EVIL,), **{key: evil[key] for key in ("backend", "size")})
     return [Entry(one.manifest, one.record, f"runs/`{EVIL}`/'$(id)'") for one in [*entries, failed]]

@@ -121,3 +121,11 @@ def test_a_hydra_reference_needs_to_know_how_many_layers_train():
     with pytest.raises(ValidationError, match="trainable_layers must be given"):
         workload(reference="hydra")
     assert workload(reference="hydra", trainable_layers=1).reference == "hydra"
+
+
+def test_a_run_in_an_image_has_an_id_of_its_own_for_each_image_and_the_same_manifest():
+    plain = manifest()
+    there, again, other = (manifest(image=f"sha256:{number}") for number in (1, 1, 2))
+    assert plain.hash == there.hash == other.hash
+    assert there.run.id == again.run.id
+    assert len({plain.run.id, there.run.id, other.run.id}) == 3

@@ -7,6 +7,7 @@ from typing import Any, ContextManager, Dict, Iterator, List, Optional, Tuple
 
 import deepspeed
 import torch
+import transformers
 from transformers import GenerationConfig
 
 from suite.worker.engines import deepspeed_config
@@ -183,6 +184,8 @@ def _notes(manifest: Dict[str, Any], world: World) -> Iterator[str]:
     layout, stage = manifest["layout"], manifest["layout"]["zero_stage"]
     yield "torch.optim.AdamW (fused) as DeepSpeed's client optimizer: its own Adam kernels are not compiled"
     yield "torch.compile is off (TORCHDYNAMO_DISABLE): nothing in this engine is compiled"
+    if not getattr(Policy, "_supports_sdpa", False):
+        yield "eager attention: transformers {} has no SDPA for GPT-2".format(transformers.__version__)
     yield "logits are computed for response positions only; log-probs in fp32"
     yield "generation: one batch per replica, Hugging Face generate with a dynamic key-value cache"
     if manifest["workload"]["reference"] == "hydra":

@@ -90,7 +90,9 @@ class Policy(GPT2LMHeadModel):
         With ``trunk_states`` [b, T, h] too: log-probs of the reference branch and None.
         """
         if prompt_tokens is None:
-            return super().forward(input_ids, logits_to_keep=logits_to_keep, **options)
+            if logits_to_keep:  # transformers before 4.45 neither asks for it nor knows it
+                options["logits_to_keep"] = logits_to_keep
+            return super().forward(input_ids, **options)
         assert input_ids is not None
         if trunk_states is None:
             states = self.transformer(input_ids, use_cache=False).last_hidden_state

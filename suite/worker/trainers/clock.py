@@ -30,7 +30,10 @@ class NullClock(NullRecorder):
 
     @contextmanager
     def detail(self, name: str) -> Iterator[None]:
-        """A part of the iteration called ``phase/part``, timed on the device without stopping it."""
+        """A part of the iteration called ``phase/part``, timed on the device without stopping it.
+
+        What an inner one takes is not counted to the one around it.
+        """
         yield
 
 
@@ -41,6 +44,22 @@ class _Pieces:
     seconds: float = 0.0
     wait_seconds: float = 0.0
     peaks: Peaks = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Detail:
+    """A part, the one it was inside of, and two readings of the device's time."""
+
+    name: str
+    outer: Optional[str]
+    began: Any
+    ended: Any
+
+    def seconds(self) -> float:
+        """Once the device has passed both readings."""
+        if isinstance(self.began, float):
+            return self.ended - self.began
+        return self.began.elapsed_time(self.ended) / 1000.0
 
 
 class PhaseClock(NullClock, Recorder):
@@ -57,7 +76,8 @@ class PhaseClock(NullClock, Recorder):
         self._pieces: Dict[str, _Pieces] = {}
         self._open: Optional[Tuple[str, bool, float]] = None
         self._mark = _marker(self._world)
-        self._details: List[Tuple[str, Any, Any]] = []
+        self._details: List[_Detail] = []
+        self._nested_in: List[str] = []
 
     def begin(self, iteration: int) -> None:
         assert self._open is None and not self._pieces, "an iteration begins when the one before is over"
@@ -93,9 +113,12 @@ class PhaseClock(NullClock, Recorder):
 
     @contextmanager
     def detail(self, name: str) -> Iterator[None]:
+        self._nested_in.append(name)
         began = self._mark()
         yield
-        self._details.append((name, began, self._mark()))
+        ended = self._mark()
+        self._nested_in.pop()
+        self._details.append(_Detail(name, self._nested_in[-1] if self._nested_in else None, began, ended))
 
     def stop(self) -> None:
         assert self._open is None and not self._pieces, "phases end before their iteration"
@@ -128,10 +151,12 @@ def _marker(world: World) -> Callable[[], Any]:
     return record
 
 
-def _sums(details: List[Tuple[str, Any, Any]]) -> Dict[str, float]:
-    """Seconds by name; the device has finished all of them."""
+def _sums(details: List[_Detail]) -> Dict[str, float]:
+    """Seconds by name, without those of parts inside."""
     sums: Dict[str, float] = {}
-    for name, began, ended in details:
-        seconds = ended - began if isinstance(began, float) else began.elapsed_time(ended) / 1000.0
-        sums[name] = sums.get(name, 0.0) + seconds
+    for detail in details:
+        seconds = detail.seconds()
+        sums[detail.name] = sums.get(detail.name, 0.0) + seconds
+        if detail.outer is not None:
+            sums[detail.outer] = sums.get(detail.outer, 0.0) - seconds
     return sums

@@ -6,7 +6,7 @@ import math
 import os
 import tempfile
 from functools import partial
-from typing import Any, Dict, Iterator, List, Optional, Tuple, Type
+from typing import Any, Dict, List, Optional, Type
 
 import torch
 import torch.distributed as dist
@@ -21,6 +21,7 @@ from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.shims import TRLX_ACCELERATE, apply_shims
 from suite.worker.trainers.tally import Tally
 from suite.worker.trainers.trlx_hooks import Sheet, TimedPPO
+from suite.worker.trainers.trlx_work import notes, work_differences
 from suite.worker.trlx_source import COMMIT, use_trlx
 from suite.worker.world import World
 
@@ -51,15 +52,17 @@ class TrlxTrainer(Trainer):
         with tempfile.TemporaryDirectory() as folder:
             self._trainer = self._build(folder)
         self._check_engine()
-        self.notes += tuple(_notes(manifest, self._trainer))
-        self.work_differences = tuple(_work_differences(manifest, self._trainer))
+        self.notes += tuple(notes(manifest))
+        self.work_differences = tuple(work_differences(manifest))
 
     def run(self, clock: NullClock, iterations: int) -> None:
         """As ``trlx.train`` goes on after it has built its trainer."""
+        from trlx.utils import set_seed
         from trlx.utils.loading import get_pipeline
 
         manifest, trainer = self._manifest, self._trainer
         self._sheet.clock = clock
+        set_seed(manifest["measure"]["seed"])  # whatever building the model drew: equal seeds sample alike
         texts = self._prompts(iterations)
         pipeline = partial(
             get_pipeline(trainer.config.train.pipeline),
@@ -112,16 +115,14 @@ class TrlxTrainer(Trainer):
 
         from suite.worker.trainers.trlx_model import build_model
 
-        layers = self._manifest["workload"]["trainable_layers"]
+        is_hydra = self._manifest["workload"]["reference"] == "hydra"
         base = build_model(self._manifest["size"])
         self._draw(base)
-        if self._manifest["workload"]["reference"] == "hydra":
-            model = Hydra.from_pretrained(base, num_layers_unfrozen=layers)
-        else:
-            # trlx would make a branch of all layers but the first for a model without a hydra reference, and use it.
-            model = Hydra(base, num_layers_unfrozen=-1)
+        model = Hydra(base, num_layers_unfrozen=self._manifest["workload"]["trainable_layers"] if is_hydra else -1)
+        if not is_hydra:
+            # With the attribute, trlx would take the model to have a branch, and make no full reference.
             del model.frozen_head
-            model.forward_kwargs = inspect.getfullargspec(base.forward).args
+        model.forward_kwargs = inspect.getfullargspec(base.forward).args
         self._draw(model.v_head)
         return model
 
@@ -223,15 +224,3 @@ def _gathered(parameter: nn.Parameter) -> Any:
     import deepspeed
 
     return deepspeed.zero.GatheredParameters([parameter], modifier_rank=0)
-
-
-def _notes(manifest: Dict[str, Any], trainer: Any) -> Iterator[str]:
-    yield "trlx {} is unmodified; a subclass in its registry tells where phases begin and end".format(COMMIT[:8])
-    yield "evaluation and saving are left out"
-
-
-def _work_differences(manifest: Dict[str, Any], trainer: Any) -> Iterator[str]:
-    yield "todo"
-
-
-_Shapes = Tuple[int, int]

@@ -86,7 +86,9 @@ def _common(size: Dict[str, Any]) -> Dict[str, Any]:
 
 def build_model(size: Dict[str, Any]) -> Any:
     """A causal language model in fp32 that is in evaluation mode, as trlx gets one from a folder; undrawn weights."""
-    return AutoModelForCausalLM.from_config(build_config(size)).eval()
+    model = AutoModelForCausalLM.from_config(build_config(size)).eval()
+    model.config.architectures = [type(model).__name__]  # as a saved model says; trlx chooses its branch by it
+    return model
 
 
 def whole(parameter: nn.Parameter) -> ContextManager[Any]:

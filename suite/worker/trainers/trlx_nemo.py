@@ -71,11 +71,13 @@ class TrlxNemoTrainer(Trainer):
         from trlx.utils import set_seed
 
         manifest = self._manifest
-        for name, content in trlx_nemo_config.tokenizer_files(manifest["size"]["vocab"]).items():
-            trlx_nemo_config.write_file(os.path.join(folder, name), content)
-        megatron_file = os.path.join(folder, "megatron.yaml")
         self.configuration = trlx_nemo_config.megatron_config(manifest, folder, os.path.join(folder, "logs"))
-        trlx_nemo_config.write_file(megatron_file, self.configuration)
+        files = trlx_nemo_config.tokenizer_files(manifest["size"]["vocab"])
+        files["megatron.yaml"] = trlx_nemo_config.as_yaml(self.configuration)
+        for name, text in files.items():
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                file.write(text)
+        megatron_file = os.path.join(folder, "megatron.yaml")
         iterations = manifest["measure"]["warmup"] + manifest["measure"]["iterations"]
         config = TRLConfig.from_dict(
             trlx_nemo_config.nemo_trlx_config(manifest, iterations, megatron_file, folder, REGISTERED_NAME)

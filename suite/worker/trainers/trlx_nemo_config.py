@@ -6,7 +6,6 @@ Every file and line is of CarperAI/trlx at 3340c2f3: TP is ``trlx/trainer/nemo_p
 """
 
 import json
-import os
 from typing import Any, Dict, Tuple
 
 from suite.worker.place import ConfigError
@@ -176,12 +175,23 @@ def padded_vocabulary(size: Dict[str, Any], layout: Dict[str, Any]) -> int:
     return -(-size["vocab"] // multiple) * multiple
 
 
-def write_file(path: str, content: Dict[str, Any]) -> None:
-    """Write at once as a whole: several nodes may write the same file. JSON, which every YAML reader reads."""
-    partial = "{}.{}".format(path, os.getpid())
-    with open(partial, "w", encoding="utf-8") as file:
-        json.dump(content, file, indent=1, allow_nan=False)
-    os.replace(partial, path)
+def as_yaml(content: Dict[str, Any], indent: str = "") -> str:
+    """Nested mappings of scalars and of lists of scalars; scalars as JSON, which YAML reads (no text beyond U+FFFF)."""
+    lines = []
+    for name, value in content.items():
+        if isinstance(value, dict):
+            lines.append("{}{}:\n{}".format(indent, name, as_yaml(value, indent + "  ")))
+        elif isinstance(value, list):
+            lines.append("{}{}: [{}]\n".format(indent, name, ", ".join(map(_scalar, value))))
+        else:
+            lines.append("{}{}: {}\n".format(indent, name, _scalar(value)))
+    return "".join(lines)
+
+
+def _scalar(value: Any) -> str:
+    """YAML 1.1 takes 1e-08 for a word and 1.0e-08 for a number."""
+    text = json.dumps(value, allow_nan=False)
+    return text.replace("e", ".0e") if isinstance(value, float) and "." not in text else text
 
 
 def end_id(vocab: int) -> int:
@@ -189,31 +199,30 @@ def end_id(vocab: int) -> int:
     return vocab - 1
 
 
-def tokenizer_files(vocab: int) -> Dict[str, Dict[str, Any]]:
+def tokenizer_files(vocab: int) -> Dict[str, str]:
     """Files of a folder that ``AutoTokenizer`` reads: each word is the number of its id.
 
     The decoder is named because NeMo asks for text, which transformers up to 4.32 cannot give without one.
     """
     words = dict({str(number): number for number in range(end_id(vocab))}, **{_END: end_id(vocab)})
     end = {"id": end_id(vocab), "content": _END, "single_word": False, "lstrip": False, "rstrip": False}
-    return {
-        "tokenizer.json": {
-            "version": "1.0",
-            "truncation": None,
-            "padding": None,
-            "added_tokens": [dict(end, normalized=False, special=True)],
-            "normalizer": None,
-            "pre_tokenizer": {"type": "WhitespaceSplit"},
-            "post_processor": None,
-            "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": False},
-            "model": {"type": "WordLevel", "vocab": words, "unk_token": _END},
-        },
-        "tokenizer_config.json": {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "eos_token": _END,
-            "bos_token": _END,
-            "unk_token": _END,
-            "clean_up_tokenization_spaces": False,
-            "model_max_length": 10**9,
-        },
+    tokenizer = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [dict(end, normalized=False, special=True)],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "post_processor": None,
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": False},
+        "model": {"type": "WordLevel", "vocab": words, "unk_token": _END},
     }
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": _END,
+        "bos_token": _END,
+        "unk_token": _END,
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": 10**9,
+    }
+    return {"tokenizer.json": json.dumps(tokenizer), "tokenizer_config.json": json.dumps(settings)}

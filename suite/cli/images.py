@@ -1,0 +1,178 @@
+"""`suite images`: the images that hold the stacks."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from suite.cli.exits import BAD_USAGE, DONE, GATE_NOT_MET, RUN_FAILED, command, complain
+
+app = typer.Typer(
+    help="List, build, lock and check the images that hold the stacks.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="print as JSON")]
+Checkout = Annotated[Path | None, typer.Option("--project", help="checkout of the suite [default: this one]")]
+
+
+@app.command("list")
+@command
+def list_images(as_json: AsJson = False) -> None:
+    """List the images of the catalogue, their bases, and what of it the engine has. Works without an engine."""
+    from suite.cli.options import print_json
+    from suite.images.listing import rows
+    from suite.images.show import print_rows
+    from suite.launch.docker_engine.connection import connect
+    from suite.spec.base import UsageError
+    from suite.spec.images import images
+    from suite.spec.version import suite_version
+
+    api, why = None, None
+    try:
+        api = connect().api
+    except UsageError as error:
+        why = str(error)
+    found = rows(images(), suite_version(), api)
+    if as_json:
+        print_json({"images": [row.model_dump(mode="json") for row in found], "engine": why})
+    else:
+        print_rows(found, why)
+
+
+@app.command("build")
+@command
+def build(
+    name: Annotated[str, typer.Argument(help="image of the catalogue (see `suite images list`)")],
+    base_image: Annotated[str | None, typer.Option(help="another base, e.g. a local one for --cpu")] = None,
+    cpu: Annotated[bool, typer.Option("--cpu", help="with the CPU build of torch in the wheelhouse")] = False,
+    without_trlx: Annotated[
+        bool, typer.Option("--without-trlx", help="leave trlx itself out, where its repository cannot be reached")
+    ] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="fetch nothing; packages come from the wheelhouse (--cpu does so too)")
+    ] = False,
+    target: Annotated[str | None, typer.Option(help="stop at this stage, e.g. common: the driver alone")] = None,
+    tag: Annotated[str | None, typer.Option(help="name of the image [default: suite-NAME:VERSION]")] = None,
+    build_arg: Annotated[list[str] | None, typer.Option(help="further build argument NAME=VALUE; repeatable")] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="take no step from the engine's cache")] = False,
+    checkout: Checkout = None,
+    as_json: AsJson = False,
+) -> int:
+    """Build an image from this checkout."""
+    from suite.cli.options import print_json
+    from suite.images.build import BuildChoices, build_image
+    from suite.images.build_output import BuildFailed
+    from suite.images.project import Project
+    from suite.images.show import build_view, print_built, print_failure
+    from suite.launch.docker_engine.connection import connect
+    from suite.spec.images import find_image
+
+    image = find_image(name)
+    choices = BuildChoices(base_image, cpu, without_trlx, offline, target, tag, no_cache, _pairs(build_arg or []))
+    project, engine = Project.of(checkout), connect()
+    try:
+        with build_view(sys.stderr if as_json else sys.stdout) as on_step:
+            built = build_image(image.name, engine.api, project, choices, on_step)
+    except BuildFailed as error:
+        print_failure(error.lines)
+        return complain(str(error), RUN_FAILED)
+    if as_json:
+        print_json(built.model_dump(mode="json"))
+    else:
+        print_built(built)
+    return DONE
+
+
+@app.command("wheelhouse")
+@command
+def wheelhouse(checkout: Checkout = None, as_json: AsJson = False) -> None:
+    """Fetch what a CPU build of the image engines needs into build/image, so that the build itself fetches nothing."""
+    from suite.cli.options import print_json
+    from suite.images.project import Project
+    from suite.images.wheelhouse import fill_wheelhouse
+
+    folder = fill_wheelhouse(Project.of(checkout))
+    wheels = sorted(path.name for path in folder.glob("*.whl"))
+    if as_json:
+        print_json({"folder": str(folder), "wheels": wheels})
+    else:
+        typer.echo(f"{len(wheels)} wheels in {folder}")
+
+
+@app.command("lock")
+@command
+def lock(
+    names: Annotated[list[str] | None, typer.Argument(help="images whose bases are asked for [default: all]")] = None,
+    update: Annotated[bool, typer.Option("--update", help="write them into catalogue and Dockerfiles")] = False,
+    checkout: Checkout = None,
+    as_json: AsJson = False,
+) -> int:
+    """Ask the registries which digests the bases have now. Exit 3 when one differs and is not written."""
+    from suite.cli.options import print_json
+    from suite.images.digests import ask, write
+    from suite.images.project import Project
+    from suite.images.show import print_answers
+    from suite.launch.docker_engine.connection import connect
+    from suite.spec.images import bases, find_image
+
+    wanted = {find_image(name).base for name in names} if names else set(bases().values())
+    project, engine = Project.of(checkout), connect()
+    answers = ask(engine.api, {name: base for name, base in bases().items() if base in wanted})
+    changed = write(answers, project.root) if update else []
+    if as_json:
+        told = [{**answer.model_dump(mode="json"), "verdict": answer.verdict} for answer in answers]
+        print_json({"bases": told, "changed": [str(path) for path in changed]})
+    else:
+        print_answers(answers)
+        for path in changed:
+            typer.echo(f"wrote {path}")
+    if all(answer.verdict == "unknown" for answer in answers):
+        return complain("no registry could be asked: the digests are neither confirmed nor refuted", BAD_USAGE)
+    return GATE_NOT_MET if not update and any(answer.verdict == "differs" for answer in answers) else DONE
+
+
+@app.command("check")
+@command
+def check(
+    name: Annotated[str, typer.Argument(help="image of the catalogue")],
+    image: Annotated[str | None, typer.Option(help="tag or id to look at [default: suite-NAME:VERSION]")] = None,
+    sbom: Annotated[Path | None, typer.Option(help="also copy the image's list of components to this file")] = None,
+    checkout: Checkout = None,
+    as_json: AsJson = False,
+) -> int:
+    """Run an image and compare what it holds with its locks and labels. Exit 3 when something differs."""
+    from suite.cli.options import print_json
+    from suite.images.check import check_image
+    from suite.images.inside import SBOM, copy_out
+    from suite.images.project import Project
+    from suite.images.show import print_differences
+    from suite.launch.docker_engine.connection import connect
+    from suite.spec.images import find_image
+    from suite.spec.version import suite_version
+
+    known = find_image(name)
+    tag = image or known.tag(suite_version())
+    project, engine = Project.of(checkout), connect()
+    found = check_image(engine.api, known, tag, project)
+    if sbom is not None:
+        sbom.write_bytes(copy_out(engine.api, tag, SBOM))
+    if as_json:
+        print_json({"image": tag, "differences": [difference.model_dump(mode="json") for difference in found]})
+    else:
+        print_differences(tag, found)
+    return GATE_NOT_MET if found else DONE
+
+
+def _pairs(texts: list[str]) -> dict[str, str]:
+    """``NAME=VALUE`` texts. Raises UsageError for one without an equals sign."""
+    from suite.spec.base import UsageError
+
+    for text in texts:
+        if "=" not in text:
+            raise UsageError(f"--build-arg is NAME=VALUE, not {text!r}")
+    return dict(text.split("=", 1) for text in texts)

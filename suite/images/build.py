@@ -1,0 +1,152 @@
+"""Building an image of the catalogue through the engine's classic builder, which every engine has.
+
+Steps are told as they begin; everything the engine says is in a log file. A build that fails or is interrupted leaves
+no container behind: the engine removes them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from suite.images.build_output import BuildFailed, Step, read_output
+from suite.images.project import Project
+from suite.spec.base import Frozen, UsageError
+from suite.spec.images import (
+    BASE_DIGEST_LABEL,
+    BASE_NAME_LABEL,
+    REVISION_LABEL,
+    SOURCE_LABEL,
+    Image,
+    find_image,
+)
+from suite.spec.version import suite_version
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+OnStep = Callable[[Step], None]
+
+
+class Built(Frozen):
+    """An image as it came out of a build."""
+
+    name: str
+    tag: str
+    id: str = Field(description="digest of its configuration")
+    size_bytes: int
+    seconds: float
+    labels: dict[str, str]
+    log: Path = Field(description="everything the engine said")
+
+
+@dataclass(frozen=True)
+class BuildChoices:
+    """What a user may choose; what is left out follows from the catalogue."""
+
+    base_image: str | None = None
+    cpu: bool = False
+    without_trlx: bool = False
+    offline: bool = False
+    target: str | None = None
+    tag: str | None = None
+    no_cache: bool = False
+    arguments: Mapping[str, str] = field(default_factory=dict)
+
+
+def build_image(
+    name: str,
+    api: APIClient,
+    project: Project,
+    choices: BuildChoices = BuildChoices(),
+    on_step: OnStep = lambda step: None,
+) -> Built:
+    """Build an image of the catalogue from the checkout and tag it.
+
+    Raises UsageError for what cannot be asked and BuildFailed, with the end of the failed step's output, for a build
+    that does not come to its end.
+    """
+    from docker.errors import APIError, DockerException
+    from requests.exceptions import RequestException
+
+    image = find_image(name)
+    _require_inputs(image, project, choices)
+    tag = choices.tag or image.tag(suite_version())
+    labels = _labels(image, project, choices)
+    log = project.root / "build" / "images" / f"{image.name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    begin = time.monotonic()
+    try:
+        stream = api.build(
+            path=str(project.root),
+            dockerfile=image.dockerfile,
+            buildargs=_arguments(image, choices),
+            labels=labels,
+            tag=tag,
+            target=choices.target,
+            nocache=choices.no_cache,
+            rm=True,
+            forcerm=True,
+            decode=True,
+            timeout=None,
+        )
+        identity = _follow(stream, log, on_step)
+        found = api.inspect_image(identity)
+    except APIError as error:
+        raise BuildFailed(None, [str(error.explanation or error)], log) from error
+    except (DockerException, RequestException, OSError) as error:
+        raise BuildFailed(None, [f"the connection to the engine broke: {error}"], log) from error
+    return Built(
+        name=image.name,
+        tag=tag,
+        id=found["Id"],
+        size_bytes=found["Size"],
+        seconds=time.monotonic() - begin,
+        labels=found["Config"].get("Labels") or {},
+        log=log,
+    )
+
+
+def _follow(stream: Iterator[dict[str, Any]], log: Path, on_step: OnStep) -> str:
+    """Write the log, tell the steps, and give back the image's id. Closing the stream ends the build on the engine."""
+    try:
+        with log.open("w", encoding="utf-8") as file:
+            return read_output(stream, file, on_step, log)
+    finally:
+        stream.close()  # type: ignore[attr-defined]
+
+
+def _require_inputs(image: Image, project: Project, choices: BuildChoices) -> None:
+    """What a build from wheels needs is there. Raises UsageError where it is not."""
+    if choices.cpu and image.cpu_stack is None:
+        raise UsageError(f"the image {image.name} has no CPU build; engines has one")
+    if (choices.cpu or choices.offline) and not (project.build_inputs / "cpu.lock").is_file():
+        raise UsageError(f"there is no wheelhouse in {project.build_inputs}; fill it: suite images wheelhouse")
+
+
+def _arguments(image: Image, choices: BuildChoices) -> dict[str, str]:
+    stack = image.cpu_stack if choices.cpu else image.stack
+    if choices.without_trlx:
+        if image.stack is None or "trlx" not in image.sources:
+            raise UsageError(f"--without-trlx is for the images trlx and trlx-upstream, not for {image.name}")
+        stack = f"{stack}-deps"
+    chosen = {"BASE_IMAGE": choices.base_image or image.base.pinned, "STACK_PYTHON": image.python}
+    offline = {"OFFLINE": "1"} if choices.cpu or choices.offline else {}
+    return {**chosen, **({"STACK": stack} if stack else {}), **offline, **choices.arguments}
+
+
+def _labels(image: Image, project: Project, choices: BuildChoices) -> dict[str, str]:
+    """What only the build knows; a label whose value is unknown is left out. The rest is in the Dockerfile."""
+    name, _, digest = (choices.base_image or image.base.pinned).partition("@")
+    known = {
+        REVISION_LABEL: project.revision(),
+        SOURCE_LABEL: project.source(),
+        BASE_NAME_LABEL: name,
+        BASE_DIGEST_LABEL: digest or None,
+    }
+    return {label: value for label, value in known.items() if value}

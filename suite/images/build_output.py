@@ -1,0 +1,68 @@
+"""What an engine says while it builds: steps, their output, the id of the image, or why it stopped."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+LAST_LINES = 15
+_STEP = re.compile(r"^Step (\d+)/(\d+) : (.*)", flags=re.DOTALL)
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One instruction of the Dockerfile as it begins."""
+
+    number: int
+    of: int
+    instruction: str
+
+    def __str__(self) -> str:
+        return f"[{self.number}/{self.of}] {self.instruction}"
+
+
+class BuildFailed(Exception):
+    """A build stopped: in which step, and the last lines of its output."""
+
+    def __init__(self, step: Step | None, lines: Iterable[str], log: Path) -> None:
+        self.step, self.lines, self.log = step, list(lines), log
+        last = self.lines[-1] if self.lines else "no reason given"
+        where = f"step {step.number} of {step.of} ({step.instruction[:60]})" if step else "the build"
+        super().__init__(f"{where} failed: {last}; all of its output is in {log}")
+
+
+def read_output(stream: Iterable[dict[str, Any]], log: TextIO, on_step: Callable[[Step], None], path: Path) -> str:
+    """Follow a build to its end: id of the image. Raises BuildFailed when it stops before."""
+    step: Step | None = None
+    recent: deque[str] = deque(maxlen=LAST_LINES)
+    identity = None
+    for part in stream:
+        text = _COLOURS.sub("", str(part.get("stream", "")))
+        log.write(text)
+        begun = _STEP.match(text)
+        if begun:
+            step = Step(int(begun[1]), int(begun[2]), " ".join(begun[3].replace("\\\n", " ").split()))
+            recent.clear()
+            on_step(step)
+        elif not text.startswith((" --->", "Removed intermediate")):
+            recent.extend(line for line in text.splitlines() if line.strip())
+        if "error" in part:
+            log.write(part["error"] + "\n")
+            raise BuildFailed(step, _told(part["error"], recent), path)
+        identity = (part.get("aux") or {}).get("ID") or identity
+    if identity is None:
+        raise BuildFailed(step, [*recent, "the engine ended the build without an image"], path)
+    return identity
+
+
+def _told(error: str, recent: Iterable[str]) -> list[str]:
+    """The step's own last lines; the engine repeats the whole command, of which only the exit code is news."""
+    code = re.search(r"returned a non-zero code: (\d+)", error)
+    if code is None:
+        return [*recent, " ".join(error.split())]
+    return list(recent) or [f"exit code {code[1]}"]

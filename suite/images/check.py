@@ -1,0 +1,121 @@
+"""Does an image hold what its lock and its labels say?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from suite.images.inside import Environment, Inside, look_inside
+from suite.images.locks import normal, pins_of
+from suite.images.project import Project
+from suite.spec.base import Frozen
+from suite.spec.images import STACK_LABEL, VARIANT_LABEL, VERSION_LABEL, Image, stack_versions_of
+from suite.spec.version import suite_version
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+DRIVER_PYTHON = "3.11"
+
+
+class Difference(Frozen):
+    """One thing that is not as it should be."""
+
+    where: str
+    expected: str | None = Field(description="null: it should not be there")
+    found: str | None = Field(description="null: it is missing")
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.found or 'missing'}, expected {self.expected or 'none'}"
+
+
+def check_image(api: APIClient, image: Image, tag: str, project: Project) -> list[Difference]:
+    """Run the image called ``tag`` and compare. Raises UsageError when it is not there or cannot be run."""
+    inside = look_inside(api, tag)
+    labels = api.inspect_image(tag)["Config"].get("Labels") or {}
+    return differences(image, labels, inside, project, suite_version())
+
+
+def differences(
+    image: Image, labels: Mapping[str, str], inside: Inside, project: Project, version: str
+) -> list[Difference]:
+    """What is not as catalogue, locks and labels say; empty when all is."""
+    variant = labels.get(VARIANT_LABEL)
+    return [
+        *_compared("suite version", version, inside.suite),
+        *_compared(f"label {VERSION_LABEL}", inside.suite, labels.get(VERSION_LABEL)),
+        *_user(inside.user),
+        *_variant(image, variant),
+        *_environment("driver", inside.driver, DRIVER_PYTHON, pins_of(project.lock("driver.lock")), {}),
+        *_stack(image, variant, inside.stack, project),
+        *_labels(image, variant, stack_versions_of(labels), inside.stack),
+    ]
+
+
+def _compared(where: str, expected: str | None, found: str | None) -> Iterator[Difference]:
+    if expected != found:
+        yield Difference(where=where, expected=expected, found=found)
+
+
+def _user(user: int) -> Iterator[Difference]:
+    if user == 0:
+        yield Difference(where="user", expected="any but root", found="root")
+
+
+def _variant(image: Image, variant: str | None) -> Iterator[Difference]:
+    known = {image.stack, image.cpu_stack, *([f"{image.stack}-deps"] if image.sources and image.stack else [])}
+    if variant not in known:
+        expected = " or ".join(sorted(name for name in known if name)) or None
+        yield Difference(where=f"label {VARIANT_LABEL}", expected=expected, found=variant)
+
+
+def _stack(image: Image, variant: str | None, found: Environment | None, project: Project) -> Iterator[Difference]:
+    is_cpu = variant is not None and variant == image.cpu_stack
+    path = project.root / "requirements" / "cpu.lock" if is_cpu else project.lock(image.lock)
+    sources = {} if _lacks_sources(variant) else {name: source.commit for name, source in image.sources.items()}
+    yield from _environment("stack", found, image.python, pins_of(path), sources, complete=image.stack is not None)
+
+
+def _lacks_sources(variant: str | None) -> bool:
+    return variant is not None and variant.endswith("-deps")
+
+
+def _environment(
+    name: str,
+    found: Environment | None,
+    python: str,
+    pins: Mapping[str, str],
+    commits: Mapping[str, str],
+    complete: bool = True,
+) -> Iterator[Difference]:
+    """One environment against its lock. Not ``complete``: the base brings packages of its own, which no lock names."""
+    if found is None:
+        yield Difference(where=f"{name}: interpreter", expected=f"Python {python}", found=None)
+        return
+    yield from _compared(f"{name}: Python", python, ".".join(found.python.split(".")[:2]))
+    for package, pin in pins.items():
+        if not _is_pinned(found.packages.get(package), pin):
+            yield Difference(where=f"{name}: {package}", expected=pin, found=found.packages.get(package))
+    for package, commit in commits.items():
+        yield from _compared(f"{name}: commit of {package}", commit, found.commits.get(package))
+    if complete:
+        for package in sorted(found.packages.keys() - pins.keys() - commits.keys()):
+            yield Difference(where=f"{name}: {package}", expected=None, found=found.packages[package])
+
+
+def _is_pinned(found: str | None, pin: str) -> bool:
+    """A build's local part (``+cpu``) counts only where the lock names one."""
+    return found is not None and (found if "+" in pin else found.partition("+")[0]) == pin
+
+
+def _labels(
+    image: Image, variant: str | None, told: Mapping[str, str], found: Environment | None
+) -> Iterator[Difference]:
+    packages = {} if found is None else found.packages
+    wanted = {name for name in image.packages if not (_lacks_sources(variant) and name in image.sources)}
+    for package in sorted(wanted | told.keys()):
+        installed = packages.get(normal(package))
+        expected = None if installed is None else installed.partition("+")[0]
+        yield from _compared(f"label {STACK_LABEL}{package}", expected, told.get(package))

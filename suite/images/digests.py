@@ -1,0 +1,73 @@
+"""Asking registries again which digest a base's tag has, and writing the answer into catalogue and Dockerfiles."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from suite.spec.base import Frozen
+from suite.spec.images import BaseImage
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+Verdict = Literal["same", "differs", "new", "unknown"]
+
+
+class Answer(Frozen):
+    """What a registry says of a base, beside what the catalogue says."""
+
+    base: str = Field(description="name in the catalogue")
+    reference: str
+    locked: str | None
+    found: str | None = Field(description="digest of the tag today; null: the registry could not be asked")
+    reason: str | None = Field(default=None, description="why the registry could not be asked")
+
+    @property
+    def verdict(self) -> Verdict:
+        """How the two digests stand to each other; ``new``: the catalogue had none."""
+        if self.found is None:
+            return "unknown"
+        if self.locked is None:
+            return "new"
+        return "same" if self.found == self.locked else "differs"
+
+
+def ask(api: APIClient, bases: Mapping[str, BaseImage]) -> list[Answer]:
+    """Ask each base's registry through the engine, which has the log-ins and the proxies."""
+    from docker.errors import APIError
+
+    answers = []
+    for name, base in bases.items():
+        found = reason = None
+        try:
+            found = api.inspect_distribution(base.reference)["Descriptor"]["digest"]
+        except APIError as error:
+            reason = " ".join(str(error.explanation or error).split())
+        answers.append(Answer(base=name, reference=base.reference, locked=base.digest, found=found, reason=reason))
+    return answers
+
+
+def write(answers: list[Answer], root: Path) -> list[Path]:
+    """Write digests that are new or differ into the catalogue and the Dockerfiles of a checkout; the files changed."""
+    changed = []
+    for path in (root / "manifests" / "images.yaml", *sorted(root.glob("Dockerfile.*"))):
+        before = path.read_text(encoding="utf-8")
+        after = before
+        for answer in answers:
+            if answer.verdict in ("new", "differs"):
+                after = _with_digest(after, answer.reference, str(answer.found))
+        if after != before:
+            path.write_text(after, encoding="utf-8")
+            changed.append(path)
+    return changed
+
+
+def _with_digest(text: str, reference: str, digest: str) -> str:
+    name = re.escape(reference)
+    text = re.sub(rf"(reference: {name}\n\s+digest: ).*", rf"\g<1>{digest}", text)
+    return re.sub(rf"(ARG BASE_IMAGE={name})(@\S+)?\n", rf"\g<1>@{digest}\n", text)

@@ -1,0 +1,121 @@
+"""Asking an image what it holds: a short container without network and with a read-only root."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from suite.spec.base import Frozen, UsageError
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+SBOM = "/opt/suite/sbom.cdx.json"
+ANSWER_SECONDS = 120
+OWN_LABEL = "suite.check"
+
+# Runs under both interpreters, of which the older is Python 3.8; the driver's asks the stack's.
+_LOOK = """
+import json, os, platform, re, sys
+from importlib.metadata import distributions
+packages, commits = {}, {}
+for one in distributions():
+    name = re.sub(r"[-_.]+", "-", one.metadata["Name"]).lower()
+    if name not in packages:
+        packages[name] = one.version
+        origin = json.loads(one.read_text("direct_url.json") or "{}")
+        commit = origin.get("vcs_info", {}).get("commit_id")
+        if commit:
+            commits[name] = commit
+print(json.dumps({"python": platform.python_version(), "packages": packages, "commits": commits}))
+"""
+_ASK = """
+import json, os, subprocess, sys
+def look(python):
+    done = subprocess.run((python, "-c", sys.argv[1]), capture_output=True, text=True)
+    return json.loads(done.stdout) if done.returncode == 0 else None
+from suite.spec.version import suite_version
+driver, stack = look(sys.executable), look("/opt/stack/bin/python") if os.path.exists("/opt/stack") else None
+print(json.dumps({"user": os.getuid(), "suite": suite_version(), "driver": driver, "stack": stack}))
+"""
+
+
+class Environment(Frozen):
+    """What one interpreter of an image finds."""
+
+    python: str
+    packages: dict[str, str] = Field(description="normal name -> version")
+    commits: dict[str, str] = Field(description="normal name -> commit, of what was installed from a repository")
+
+
+class Inside(Frozen):
+    """What an image says of itself when it runs."""
+
+    user: int = Field(description="user id of its processes")
+    suite: str = Field(description="version of the suite")
+    driver: Environment | None
+    stack: Environment | None = Field(description="null: there is none, or its interpreter does not start")
+
+
+def look_inside(api: APIClient, image: str) -> Inside:
+    """Run a short container of the image. Raises UsageError where it gives no answer."""
+    container = _create(api, image, ["/opt/suite/bin/python", "-c", _ASK, _LOOK])
+    try:
+        api.start(container)
+        code = api.wait(container, timeout=ANSWER_SECONDS)["StatusCode"]
+        if code:
+            said = api.logs(container, stdout=False).decode(errors="replace").strip().splitlines()
+            raise UsageError(f"the driver of {image} does not start: {said[-1] if said else f'exit code {code}'}")
+        return Inside.model_validate_json(api.logs(container, stderr=False))
+    except _failures() as error:
+        raise UsageError(f"{image} cannot be run: {error}") from error
+    finally:
+        api.remove_container(container, force=True)
+
+
+def copy_out(api: APIClient, image: str, path: str) -> bytes:
+    """A file of the image. Raises UsageError when it has no such file."""
+    from docker.errors import NotFound
+
+    container = _create(api, image, ["none"])
+    try:
+        stream, _ = api.get_archive(container, path)
+        with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as archive:
+            member = archive.extractfile(archive.getmembers()[0])
+            return member.read() if member else b""
+    except NotFound as error:
+        raise UsageError(f"{image} has no {path}") from error
+    finally:
+        api.remove_container(container, force=True)
+
+
+def _create(api: APIClient, image: str, command: list[str]) -> str:
+    from docker.errors import ImageNotFound
+
+    try:
+        made: dict[str, Any] = api.create_container(
+            image,
+            entrypoint=command[:1],
+            command=command[1:],
+            labels={OWN_LABEL: image},
+            host_config=api.create_host_config(
+                read_only=True,
+                network_mode="none",
+                cap_drop=["ALL"],
+                security_opt=["no-new-privileges:true"],
+                tmpfs={"/tmp": ""},
+            ),
+        )
+    except ImageNotFound as error:
+        raise UsageError(f"there is no image {image} on this engine; build it: suite images build") from error
+    return made["Id"]
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    from docker.errors import APIError
+    from requests.exceptions import RequestException
+
+    return (APIError, RequestException, ValueError)

@@ -1,0 +1,58 @@
+"""The checkout that images are built from: its Dockerfiles, locks, and commit."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from suite.spec.base import UsageError
+from suite.spec.catalogue import data_root
+
+
+@dataclass(frozen=True)
+class Project:
+    """A checkout of the suite."""
+
+    root: Path
+
+    @classmethod
+    def of(cls, root: Path | None = None) -> Project:
+        """The checkout at ``root``, else the one this suite runs from. UsageError where there is none."""
+        place = (root or data_root().parent).resolve()
+        if not (place / "requirements" / "images").is_dir():
+            raise UsageError(
+                f"{place} is no checkout of the suite, which images are built from; name one with --project"
+            )
+        return cls(place)
+
+    @property
+    def build_inputs(self) -> Path:
+        """What a build machine passes into a build: ``ca.crt`` and ``wheelhouse/``. git does not see it."""
+        return self.root / "build" / "image"
+
+    def lock(self, name: str) -> Path:
+        """A lock of the images."""
+        return self.root / "requirements" / "images" / name
+
+    def revision(self) -> str | None:
+        """Commit of the checkout, ``+changes`` when tracked files differ; ``None`` outside a repository."""
+        commit = self._git("rev-parse", "HEAD")
+        if commit is None:
+            return None
+        return f"{commit}+changes" if self._git("status", "--porcelain", "--untracked-files=no") else commit
+
+    def source(self) -> str | None:
+        """Where the checkout was cloned from, without credentials; ``None`` when that is no address of a server."""
+        remote = self._git("remote", "get-url", "origin") or ""
+        match = re.fullmatch(r"(https?://|ssh://)(?:[^/@]*@)?(.+)", remote)
+        return f"{match[1]}{match[2]}" if match else None
+
+    def _git(self, *arguments: str) -> str | None:
+        command = ("git", "-c", "safe.directory=*", "-C", str(self.root), *arguments)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=10)
+        except (OSError, subprocess.SubprocessError):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None

@@ -1,0 +1,91 @@
+"""What the commands around images print."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from suite.images.build import Built
+from suite.images.build_output import Step
+from suite.images.check import Difference
+from suite.images.digests import Answer
+from suite.images.listing import Row
+
+SHORT_ID = len("sha256:") + 12
+UNPINNED = "not pinned by digest: none is known; `suite images lock` asks"
+_VERDICTS = {
+    "same": "as locked",
+    "differs": "differs from the locked one",
+    "new": "was not pinned before",
+    "unknown": "could not be asked",
+}
+
+
+@contextmanager
+def build_view(stream: TextIO) -> Iterator[Callable[[Step], None]]:
+    """A bar over the steps on a terminal, a line for each step elsewhere."""
+    if not stream.isatty():
+        yield lambda step: print(step, file=stream, flush=True)
+        return
+    columns = (MofNCompleteColumn(), BarColumn(bar_width=20), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=Console(file=stream), transient=True) as progress:
+        task = progress.add_task("sending the context", total=None)
+        yield lambda step: progress.update(
+            task, completed=step.number - 1, total=step.of, description=step.instruction[:80].replace("[", r"\[")
+        )
+
+
+def print_rows(rows: Sequence[Row], why_no_engine: str | None) -> None:
+    """The catalogue, and what of it is on the engine."""
+    for row in rows:
+        image = row.image
+        print(f"{image.name:<14} {image.summary}")
+        print(f"{'':14} base     {image.base.reference}")
+        print(
+            f"{'':14} digest   {image.base.digest or 'not pinned by digest: none is known; `suite images lock` asks'}"
+        )
+        print(f"{'':14} backends {', '.join(image.backends)}")
+        for found in row.present or ():
+            variant = ", CPU build" if found.variant == image.cpu_stack else ""
+            revision = f", commit {found.revision[:12]}" if found.revision else ""
+            print(
+                f"{'':14} here     {', '.join(found.tags)}  {found.id[:SHORT_ID]}  {found.size_bytes / 1e9:.2f} GB, "
+                f"suite {found.version}{revision}{variant}"
+            )
+        if row.present == ():
+            print(f"{'':14} here     no; suite images build {image.name}")
+    if why_no_engine:
+        print(f"what is built is not known: {why_no_engine}")
+
+
+def print_built(built: Built) -> None:
+    """The image's id, and how to run it."""
+    print(f"built {built.tag} in {built.seconds:.0f} s: {built.id}, {built.size_bytes / 1e9:.2f} GB; log: {built.log}")
+    print(f"run:   docker run --rm --gpus all -v ./runs:/work/runs {built.tag} run --size 1.3B")
+    print(f"check: suite images check {built.name}")
+
+
+def print_failure(lines: Sequence[str]) -> None:
+    """The end of the failed step's output."""
+    for line in lines[:-1]:
+        print(f"  {line}", file=sys.stderr)
+
+
+def print_differences(tag: str, found: Sequence[Difference]) -> None:
+    """What is not as it should be, or that all is."""
+    for difference in found:
+        print(difference)
+    print(f"{tag}: {f'{len(found)} differences' if found else 'holds what its locks and labels say'}")
+
+
+def print_answers(answers: Sequence[Answer]) -> None:
+    """Base by base: the digest that is locked, the one found, and how they stand to each other."""
+    for answer in answers:
+        print(f"{answer.base:<12} {answer.reference}: {_VERDICTS[answer.verdict]}")
+        print(f"{'':12} locked {answer.locked or 'none'}")
+        print(f"{'':12} found  {answer.found or f'none: {answer.reason}'}")

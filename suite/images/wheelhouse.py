@@ -1,0 +1,89 @@
+"""A folder of wheels for an image build that is to fetch nothing, with a CPU build of torch.
+
+It is filled by pip with the caller's own configuration, for the images' Python whatever this one is. DeepSpeed comes as
+source and is built here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from suite.images.locks import pins_of
+from suite.images.project import Project
+from suite.spec.base import UsageError
+
+PYTHON = "3.11"
+#: Wheels for these C libraries run in every base of the catalogue that the CPU build is for.
+GLIBC = ("2_36", "2_35", "2_34", "2_31", "2_28", "2_27", "2_26", "2_24", "2_17", "2_12", "2_5")
+HASHED = ("driver", "uv", "sbom")
+SOURCE = "deepspeed"
+
+
+def fill_wheelhouse(project: Project) -> Path:
+    """Fetch and build what the image engines needs on a CPU; gives back the folder. What is there already stays.
+
+    Beside it ``cpu.lock`` is written: the pins of requirements/cpu.lock with the hashes of these very wheels, which are
+    not those of the index where torch is a CPU build. Raises UsageError with pip's last line when something cannot be
+    had.
+    """
+    folder = project.build_inputs / "wheelhouse"
+    folder.mkdir(parents=True, exist_ok=True)
+    pins = pins_of(project.root / "requirements" / "cpu.lock")
+    for name in HASHED:
+        _download(folder, ("--require-hashes", "-r", str(project.lock(f"{name}.lock"))))
+    _download(folder, [f"{name}=={version}" for name, version in pins.items() if name != SOURCE])
+    if not _wheels(folder, SOURCE, pins[SOURCE]):
+        _build(folder, f"{SOURCE}=={pins[SOURCE]}")
+    lines = [_locked(name, version, _wheels(folder, name, version)) for name, version in pins.items()]
+    (project.build_inputs / "cpu.lock").write_text("".join(lines), encoding="utf-8")
+    return folder
+
+
+def _download(folder: Path, wanted: Sequence[str]) -> None:
+    platforms = [f"manylinux_{glibc}_x86_64" for glibc in GLIBC] + ["manylinux2014_x86_64", "linux_x86_64"]
+    target = ("--python-version", PYTHON, "--implementation", "cp", "--only-binary=:all:", "--no-deps")
+    _pip("download", *target, *(part for name in platforms for part in ("--platform", name)), *_to(folder), *wanted)
+
+
+def _build(folder: Path, wanted: str) -> None:
+    _pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), wanted)
+
+
+def _to(folder: Path) -> tuple[str, ...]:
+    """Into the folder, which is asked first, so that a second call fetches nothing."""
+    return ("--dest", str(folder), "--find-links", str(folder))
+
+
+def _pip(*arguments: str) -> None:
+    command = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments)
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "DS_BUILD_OPS": "0"})
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if line.strip()] or ["no reason given"]
+        raise UsageError(f"pip {arguments[0]} cannot fill the wheelhouse: {said[-1].strip()}")
+
+
+def _wheels(folder: Path, name: str, version: str) -> list[Path]:
+    """The wheels of a pin; a CPU build of torch carries a local version, ``2.13.0+cpu``."""
+    stem = name.replace("-", "_")
+    return sorted(
+        path
+        for path in folder.glob("*.whl")
+        if path.name.lower().startswith((f"{stem}-{version}-".lower(), f"{stem}-{version}+".lower()))
+    )
+
+
+def _locked(name: str, version: str, wheels: Iterable[Path]) -> str:
+    found = list(wheels)
+    if not found:
+        raise UsageError(f"the wheelhouse has no wheel of {name} {version}")
+    if name == "torch" and not any("+cpu" in wheel.name for wheel in found):
+        raise UsageError(
+            f"{found[0].name} is no CPU build of torch; tell pip where one is (PIP_FIND_LINKS or PIP_EXTRA_INDEX_URL)"
+        )
+    hashes = "".join(f" \\\n    --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}" for wheel in found)
+    return f"{name}=={found[0].name.split('-')[1]}{hashes}\n"

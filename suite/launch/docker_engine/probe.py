@@ -1,0 +1,55 @@
+"""Asking an image or an engine something by a short container."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from suite.launch.docker_engine.connection import Engine
+from suite.launch.docker_engine.document import PYTHON
+from suite.launch.docker_engine.images import ImageFacts
+from suite.launch.docker_engine.session import DRIVER_LABEL, SESSION_LABEL, remove_container, session_id, this_driver
+from suite.launch.probe import ASK_VERSIONS
+from suite.spec.base import UsageError
+
+PROBE_SECONDS = 60
+
+
+def ask(engine: Engine, image: str, command: Sequence[str], **host: Any) -> str:
+    """Standard output of a command in a container of its own. Raises DockerException, UsageError when it fails.
+
+    ``host``: fields of the container's HostConfig.
+    """
+    from requests.exceptions import ConnectionError as NoAnswer
+
+    body = {
+        "Image": image,
+        "Entrypoint": list(command),
+        "Cmd": [],
+        "Labels": {SESSION_LABEL: session_id(), DRIVER_LABEL: this_driver().label},
+        "Env": ["HOME=/tmp", "NVIDIA_DRIVER_CAPABILITIES=utility"],
+        "Healthcheck": {"Test": ["NONE"]},
+        "HostConfig": {"CapDrop": ["ALL"], "NetworkMode": "none", **host},
+    }
+    container = engine.api.create_container_from_config(body)["Id"]
+    try:
+        engine.api.start(container)
+        code = engine.api.wait(container, timeout=PROBE_SECONDS)["StatusCode"]
+        said = engine.api.logs(container, stdout=True, stderr=False).decode(errors="replace")
+        if code != 0:
+            error = engine.api.logs(container, stdout=False, stderr=True, tail=3).decode(errors="replace")
+            raise UsageError(f"{command[0]} in {image} ended with exit code {code}: {' '.join(error.split())}")
+        return said
+    except NoAnswer as error:
+        raise UsageError(f"{command[0]} in {image} did not answer in {PROBE_SECONDS} s") from error
+    finally:
+        remove_container(engine.api, container)
+
+
+def image_versions(engine: Engine, image: ImageFacts, python: str, packages: Sequence[str]) -> dict[str, str | None]:
+    """Version of each package in the image, by its labels, or by asking its interpreter where a label is missing."""
+    if all(package in image.stack for package in packages) and python == PYTHON:
+        return {package: image.stack[package] for package in packages}
+    found = json.loads(ask(engine, image.id, (python, "-c", ASK_VERSIONS, *packages)))
+    return {package: found.get(package) for package in packages}

@@ -1,0 +1,90 @@
+"""A worker sees exactly the GPUs that its launcher asked for, or says what it sees instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from suite.worker import devices
+from suite.worker.devices import DeviceError, asked_for, check_devices, check_torch_devices, seen_gpus
+from suite.worker.failures import failure_evidence, failure_kind
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A node without GPUs, whose PATH holds nothing but this folder."""
+    seen_gpus.cache_clear()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(devices.glob, "glob", lambda pattern: sorted(map(str, tmp_path.glob("nvidia[0-9c]*"))))
+    yield tmp_path
+    seen_gpus.cache_clear()
+
+
+def list_gpus(node: Path, *indices: int) -> None:
+    lines = "".join(f"echo 'GPU {index}: H200 (UUID: GPU-{index})'\n" for index in indices)
+    (node / "nvidia-smi").write_text(f"#!/bin/sh\n{lines}")
+    (node / "nvidia-smi").chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [(None, None), ("", (0, [])), ("count:2", (2, [])), ("ids:0,3", (2, ["0", "3"])), ("ids:GPU-7", (1, ["GPU-7"]))],
+)
+def test_the_launchers_word_is_read(text: str | None, wanted: object) -> None:
+    assert asked_for({} if text is None else {"SUITE_DEVICES": text}) == wanted
+
+
+def test_nothing_is_looked_at_where_no_launcher_chose(node: Path) -> None:
+    list_gpus(node, 0)
+    check_devices({})
+    assert seen_gpus.cache_info().currsize == 0
+
+
+@pytest.mark.parametrize("text", ["count:2", "ids:4,5", "ids:GPU-0,GPU-1"])
+def test_as_many_as_asked_for_are_well(node: Path, text: str) -> None:
+    list_gpus(node, 0, 1)
+    check_devices({"SUITE_DEVICES": text})
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("count:4", "asked for 4 GPUs, sees 2: GPU 0: H200 (UUID: GPU-0); GPU 1: H200 (UUID: GPU-1)"),
+        ("ids:1", "asked for 1 GPUs, sees 2: GPU 0: H200 (UUID: GPU-0); GPU 1: H200 (UUID: GPU-1)"),
+        ("", "asked for 0 GPUs, sees 2: GPU 0: H200 (UUID: GPU-0); GPU 1: H200 (UUID: GPU-1)"),
+        (
+            "ids:GPU-0,GPU-7",
+            "asked for GPU-7, sees other GPUs: GPU 0: H200 (UUID: GPU-0); GPU 1: H200 (UUID: GPU-1)",
+        ),
+    ],
+)
+def test_any_others_are_a_failure_with_the_list(node: Path, text: str, line: str) -> None:
+    list_gpus(node, 0, 1)
+    with pytest.raises(DeviceError) as caught:
+        check_devices({"SUITE_DEVICES": text})
+    assert str(caught.value) == line
+    assert failure_kind(caught.value, "setup") == "gpu_unavailable"
+    assert failure_evidence(caught.value) == [f"DeviceError: {line}"]
+
+
+def test_device_files_count_where_there_is_no_lister(node: Path) -> None:
+    for name in ("nvidia0", "nvidia1", "nvidiactl"):
+        (node / name).touch()
+    check_devices({"SUITE_DEVICES": "count:2"})
+    with pytest.raises(DeviceError, match="asked for 3 GPUs, sees 2"):
+        check_devices({"SUITE_DEVICES": "count:3"})
+
+
+def test_a_lister_that_fails_shows_no_gpu_and_its_words(node: Path) -> None:
+    (node / "nvidia-smi").write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit 9\n")
+    (node / "nvidia-smi").chmod(0o755)
+    with pytest.raises(DeviceError, match="asked for 1 GPUs, sees 0: NVIDIA-SMI has failed"):
+        check_devices({"SUITE_DEVICES": "count:1"})
+
+
+def test_torch_must_see_as_many() -> None:
+    check_torch_devices({"SUITE_DEVICES": "count:2"}, 2)
+    check_torch_devices({}, 5)
+    with pytest.raises(DeviceError, match="asked for 2 GPUs, torch sees 1"):
+        check_torch_devices({"SUITE_DEVICES": "ids:0,3"}, 1)

@@ -1,0 +1,269 @@
+"""trlx's NeMo trainer under the suite's clock, on stand-ins with the names and the order of calls of the real ones."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from suite.bundle.event_fields import FIELDS, wrong_field
+from suite.spec.layout import Layout
+from suite.spec.manifest import Backend, Manifest
+from suite.spec.resolve import make_manifest
+from suite.theory.parameters import parameter_count
+from suite.worker.loop import expected_counts
+from suite.worker.place import ConfigError
+from tests.worker.tiny import Finished, clean_environment, free_port, rank_environment, tiny_manifest, wait_for
+from tests.worker.tiny import write_manifest as write
+
+STUB = Path(__file__).parent / "nemo_stub"
+# Megatron pads the sequence with an end token to a multiple of eight: 24 positions here
+SHAPE = {"positions": 32, "hidden": 16, "ffn": 48, "heads": 2, "kv_heads": 2, "vocab": 100, "layers": 3}
+
+
+def nemo_manifest(ranks: int = 1, tensor: int = 1, **workload: Any) -> Manifest:
+    plain = tiny_manifest(ranks, shape=SHAPE, workload=workload, stack={})
+    return make_manifest(
+        plan="tests",
+        repeat=1,
+        backend=Backend(name="trlx-nemo", kind="trainer"),
+        size=plain.size,
+        workload=plain.workload,
+        layout=Layout(
+            devices_per_node=ranks,
+            tensor=tensor,
+            data=ranks // tensor,
+            sequence_parallel=tensor > 1,
+            distributed_optimizer=True,
+        ),
+        measure=plain.measure,
+        limits=plain.limits,
+        stack={},
+    )
+
+
+def body(manifest: Manifest) -> dict[str, Any]:
+    return json.loads(manifest.model_dump_json(by_alias=True))
+
+
+def run_ranks(folder: Path, manifest: Manifest, **variables: str) -> Finished:
+    path, ranks, port = write(manifest, folder), manifest.layout.ranks, free_port()
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(STUB / "rank.py"), str(path)],
+            env={**clean_environment(), **variables, **rank_environment(rank, ranks, port)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(ranks)
+    ]
+    return wait_for(processes, folder)
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize(
+    ("tensor", "workload"),
+    [(1, {"optimizer_steps": 2, "ppo_epochs": 2}), (2, {"trainable_layers": 2})],
+    ids=["data parallel, two steps, two epochs", "tensor parallel, two of three blocks"],
+)
+def test_two_ranks_time_every_phase_and_do_the_manifests_work(
+    tmp_path: Path, tensor: int, workload: dict[str, Any]
+) -> None:
+    manifest = nemo_manifest(2, tensor, **workload)
+    run = run_ranks(tmp_path, manifest, SLURM_NTASKS="1", SLURM_JOB_NAME="one-task-a-node")
+    assert run.exit_codes == [0, 0], run.errors
+    count = parameter_count(manifest.size)
+    trained = manifest.workload.trainable_layers
+    counts = {
+        **expected_counts(body(manifest)["workload"], body(manifest)["work"]),
+        "total_parameters": count.with_value_head,
+        "trainable_parameters": count.total if trained is None else trained * count.per_layer,
+    }
+    for rank in range(2):
+        events = run.events(rank)
+        assert not [problem for event in events if (problem := wrong_field(event, FIELDS["rank"][event["kind"]], ""))]
+        assert [event["counts"] for event in run.events(rank, "iteration")] == [counts] * 3
+        phases = [(event["iteration"], event["phase"]) for event in run.events(rank, "phase")]
+        assert phases == [(i, phase) for i in range(3) for phase in ORDER]
+    details = run.events(kind="iteration")[0]["details"]
+    assert set(details) == {"reference/swap", "train/forward-backward", "train/optimizer"}
+    facts = run.events(kind="environment")[0]["facts"]
+    assert "Lightning is kept from Slurm's variables, which count tasks and not ranks" in facts["notes"]
+    assert any("value head runs but is never optimised" in line for line in facts["work_differences"])
+    assert facts["configuration"]["model"]["tensor_model_parallel_size"] == tensor
+
+
+ORDER = ("generate", "reward", "score", "reference", "train")
+
+
+class Diary:
+    """A clock that writes down what is opened and closed."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._phase = ""
+
+    def begin(self, iteration: int) -> None:
+        self.lines.append(f"begin {iteration}")
+
+    def open(self, phase: str, alone: bool = False) -> None:
+        assert not alone
+        self._phase = phase
+        self.lines.append(f"open {phase}")
+
+    def close(self, more: bool = False) -> None:
+        self.lines.append(f"close {self._phase}{' for now' if more else ''}")
+
+    @contextmanager
+    def phase(self, name: str, more: bool = False, alone: bool = False) -> Iterator[None]:
+        self.open(name, alone)
+        yield
+        self.close(more)
+
+    @contextmanager
+    def detail(self, name: str) -> Iterator[None]:
+        self.lines.append(f"detail {name}")
+        yield
+
+    def stop(self) -> None:
+        self.lines.append("stop")
+
+    def finish(self, counts: dict[str, int], stats: dict[str, float | None]) -> None:
+        self.lines.append(f"finish {stats['reward']:g} {stats['loss']:g}")
+
+
+@pytest.fixture
+def build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+    """Makes the suite's trainer on the stand-ins, in this process and alone."""
+    import torch.distributed as dist
+
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(str(STUB))
+    monkeypatch.setattr("suite.worker.trlx_source.use_trlx", lambda: str(STUB))
+    for name in ("SLURM_NTASKS", "SLURM_JOB_NAME", "TORCHELASTIC_RUN_ID", "GROUP_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in rank_environment(0, 1, 0).items():
+        monkeypatch.setenv(name, value)
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+
+    def make(**workload: Any) -> Any:
+        import torch
+
+        from suite.worker.trainers.trlx_nemo import TrlxNemoTrainer
+        from suite.worker.world import World
+
+        manifest = body(nemo_manifest(**workload))
+        return TrlxNemoTrainer(manifest, World(0, 1, 0, 1, torch.device("cpu")))
+
+    yield make
+    dist.destroy_process_group()
+    for name in set(sys.modules) - before:
+        if name.split(".")[0] in ("trlx", "apex", "nemo", "pytorch_lightning"):
+            del sys.modules[name]
+
+
+def test_phases_lie_where_the_trainer_does_their_work(build: Any) -> None:
+    diary = Diary()
+    build(optimizer_steps=2).run(diary, 3)
+    steps = ["detail train/forward-backward", "detail train/optimizer"] * 2
+    one = [
+        *("open generate", "close generate", "open reward", "close reward", "open score", "close score"),
+        *("open reference", "detail reference/swap", "close reference for now"),
+        *("open reference", "detail reference/swap", "close reference"),
+        *("open train", *steps, "close train", "stop", "finish 0.5 0.25"),
+    ]
+    assert diary.lines == [line for index in range(3) for line in (f"begin {index}", *one)]
+
+
+def test_a_response_that_ended_early_fails_the_run(build: Any) -> None:
+    trainer = build()
+    generate = trainer._trainer.model.generate
+
+    def shorter(*arguments: Any) -> Any:
+        samples = generate(*arguments)
+        samples["token_ids"][1][-1] = trainer._trainer.tokenizer.pad_token_id
+        return samples
+
+    trainer._trainer.model.generate = shorter
+    with pytest.raises(ConfigError, match="different lengths"):
+        trainer.run(Diary(), 3)
+
+
+@pytest.mark.parametrize(("steps", "words"), [(3, "made 2 optimizer steps in an iteration of 3"), (1, "more than 1")])
+def test_another_number_of_optimizer_steps_fails_the_run(build: Any, steps: int, words: str) -> None:
+    trainer = build(optimizer_steps=2)
+    trainer._sheet.steps = steps
+    if steps == 1:
+        trainer._sheet.tally.counts = lambda *parameters: {}
+    with pytest.raises(ConfigError, match=words):
+        trainer.run(Diary(), 3)
+
+
+def test_another_layout_than_the_manifests_is_told_with_both_numbers(build: Any) -> None:
+    trainer = build()
+    trainer._trainer.batch_size = 64
+    trainer._trainer.model.padded_vocab_size = 100
+    with pytest.raises(ConfigError, match=r"global batch 4 wanted, 64 found; padded vocabulary 128 wanted, 100 found"):
+        trainer._check_setup()
+
+
+def test_an_import_error_of_nemo_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch, build: Any) -> None:
+    from suite.worker.trainers.trlx_nemo import prepared_class
+
+    monkeypatch.setattr("suite.worker.trainers.trlx_nemo.use_trlx", lambda: "")
+    monkeypatch.setitem(sys.modules, "apex.transformer", None)
+    with pytest.raises(ImportError, match=r"apex\.transformer"):
+        prepared_class("cuda")
+
+
+@pytest.mark.parametrize(
+    ("workload", "layout", "words"),
+    [
+        ({}, {"pipeline": 2}, "no pipeline parallelism: asked for 2"),
+        ({"reward": {"kind": "token-below", "threshold": 3}}, {}, "token-below"),
+        ({"reference": "hydra", "trainable_layers": 1}, {}, "hydra"),
+        ({"trainable_layers": 0}, {}, "0 trainable layers of 3"),
+    ],
+)
+def test_what_would_silently_be_other_work_is_refused(
+    workload: dict[str, Any], layout: dict[str, int], words: str
+) -> None:
+    from suite.worker.trainers.trlx_nemo_config import check
+
+    manifest = body(nemo_manifest(**workload))
+    manifest["layout"].update(layout)
+    with pytest.raises(ConfigError, match=words):
+        check(manifest)
+
+
+@pytest.mark.parametrize("slurm", [False, True])
+def test_lightning_finds_torchruns_ranks_with_and_without_slurm(monkeypatch: pytest.MonkeyPatch, slurm: bool) -> None:
+    from suite.worker.trainers.trlx_nemo import lead_lightning
+
+    environment = {"SLURM_NTASKS": "4", "SLURM_JOB_NAME": "ladder"} if slurm else {}
+    monkeypatch.setattr("os.environ", environment)
+    notes = list(lead_lightning(SimpleNamespace(rank=13, local_world_size=8)))  # type: ignore[arg-type]
+    assert environment["TORCHELASTIC_RUN_ID"] and environment["GROUP_RANK"] == "1"
+    assert (environment.get("SLURM_JOB_NAME"), len(notes)) == (("bash", 2) if slurm else (None, 1))
+
+
+def test_the_tokenizers_words_are_its_ids_and_come_back_as_text(tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    from suite.worker.trainers.trlx_nemo_config import end_id, tokenizer_files
+
+    for name, text in tokenizer_files(100).items():
+        (tmp_path / name).write_text(text)
+    tokenizer = AutoTokenizer.from_pretrained(str(tmp_path), use_fast=False)
+    assert len(tokenizer) == 100 and tokenizer.eos_token_id == end_id(100) == 99
+    assert tokenizer("7 0 98", add_special_tokens=False)["input_ids"] == [7, 0, 98]
+    # NeMo asks in this way (nemo/collections/common/tokenizers/huggingface/auto_tokenizer.py, ids_to_text)
+    assert tokenizer.convert_tokens_to_string(tokenizer.convert_ids_to_tokens([7, 0, 98])) == "7 0 98"

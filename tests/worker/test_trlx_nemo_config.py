@@ -1,0 +1,156 @@
+"""The Megatron configuration: of every size of trlx's script to the parameter, and of any layout."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from suite.backends.base import LayoutRequest, choice
+from suite.backends.trlx_nemo import TrlxNemo
+from suite.spec.catalogue import data_file, find_size
+from suite.spec.manifest import Limits, Manifest, Measure
+from suite.spec.presets import PresetPoint, find_preset
+from suite.spec.resolve import make_manifest
+from suite.theory.parameters import parameter_count
+from suite.worker.trainers.trlx_nemo_config import as_yaml, layers_unfrozen, megatron_config, nemo_trlx_config
+
+DRIVER = TrlxNemo()
+PRESET = find_preset("trlx-ds-chat")
+POINTS = {point.size: point for point in PRESET.points}
+MEASURE = Measure(device="cuda", precision="bf16")
+# name in the script: padded vocabulary, parameters, trained ones (billions), worked out from its shapes by hand
+PUBLISHED = {
+    "1.3B-trlx": (50304, 0.812, 0.812),
+    "6.7B-trlx": (50304, 6.659, 6.659),
+    "13B-trlx": (50432, 12.854, 12.854),
+    "20B-trlx": (50688, 20.259, 20.259),
+    "33B-trlx": (51200, 29.981, 29.981),
+    "66B-trlx": (51200, 65.728, 33.638),
+}
+
+
+def manifest_of(point: PresetPoint, **request: Any) -> Manifest:
+    size, workload = find_size(point.size), PRESET.work_of(point)
+    asked = LayoutRequest(nodes=point.nodes, devices_per_node=point.devices_per_node, **request)
+    layout = DRIVER.layout(size, workload, asked)
+    assert DRIVER.errors(size, workload, layout, MEASURE) == []
+    return make_manifest(
+        plan="tests",
+        repeat=1,
+        backend=choice(DRIVER),
+        size=size,
+        workload=workload,
+        layout=layout,
+        measure=MEASURE,
+        limits=Limits(),
+        stack={},
+    )
+
+
+def configured(manifest: Manifest) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Megatron's configuration as it is read back from its file, and trlx's."""
+    body = json.loads(manifest.model_dump_json(by_alias=True))
+    megatron = yaml.safe_load(as_yaml(megatron_config(body, "/folder", "/folder/logs")))
+    return megatron, nemo_trlx_config(body, 10, "/folder/megatron.yaml", "/folder", "SuiteNeMoPPOTrainer")
+
+
+@pytest.mark.parametrize("size", PUBLISHED)
+def test_every_size_of_the_script_is_configured_as_the_script_does(size: str) -> None:
+    row, shipped = data_file("trlx_reference.yaml")["sizes"][size], data_file("trlx_reference.yaml")["common"]
+    megatron, trlx = configured(manifest_of(POINTS[size]))
+    model, train, method = megatron["model"], trlx["train"], trlx["method"]
+    assert (megatron["trainer"]["num_nodes"], megatron["trainer"]["devices"]) == (row["nodes"], 8)
+    assert (model["tensor_model_parallel_size"], model["pipeline_model_parallel_size"]) == (row["tensor"], 1)
+    assert model["global_batch_size"] == row["batch"] * row["data"]
+    assert (train["batch_size"], train["minibatch_size"]) == (row["batch"], row["micro_batch"])
+    assert (method["num_rollouts"], method["chunk_size"], method["ppo_epochs"]) == (row["rollouts"], row["chunk"], 1)
+    assert (train["seq_length"], model["encoder_seq_length"]) == (512, shipped["encoder_positions"])
+    assert method["gen_kwargs"] == {"temperature": 1.0, "top_k": 0, "max_new_tokens": 256, "min_new_tokens": 256}
+    assert trlx["model"]["num_layers_unfrozen"] == (row["unfrozen_layers"] or -1)
+    assert trlx["optimizer"]["name"] == shipped["optimizer"]
+    assert trlx["optimizer"]["kwargs"]["lr"] == shipped["learning_rate"]
+    assert trlx["scheduler"]["kwargs"]["min_lr"] == pytest.approx(6.0e-5)
+    assert (megatron["trainer"]["precision"], model["megatron_amp_O2"]) == ("bf16", True)
+
+
+@pytest.mark.parametrize("size", PUBLISHED)
+def test_the_configured_model_has_the_parameters_of_the_scripts(size: str) -> None:
+    manifest = manifest_of(POINTS[size])
+    model = configured(manifest)[0]["model"]
+    shape = manifest.size.model_copy(
+        update={
+            "layers": model["num_layers"],
+            "hidden": model["hidden_size"],
+            "ffn": model["ffn_hidden_size"],
+            "heads": model["num_attention_heads"],
+            "kv_heads": model["num_attention_heads"],
+            "positions": model["max_position_embeddings"],
+        }
+    )
+    padded = shape.padded_vocab(model["make_vocab_size_divisible_by"] * model["tensor_model_parallel_size"])
+    count = parameter_count(shape, padded)
+    trained = manifest.workload.trainable_layers
+    trained_parameters = count.total if trained is None else trained * count.per_layer
+    assert (padded, round(count.total / 1e9, 3), round(trained_parameters / 1e9, 3)) == PUBLISHED[size]
+
+
+@pytest.mark.parametrize("size", PUBLISHED)
+@pytest.mark.skipif(importlib.util.find_spec("omegaconf") is None, reason="omegaconf is not installed: not read by it")
+def test_omegaconf_reads_the_file_as_it_was_meant(size: str, tmp_path: Path) -> None:
+    from omegaconf import OmegaConf
+
+    manifest = manifest_of(POINTS[size])
+    body = json.loads(manifest.model_dump_json(by_alias=True))
+    meant = megatron_config(body, str(tmp_path), str(tmp_path / "logs"))
+    (tmp_path / "megatron.yaml").write_text(as_yaml(meant))
+    loaded = OmegaConf.load(tmp_path / "megatron.yaml")
+    assert OmegaConf.to_container(loaded, resolve=True) == meant
+    # trlx assigns its own configuration and new batches to what it loaded (nemo_ppo_trainer.py, lines 67-80)
+    loaded.trlx = nemo_trlx_config(body, 10, str(tmp_path / "megatron.yaml"), str(tmp_path), "SuiteNeMoPPOTrainer")
+    loaded.model.global_batch_size = 1
+    assert loaded.trlx.method.chunk_size == manifest.work.replica_rollouts
+
+
+@given(point=st.sampled_from(PRESET.points), tensor=st.sampled_from([1, 2, 4, 8]), sp=st.booleans(), full=st.booleans())
+@settings(max_examples=30)
+def test_any_layout_keeps_the_work_and_multiplies_to_the_world(
+    point: PresetPoint, tensor: int, sp: bool, full: bool
+) -> None:
+    recompute = "full" if full else "none"
+    manifest = manifest_of(point, tensor=tensor, sequence_parallel=sp and tensor > 1, recompute=recompute)
+    megatron, trlx = configured(manifest)
+    model, trainer, work = megatron["model"], megatron["trainer"], manifest.work
+    replicas = trainer["num_nodes"] * trainer["devices"] // tensor
+    assert model["global_batch_size"] == trlx["train"]["batch_size"] * replicas
+    assert model["global_batch_size"] * manifest.workload.optimizer_steps == work.global_rollouts
+    assert trlx["train"]["batch_size"] % model["micro_batch_size"] == 0
+    assert trlx["method"]["chunk_size"] % trlx["train"]["batch_size"] == 0, "trlx would round the chunk up"
+    assert model["sequence_parallel"] is (sp and tensor > 1)
+    assert (model["activations_checkpoint_granularity"] is None) is not full
+    assert trlx["train"]["total_steps"] == 10 * manifest.workload.optimizer_steps
+    assert trlx["train"]["trainer_kwargs"] == {"pretrained_model": None, "megatron_cfg": "/folder/megatron.yaml"}
+
+
+@pytest.mark.parametrize(("trainable", "asked"), [(None, -1), (1, 0), (33, 32)])
+def test_trlx_is_asked_for_one_block_less_than_it_then_trains(trainable: int | None, asked: int) -> None:
+    assert layers_unfrozen(trainable) == asked
+
+
+NAMES = st.text("abc", min_size=1)
+TEXTS = st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=["Cs"]))
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS
+LEAVES = SCALARS | st.lists(SCALARS, max_size=3)
+TREES = st.dictionaries(NAMES, LEAVES | st.dictionaries(NAMES, LEAVES, min_size=1, max_size=3), min_size=1, max_size=4)
+
+
+@given(TREES)
+@settings(max_examples=50)
+def test_whatever_is_written_is_read_back(content: dict[str, Any]) -> None:
+    assert yaml.safe_load(as_yaml(content)) == content
