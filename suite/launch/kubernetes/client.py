@@ -41,9 +41,10 @@ class Refused(UsageError):
 class Cluster:
     """One namespace of a cluster. Every call raises UsageError with one line where it cannot be done."""
 
-    def __init__(self, api: ApiClient, namespace: str) -> None:
+    def __init__(self, api: ApiClient, namespace: str, context: str | None = None) -> None:
         self._api = api
         self.namespace = namespace
+        self.context = context
         self.server = str(api.configuration.host)
 
     def create(self, body: dict[str, Any], dry_run: bool = False) -> dict[str, Any]:
@@ -142,7 +143,7 @@ def connect(context: str | None = None, namespace: str | None = None) -> Cluster
             config.load_incluster_config(client_configuration=settings)
         except config.ConfigException:
             raise UsageError(f"no cluster is configured: {_line(error)}; set KUBECONFIG or name a --context") from error
-    return Cluster(client.ApiClient(settings), namespace or usual)
+    return Cluster(client.ApiClient(settings), namespace or usual, context)
 
 
 def kind_of(body: dict[str, Any]) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from suite.launch.cluster.engine import EngineState, Gathered, Phase, Stream
 from suite.launch.cluster.submission import Submission
+from suite.launch.job import Job
 from suite.launch.kubernetes.client import Cluster, connect
 from suite.launch.kubernetes.diagnose import engine_end
 from suite.launch.kubernetes.pod import RUN_LABEL, run_labels
@@ -23,7 +25,7 @@ _TAIL_LINES = 40
 
 
 class KubernetesEngine:
-    """See ``ClusterEngine``. A submission's engine facts: ``context`` and ``server``, ``settings``, ``objects`` (kind and
+    """See ``ClusterEngine``. A submission's engine facts: ``context``, ``server``, ``settings``, ``objects`` (kind and
     name of each, the run last), ``folder`` (the bundle as the ranks see it), and ``spool``, a file of this machine for
     what is read before the cluster forgets it.
     """
@@ -32,6 +34,10 @@ class KubernetesEngine:
 
     def __init__(self, reach: Callable[[str | None, str], Cluster] = connect) -> None:
         self._reach = reach
+
+    def facts(self, job: Job) -> dict[str, Any]:
+        """The image; nodes and devices are the cluster's choice, and the ranks tell of them."""
+        return {"image": job.image}
 
     def look(self, submission: Submission) -> EngineState:
         """Pods and phase. A run whose objects are deleted is gone, unless what it left was read before."""
