@@ -51,7 +51,7 @@ def placed(objects: list[dict[str, Any]]) -> Placed:
     """What the objects will do. Raises KeyError and ValueError where they are not those of a run."""
     nodes, template = _nodes(objects)
     spec, container = template["spec"], template["spec"]["containers"][0]
-    env = {entry["name"]: entry["value"] for entry in container["env"] if "value" in entry}
+    env = {entry["name"]: entry["value"] for entry in container.get("env", ()) if "value" in entry}
     asked = container.get("resources", {"requests": {}, "limits": {}})
     command = _mpi_commands(objects) or [
         [expanded(part, {**env, **dict.fromkeys(_NUMBERS, str(node))}) for part in container["command"]]
