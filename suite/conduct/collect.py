@@ -11,7 +11,7 @@ from suite.bundle.derive import derive
 from suite.bundle.files import writing
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle
-from suite.launch.cluster.engine import Gathered
+from suite.launch.cluster.engine import EngineEnd, Gathered
 from suite.launch.cluster.judge import judge
 from suite.launch.cluster.submission import FOLDER, Submission
 from suite.launch.cluster.transcript import Transcript, read_streams
@@ -29,6 +29,7 @@ def collect(root: Path, submission: Submission, gathered: Gathered) -> Record:
         raise UsageError(f"{path} exists; nothing is overwritten")
     ranks = submission.manifest.layout.ranks
     transcript = read_streams(gathered.streams, ranks)
+    gathered = gathered._replace(end=_with_times(gathered.end, transcript))
     outcome = judge(ranks, gathered, transcript)
     drafts = root / FOLDER / f".draft.{os.getpid()}"
     try:
@@ -43,6 +44,13 @@ def collect(root: Path, submission: Submission, gathered: Gathered) -> Record:
     finally:
         shutil.rmtree(drafts, ignore_errors=True)
     return record
+
+
+def _with_times(end: EngineEnd, transcript: Transcript) -> EngineEnd:
+    """An engine that has forgotten the run tells no times; the run's own output does."""
+    told = {event["kind"]: event.get("time") for event in transcript.own}
+    times = {"started": end.started or told.get("batch"), "ended": end.ended or told.get("batch_end")}
+    return end.model_copy(update={name: float(time) for name, time in times.items() if isinstance(time, (int, float))})
 
 
 def _write_output(bundle: Bundle, transcript: Transcript) -> None:
