@@ -44,7 +44,9 @@ class EngineEnd(Frozen):
     verdict: Failure | None = Field(
         default=None, description="why, where the engine knows: OOM kill, time limit, eviction"
     )
-    exit_codes: dict[str, int] = Field(default={}, description="by name of stream; negative: signal")
+    exit_codes: dict[str, int] = Field(
+        default={}, description="by name of stream, first to end first; negative: signal"
+    )
     started: float | None = Field(default=None, description="Unix seconds; null: it never ran, or nobody knows")
     ended: float | None = None
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
+import signal
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from suite.launch.classify import RankEnd, Report, RunEnd, classify
 from suite.launch.cluster.engine import EngineEnd, Gathered, Stream
-from suite.launch.cluster.torchrun import failed_ranks
+from suite.launch.cluster.torchrun import FailedRank, failed_ranks
 from suite.launch.cluster.transcript import Transcript
 from suite.launch.outcome import Failure, Outcome
 from suite.launch.patterns import PATTERNS
@@ -28,7 +30,8 @@ def judge(ranks: int, gathered: Gathered, transcript: Transcript) -> Outcome:
     """The run's end: ok only where every rank said so and nobody says otherwise."""
     streams, end, patterns = gathered
     told = {rank: _rank(transcript.events.get(rank, [])) for rank in range(ranks)}
-    codes = _exit_codes(told, streams, end, transcript)
+    rows = _rows(streams, transcript)
+    codes = _exit_codes(told, rows, streams, end)
     phase, iteration = _last_seen(transcript.events.get(0, []))
     elapsed = end.ended - end.started if end.started and end.ended and end.ended > end.started else 0.0
     if end.status == "interrupted":
@@ -37,7 +40,7 @@ def judge(ranks: int, gathered: Gathered, transcript: Transcript) -> Outcome:
         return Outcome(status="interrupted", exit_codes=codes, elapsed_seconds=elapsed, failure=failure)
     if end.status != "failed" and all(rank.status == "ok" for rank in told.values()):
         return Outcome(status="ok", exit_codes=codes, elapsed_seconds=elapsed)
-    ends = (*_rank_ends(told, codes, end), *_stream_ends(told, streams, end, transcript))
+    ends = (*_rank_ends(told, codes, rows, end), *_stream_ends(told, streams, end, transcript))
     verdict = end.verdict and end.verdict.model_copy(update={"phase": phase, "iteration": iteration})
     whole = RunEnd(ranks=ends, verdict=verdict, phase=phase, iteration=iteration)
     failure = classify(whole, (*PATTERNS, *patterns))
@@ -67,23 +70,36 @@ def _last_seen(lines: list[bytes]) -> tuple[str | None, int | None]:
     return None, None
 
 
+def _rows(streams: tuple[Stream, ...], transcript: Transcript) -> dict[int, FailedRank]:
+    """What torchrun said of failed ranks, on whichever node."""
+    rows: dict[int, FailedRank] = {}
+    for stream in streams:
+        found = failed_ranks(transcript.logs.get(stream.name, []))
+        rows.update({rank: row for rank, row in found.items() if rank in stream.ranks})
+    return rows
+
+
 def _exit_codes(
-    told: dict[int, _Rank], streams: tuple[Stream, ...], end: EngineEnd, transcript: Transcript
+    told: dict[int, _Rank], rows: dict[int, FailedRank], streams: tuple[Stream, ...], end: EngineEnd
 ) -> dict[int, int | None]:
     """By rank: its own word, else torchrun's, else that of the engine's task where it is a rank."""
-    codes: dict[int, int | None] = {rank: {"ok": 0, "failed": 1}.get(each.status or "") for rank, each in told.items()}
-    for stream in streams:
-        named = failed_ranks(transcript.logs.get(stream.name, []))
-        if len(stream.ranks) == 1 and stream.name in end.exit_codes:
-            named.setdefault(stream.ranks[0], end.exit_codes[stream.name])
-        codes.update({rank: code for rank, code in named.items() if rank in codes and codes[rank] is None})
+    tasks = {stream.ranks[0]: end.exit_codes.get(stream.name) for stream in streams if len(stream.ranks) == 1}
+    codes: dict[int, int | None] = {}
+    for rank, each in told.items():
+        if each.status is not None:
+            codes[rank] = 0 if each.status == "ok" else 1
+        else:
+            codes[rank] = rows[rank].exit_code if rank in rows else tasks.get(rank)
     return codes
 
 
-def _rank_ends(told: dict[int, _Rank], codes: dict[int, int | None], end: EngineEnd) -> Iterator[RankEnd]:
-    """Ranks of which something is known. Where the engine ended the job, their codes are its doing."""
+def _rank_ends(
+    told: dict[int, _Rank], codes: dict[int, int | None], rows: dict[int, FailedRank], end: EngineEnd
+) -> Iterator[RankEnd]:
+    """What is known of each rank. Its code is its own unless the engine ended the job, or torchrun the rank."""
     for rank, each in told.items():
-        by_itself = codes[rank] not in (None, 0) and end.verdict is None
+        ended_by_torchrun = codes[rank] == -signal.SIGTERM and not (rank in rows and rows[rank].is_first)
+        by_itself = codes[rank] not in (None, 0) and end.verdict is None and not ended_by_torchrun
         yield RankEnd(
             rank=rank,
             exit_code=codes[rank],
@@ -97,17 +113,21 @@ def _rank_ends(told: dict[int, _Rank], codes: dict[int, int | None], end: Engine
 def _stream_ends(
     told: dict[int, _Rank], streams: tuple[Stream, ...], end: EngineEnd, transcript: Transcript
 ) -> Iterator[RankEnd]:
-    """The logs, which may be any rank's of their node, or the engine's own."""
+    """The logs, which may be any rank's of their node, or the engine's own, which tell least and last."""
+    first_to_end = next(iter(end.exit_codes), None)
     for stream in streams:
         if stream.ranks and all(told[rank].status == "ok" for rank in stream.ranks):
             continue
-        lines = transcript.logs.get(stream.name, [])
+        code = end.exit_codes.get(stream.name)
+        # an engine signals the tasks that are left when one has failed
+        by_itself = end.verdict is None and (code is None or code > 0 or stream.name == first_to_end)
+        ended_at = max((told[rank].last_time for rank in stream.ranks), default=math.inf)
         yield RankEnd(
             rank=stream.ranks[0] if stream.ranks else len(told),
-            exit_code=end.exit_codes.get(stream.name),
-            ended_at=max((told[rank].last_time for rank in stream.ranks), default=0.0),
+            exit_code=code,
+            ended_at=ended_at if by_itself else None,
             started=any(told[rank].started for rank in stream.ranks),
             reports=(),
-            log=printable_lines(b"".join(lines)[-TAIL_BYTES:]),
+            log=printable_lines(b"".join(transcript.logs.get(stream.name, []))[-TAIL_BYTES:]),
             called=stream.name,
         )

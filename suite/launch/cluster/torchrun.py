@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -69,15 +69,25 @@ def rank_variables(job: Job, place: RankPlace, meeting: Rendezvous) -> dict[str,
     }
 
 
-def failed_ranks(lines: Iterable[bytes]) -> dict[int, int]:
-    """Rank -> exit code (negative: signal) of those that ended badly, from the table that torchrun prints last."""
-    codes: dict[int, int] = {}
+class FailedRank(NamedTuple):
+    """A row of the table that torchrun prints last, of a rank that ended badly."""
+
+    exit_code: int  # negative: signal
+    is_first: bool  # the one that torchrun saw first; others it may have ended itself
+
+
+def failed_ranks(lines: Iterable[bytes]) -> dict[int, FailedRank]:
+    """By rank, the rows of torchrun's table of failures."""
+    failed: dict[int, FailedRank] = {}
     rank: int | None = None
+    is_first = False
     for line in lines:
         named, code = _FAILED_RANK.match(line), _EXIT_CODE.match(line)
-        if named:
+        if line.startswith(b"Root Cause"):
+            is_first = True
+        elif named:
             rank = int(named[1])
         elif code and rank is not None:
-            codes.setdefault(rank, int(code[1]))
+            failed.setdefault(rank, FailedRank(int(code[1]), is_first))
             rank = None
-    return codes
+    return failed

@@ -123,8 +123,9 @@ def submit(script: str) -> str:
     if found is not None and found.state == "PENDING" and found.reason in NEVER:
         client.cancel(job)
         raise UsageError(
-            f"Slurm can never start this job ({found.reason}): it asks for more nodes, GPUs or time than its partition "
-            "gives (scontrol show partition); change --nodes, --gpus-per-node, --timeout and --allowance, or --partition"
+            f"Slurm can never start this job ({found.reason}): it asks for more nodes, GPUs or time than its "
+            "partition gives (scontrol show partition); change --nodes, --gpus-per-node, --timeout, --allowance or "
+            "--partition"
         )
     return job
 

@@ -104,14 +104,14 @@ def _kind_of_lines(lines: Sequence[str]) -> FailureKind | None:
 
 
 def _exit_codes(said: Iterable[str]) -> dict[int, int]:
-    """Task -> exit code as srun tells it; the first word of a task counts."""
+    """Task -> exit code as srun tells it; first to end first."""
     codes: dict[int, int] = {}
     for line in said:
         ended = _ENDED.search(line)
         if ended:
             code = int(ended[2]) if ended[2] else _SIGNALS.get(ended[3])
             if code is not None:
-                codes = {**dict.fromkeys(_tasks(ended[1]), code), **codes}
+                codes |= {task: code for task in _tasks(ended[1]) if task not in codes}
     return codes
 
 
