@@ -35,7 +35,7 @@ app.command("compare", short_help="compare two results folders, with a gate")(co
 app.command("verify", short_help="derive records again: equal, or what differs")(verify.verify)
 app.command("rerun", short_help="run a manifest once more, as it was")(rerun.rerun)
 app.add_typer(render.app, name="render", short_help="write what a cluster's engine takes")
-app.add_typer(submit.app, name="submit", short_help="hand runs to a cluster: Slurm")
+app.add_typer(submit.app, name="submit", short_help="hand runs to a cluster: Slurm or Kubernetes")
 app.command("status", short_help="say where the runs are that clusters have")(status.status)
 app.command("cancel", short_help="end runs that a cluster has")(cancel.cancel)
 app.command("collect", short_help="bring the bundles of a cluster's runs home")(collect.collect)

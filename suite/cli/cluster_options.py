@@ -83,7 +83,7 @@ class Nodes:
             gpu=self.gpu,
             python=self.interpreter(image_python),
             image=self.image,
-            stack=dict(_pair("--stack", text) for text in self.stack or ()),
+            stack=dict(pair("--stack", text) for text in self.stack or ()),
             ranks=(self.nodes or 1) * self.ranks_per_node,
         )
 
@@ -91,7 +91,7 @@ class Nodes:
         """What ``--env`` sets. Raises UsageError for what is no variable."""
         from suite.spec.base import UsageError
 
-        given = dict(_pair("--env", text) for text in self.env or ())
+        given = dict(pair("--env", text) for text in self.env or ())
         for name in given:
             if not _VARIABLE.fullmatch(name):
                 raise UsageError(f"--env {name!r} cannot be the name of a variable")
@@ -114,7 +114,8 @@ class Nodes:
 ANY_NODES = Nodes()
 
 
-def _pair(option: str, text: str) -> tuple[str, str]:
+def pair(option: str, text: str) -> tuple[str, str]:
+    """``NAME=VALUE`` in two. Raises UsageError for anything else."""
     from suite.spec.base import UsageError
 
     name, given, value = text.partition("=")

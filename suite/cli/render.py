@@ -10,6 +10,7 @@ import typer
 from suite.cli.cluster_options import ANY_NODES, Nodes
 from suite.cli.exits import command
 from suite.cli.groups import takes_groups
+from suite.cli.kubernetes_options import USUAL_PODS, Pods
 from suite.cli.slurm_options import USUAL_QUEUE, Queue
 from suite.cli.work import USUAL_WORK, Work
 
@@ -47,3 +48,35 @@ def slurm(
         return
     for path in paths:
         typer.echo(f"sbatch {path}")
+
+
+@app.command("kubernetes")
+@command
+@takes_groups
+def kubernetes(
+    work: Work = USUAL_WORK,
+    nodes: Nodes = ANY_NODES,
+    pods: Pods = USUAL_PODS,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="folder for the YAML [default: print it]")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print YAML and runs as JSON")] = False,
+) -> None:
+    """Render Kubernetes objects. With -o they can be applied as they are, and `suite collect` finds their runs."""
+    from suite.cli.options import print_json
+    from suite.conduct.kubernetes_runs import rendered, write_objects
+
+    settings = pods.settings()
+    submissions, found = pods.submissions(work, nodes)
+    made = rendered(submissions, settings)
+    paths = [] if output is None else write_objects(made, settings, pods.context, output, nodes.runs)
+    if as_json:
+        rows = [{"run": each.submission.run_id, "text": each.text} for each in made]
+        left = found.model_dump(mode="json", exclude={"manifests"})
+        print_json({"objects": rows, "files": [str(path) for path in paths], **left})
+        return
+    if output is None:
+        typer.echo("---\n".join(each.text for each in made), nl=False)
+        return
+    for path in paths:
+        typer.echo(f"kubectl apply -f {path}")

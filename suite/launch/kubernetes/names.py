@@ -7,7 +7,7 @@ import re
 from fractions import Fraction
 
 #: Whatever an engine hangs on (``-worker-12``, ``-node-0-12``, the random end of a pod's name) stays within 63.
-NAME_LENGTH = 40
+NAME_LENGTH = 50
 _HASH_LENGTH = 8
 _PREFIX = "suite-"
 _SUFFIXES = {"": Fraction(1), "m": Fraction(1, 10**3), "u": Fraction(1, 10**6), "n": Fraction(1, 10**9)}
@@ -17,7 +17,7 @@ _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:([eE][+-]?[0-9]{1,2})|
 
 
 def object_name(run_id: str) -> str:
-    """The run's name in the cluster: a DNS-1035 label of at most 40 characters, its own for each run id."""
+    """The run's name in the cluster: a DNS-1035 label of at most 50 characters, its own for each run id."""
     plain = re.sub(r"[^a-z0-9]+", "-", run_id.lower()).strip("-")
     if len(_PREFIX + plain) <= NAME_LENGTH and plain == run_id.lower().replace(".", "-"):
         return _PREFIX + plain

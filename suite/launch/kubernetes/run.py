@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from suite.launch.cluster.submission import Submission
 from suite.launch.cluster.torchrun import EVENTS_ON_OUTPUT
@@ -79,18 +80,22 @@ def submit_run(cluster: Cluster, submission: Submission, settings: KubernetesSet
     Raises UsageError, and leaves nothing in the cluster, where it is refused.
     """
     placed = settings.model_copy(update={"namespace": cluster.namespace})
-    objects = parse(render_run(submission, placed))
-    hand_over(cluster, objects)
+    hand_over(cluster, parse(render_run(submission, placed)))
     spool.unlink(missing_ok=True)
-    named = submission.with_engine(
-        context=cluster.context,
-        server=cluster.server,
-        settings=placed.model_dump(mode="json"),
-        objects=[[kind_of(body), body["metadata"]["name"]] for body in objects],
-        folder=bundle_folder(submission.job),
-        spool=str(spool.resolve()),
-    )
+    facts = engine_facts(submission, placed, spool)
+    named = submission.with_engine(context=cluster.context, server=cluster.server, **facts)
     return named.model_copy(update={"submitted": time.time()})
+
+
+def engine_facts(submission: Submission, settings: KubernetesSettings, spool: Path) -> dict[str, Any]:
+    """What the engine must know to find a run again."""
+    objects = parse(render_run(submission, settings))
+    return {
+        "settings": settings.model_dump(mode="json"),
+        "objects": [[kind_of(body), body["metadata"]["name"]] for body in objects],
+        "folder": bundle_folder(submission.job),
+        "spool": str(spool.resolve()),
+    }
 
 
 def bundle_folder(job: Job) -> str:
