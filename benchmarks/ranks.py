@@ -9,7 +9,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-from suite.backends.registry import find_backend
 from suite.conduct.execute import make_job
 from suite.conduct.machine import look_at_machine
 from suite.conduct.plan import make_plan
@@ -19,9 +18,9 @@ from suite.spec.catalogue import find_size, find_workload
 from suite.spec.manifest import Manifest, Measure
 
 
-def one_manifest(backend: str, size: str, ranks: int, iterations: int) -> Manifest:
-    """A manifest of the CPU workload on this machine's stack."""
-    machine = look_at_machine(sys.executable, "cpu")
+def one_manifest(backend: str, size: str, ranks: int, iterations: int, python: str = sys.executable) -> Manifest:
+    """A manifest of the CPU workload on the stack of an interpreter of this machine."""
+    machine = look_at_machine(python, "cpu")
     request = Request(
         backends=(backend,),
         sizes=(find_size(size),),
@@ -35,14 +34,28 @@ def one_manifest(backend: str, size: str, ranks: int, iterations: int) -> Manife
 
 def run_ranks(what: str, manifest: Manifest, iterations: int) -> dict:
     """Run `benchmarks.loop_worker` on the manifest's ranks; what rank 0 printed."""
+    return run_script("benchmarks.loop_worker", manifest, before=(what,), after=(str(iterations),))
+
+
+def run_script(
+    module: str,
+    manifest: Manifest,
+    python: str = sys.executable,
+    before: tuple[str, ...] = (),
+    after: tuple[str, ...] = (),
+) -> dict:
+    """Run a module on the manifest's ranks, with the manifest and a scratch folder as arguments; what rank 0 printed.
+
+    Raises RuntimeError where a rank fails.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "events").mkdir()
         path = folder / "manifest.json"
         path.write_text(manifest.model_dump_json(by_alias=True), encoding="utf-8")
-        job = make_job(manifest, local_site(folder, sys.executable))
+        job = make_job(manifest, local_site(folder, python))
         port = free_port()
-        command = [sys.executable, "-m", "benchmarks.loop_worker", what, str(path), str(folder), str(iterations)]
+        command = [python, "-m", module, *before, str(path), str(folder), *after]
         started = [
             subprocess.Popen(
                 command,
@@ -55,6 +68,6 @@ def run_ranks(what: str, manifest: Manifest, iterations: int) -> dict:
         ]
         outputs = [process.communicate()[0] for process in started]
         if any(process.returncode for process in started):
-            raise RuntimeError(f"a rank of {what} on {find_backend(manifest.backend.name).name} failed")
+            raise RuntimeError(f"a rank of {module} on {manifest.backend.name} failed")
     line = next(line for line in outputs[0].splitlines() if line.startswith("RESULT "))
     return json.loads(line.removeprefix("RESULT "))

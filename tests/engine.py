@@ -85,8 +85,9 @@ def started_engine(
 ) -> Iterator[Engine]:
     """An engine while the block runs. ``daemon``: its daemon.json. ``data``: a folder to keep; else all of it goes."""
     folder = Path(tempfile.mkdtemp(prefix="engine-"))  # short: the name of a socket has 107 characters at most
+    bridge = f"suite{os.getpid() % 10_000}x{folder.name[-4:]}"[:15]
     config = folder / "daemon.json"
-    config.write_text(json.dumps(daemon or {}))
+    config.write_text(json.dumps({"bridge": bridge, **(daemon or {})}))
     host = f"unix://{folder}/docker.sock"
     path = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"
     engine = Engine(
@@ -99,17 +100,31 @@ def started_engine(
         ),
         environment={**os.environ, "PATH": f"{STUB_GPUS}:{path}" if with_gpus else path},
     )
+    _add_bridge(bridge)
     try:
         engine.start()
         yield engine
     finally:
         engine.stop()
+        subprocess.run(("ip", "link", "delete", bridge), check=False)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _add_bridge(name: str) -> None:
+    """A network of its own: engines on one host take docker0, and each removes or renews it under the others."""
+    taken = subprocess.run(("ip", "-o", "-4", "addr"), check=True, capture_output=True, text=True).stdout
+    subnet = next(f"172.31.{number}" for number in range(200, 255) if f"172.31.{number}." not in taken)
+    for command in (
+        ("link", "add", name, "type", "bridge"),
+        ("addr", "add", f"{subnet}.1/24", "dev", name),
+        ("link", "set", name, "up"),
+    ):
+        subprocess.run(("ip", *command), check=True)
 
 
 def require_engine() -> None:
     """Skip loudly where no engine can be started; fail in CI, where there has to be one."""
-    missing = [program for program in ("dockerd", "docker") if shutil.which(program) is None]
+    missing = [program for program in ("dockerd", "docker", "ip") if shutil.which(program) is None]
     if os.geteuid() != 0:
         missing.append("root")
     if missing:

@@ -75,6 +75,19 @@ def engine_errors(size: Shape, measure: Measure) -> list[str]:
     return errors
 
 
+#: parts of a workload that came later, as a reader knows them; a driver that takes one names it in ``extra_work``
+_EXTRA_WORK = {"lora_rank": "LoRA adapters", "critic": "separate critic"}
+
+
+def unknown_work(driver: BackendDriver, workload: Workload) -> list[str]:
+    """What the workload asks for that this stack would silently leave out; without ``extra_work`` it takes none."""
+    known = getattr(driver, "extra_work", ())
+    asked = [
+        words for field, words in _EXTRA_WORK.items() if getattr(workload, field) is not None and field not in known
+    ]
+    return [f"the {driver.name} backend has no {words}, which workload {workload.name} asks for" for words in asked]
+
+
 def choice(driver: BackendDriver) -> Backend:
     """The backend as a manifest names it."""
     return Backend(name=driver.name, kind=driver.kind)

@@ -20,6 +20,7 @@ class DeepSpeed:
     kind: BackendKind = "engine"
     summary = "the suite's PPO iteration on DeepSpeed ZeRO and a Hugging Face model"
     packages: tuple[str, ...] = ("torch", "deepspeed", "transformers")
+    extra_work: tuple[str, ...] = ("lora_rank", "critic")
     settings: tuple[str, ...] = ("zero_stage", "recompute", "offload_optimizer", "offload_parameters")
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from functools import lru_cache
 from pathlib import Path
 
 import suite
@@ -14,7 +13,6 @@ from suite.spec.base import UsageError
 ASK_SECONDS = 60.0
 
 
-@lru_cache(maxsize=8)
 def trlx_problems(python: str) -> dict[str, str | None]:
     """What is wrong with the interpreter's ``trlx`` and ``transformers``, by package; None where nothing is.
 

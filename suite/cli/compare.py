@@ -21,8 +21,8 @@ def compare(
 ) -> int:
     """Compare two results folders: the second's rate over the first's, for equal backend, layout and work."""
     from suite.cli.options import print_json
-    from suite.conduct.display import print_versus
     from suite.conduct.entries import entries_of
+    from suite.conduct.findings import print_versus
     from suite.conduct.versus import versus
     from suite.spec.base import UsageError
 

@@ -20,8 +20,8 @@ def doctor(
 ) -> int:
     """Look at interpreter, stacks, devices, memory and disk. Exit 3 when no backend can run here."""
     from suite.cli.options import print_json
-    from suite.conduct.display import print_diagnosis
     from suite.conduct.examine import examine
+    from suite.conduct.findings import print_diagnosis
 
     diagnosis = examine(python or sys.executable, runs)
     if as_json:

@@ -67,6 +67,7 @@ def build(
     from suite.cli.options import print_json
     from suite.images.build import BuildChoices, build_image
     from suite.images.build_output import BuildFailed
+    from suite.images.pin import pin_for_compose
     from suite.images.project import Project
     from suite.images.show import build_view, print_built, print_failure
     from suite.launch.docker_engine.connection import connect
@@ -81,10 +82,11 @@ def build(
     except BuildFailed as error:
         print_failure(error.lines)
         return complain(str(error), RUN_FAILED)
+    pinned = pin_for_compose(project, built)
     if as_json:
         print_json(built.model_dump(mode="json"))
     else:
-        print_built(built)
+        print_built(built, pinned)
     return DONE
 
 

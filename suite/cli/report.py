@@ -21,8 +21,8 @@ def report(
 ) -> None:
     """Write a Markdown report with plots, and print its headline table."""
     from suite.cli.options import print_json, without_collector
-    from suite.conduct.display import print_headline
     from suite.conduct.entries import entries_of
+    from suite.conduct.findings import print_headline
     from suite.report import as_json as figures
     from suite.report import build, write
 

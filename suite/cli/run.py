@@ -16,6 +16,7 @@ from suite.cli.work import USUAL_WORK, Names, Work
 @command
 @takes_groups
 def run(
+    context: typer.Context,
     work: Work = USUAL_WORK,
     ranks: Annotated[
         Names, typer.Option(envvar="SUITE_RANKS", help="number of ranks, or all; repeat for several [default: 1]")
@@ -45,6 +46,9 @@ def run(
     wanted = device or ("cuda" if work.preset else "auto")
     machine, launcher = where.open(wanted, work.backends, planning=dry_run)
     require_containers(machine, parallel)
+    source = context.get_parameter_source("ranks")
+    if work.preset and source is not None and source.name == "ENVIRONMENT":
+        ranks = None  # a default of this machine, where the preset has its own
     requests = work.requests(machine, rank_counts(ranks or [], machine.places))
     largest = max(requests, key=lambda request: (request.nodes, *request.ranks))
     needs = (max(largest.ranks), largest.nodes, largest.backends)

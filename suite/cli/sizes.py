@@ -14,9 +14,13 @@ def sizes(
     ladder: Annotated[str | None, typer.Option(help="only this ladder")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
 ) -> None:
-    """List the model sizes by ladder; parameters are computed from the shape, never read off the name."""
+    """List the model sizes by ladder; parameters are computed from the shape, never read off the name.
+
+    Below them the presets of `suite run`, each a measurement of several sizes.
+    """
     from suite.cli.options import print_json
     from suite.spec.catalogue import find_ladder, find_size, ladders
+    from suite.spec.presets import presets
     from suite.theory.parameters import parameter_count
 
     chosen = {ladder: find_ladder(ladder)} if ladder else ladders()
@@ -40,3 +44,6 @@ def sizes(
                 f"  {shape['name']:<12} {shape['parameters']:>14,} {shape['layers']:>6} {shape['hidden']:>6} "
                 f"{shape['ffn']:>6} {shape['heads']:>5} {shape['vocab']:>6}  {shape['note'] or ''}".rstrip()
             )
+    for preset in () if ladder else presets().values():
+        typer.echo(f"preset {preset.name}: {preset.summary}")
+        typer.echo(f"  {', '.join(f'{point.size} on {point.ranks}' for point in preset.points)} ranks")

@@ -23,7 +23,9 @@ class Work:
 
     preset: Annotated[
         str | None,
-        typer.Option(help="a whole measurement: trlx-ds-chat or ladder; what is said beside it replaces its parts"),
+        typer.Option(
+            help="a whole measurement: trlx-ds-chat, ladder or ds-chat-step3; what is said beside it replaces its parts"
+        ),
     ] = None
     backend: Annotated[
         Names, typer.Option(help="backend; repeat for several [default: deepspeed and megatron, or the preset's]")
@@ -95,12 +97,13 @@ class Work:
             "trainable_layers": self.trainable_layers,
             "reference": self.reference,
             "track": self.track,
+            "precision": self.precision,
         }
         said = checked(lambda: Said.model_validate(told))
         common = self._common(machine)
         preset = self._preset
         if preset is None:
-            return checked(lambda: cross_product(said, common, machine.usual_workload))
+            return checked(lambda: cross_product(said, common, machine.usual_workload, machine.usual_precision))
         requests = checked(lambda: preset_requests(preset, said, common))
         for line in replaced(preset, said, common):
             typer.echo(line, err=True)
@@ -130,7 +133,6 @@ class Work:
             },
             "measure": {
                 "device": machine.device,
-                "precision": self.precision or machine.usual_precision,
                 "warmup": self.warmup,
                 "iterations": self.iterations,
                 "seed": self.seed,

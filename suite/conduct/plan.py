@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from pydantic import ValidationError
 
-from suite.backends.base import BackendDriver, LayoutRequest, choice
+from suite.backends.base import BackendDriver, LayoutRequest, choice, unknown_work
 from suite.backends.registry import find_backend
 from suite.conduct.request import Request, Skipped
 from suite.spec.base import Frozen, UsageError, digest
@@ -105,7 +105,8 @@ def _resolve_point(
     for wanted in _layout_requests(request, driver, ranks):
         try:
             layout = driver.layout(size, workload, wanted)
-            errors = layout_errors(size, workload, layout) + driver.errors(size, workload, layout, request.measure)
+            errors = unknown_work(driver, workload) + layout_errors(size, workload, layout)
+            errors += driver.errors(size, workload, layout, request.measure)
         except ValidationError as error:
             errors = [entry["msg"].removeprefix("Value error, ") for entry in error.errors()]
         except ValueError as error:

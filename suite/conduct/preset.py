@@ -10,6 +10,7 @@ from suite.backends.registry import find_backend
 from suite.conduct.request import Request, changed_workload, chosen_sizes, chosen_workload
 from suite.spec.base import Frozen, UsageError
 from suite.spec.catalogue import find_size
+from suite.spec.device import Precision
 from suite.spec.manifest import Track
 from suite.spec.names import nearest
 from suite.spec.presets import Preset, PresetPoint
@@ -28,10 +29,14 @@ class Said(Frozen):
     trainable_layers: int | None = None
     reference: str | None = None
     track: Track | None = None
+    precision: Precision | None = None
 
 
-def cross_product(said: Said, common: Mapping[str, Any], usual_workload: str) -> tuple[Request]:
-    """The one request of a session without a preset. ``common`` holds the fields of ``Request`` that are not said.
+def cross_product(
+    said: Said, common: Mapping[str, Any], usual_workload: str, usual_precision: Precision
+) -> tuple[Request]:
+    """The one request of a session without a preset. ``common`` holds the fields of ``Request`` that are not said,
+    its ``measure`` those of ``Measure`` but the precision.
 
     Raises UsageError for unknown names and ValidationError for values that do not fit.
     """
@@ -41,6 +46,7 @@ def cross_product(said: Said, common: Mapping[str, Any], usual_workload: str) ->
         "ranks": said.ranks or (1,),
         "nodes": said.nodes or 1,
         "workload": chosen_workload(said.workload or usual_workload, said.trainable_layers, said.reference),
+        "measure": {**common["measure"], "precision": said.precision or usual_precision},
         "track": said.track or "equal-config",
     }
     return (Request.model_validate(body),)
@@ -69,6 +75,7 @@ def replaced(preset: Preset, said: Said, common: Mapping[str, Any]) -> Iterator[
         ("--trainable-layers", said.trainable_layers, [preset.work_of(point).trainable_layers for point in points]),
         ("--reference", said.reference, [preset.work_of(point).reference for point in points]),
         ("--track", said.track, [preset.track]),
+        ("--precision", said.precision, [preset.precision]),
         ("--tp", layout["tensor"], [point.tensor for point in points if point.tensor is not None]),
     )
     for option, value, own in given:
@@ -104,6 +111,7 @@ def _request(preset: Preset, point: PresetPoint, said: Said, common: Mapping[str
             "nodes": said.nodes or (1 if said.ranks else point.nodes),
             "workload": _workload(preset, point, said),
             "layout": layout,
+            "measure": {**common["measure"], "precision": said.precision or preset.precision},
             "track": said.track or preset.track,
         }
     )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from suite.images.build_output import BuildFailed, Step, read_output
+from suite.images.locks import normal, pins_of
 from suite.images.project import Project
 from suite.spec.base import Frozen, UsageError
 from suite.spec.images import (
@@ -24,6 +25,7 @@ from suite.spec.images import (
     SOURCE_LABEL,
     Image,
     find_image,
+    stack_labels,
 )
 from suite.spec.version import suite_version
 
@@ -76,7 +78,7 @@ def build_image(
 
     image = find_image(name)
     _require_inputs(image, project, choices)
-    tag = choices.tag or image.tag(suite_version())
+    tag = choices.tag or _usual_tag(image, choices.target)
     labels = _labels(image, project, choices)
     log = project.root / "build" / "images" / f"{image.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -121,6 +123,12 @@ def _follow(stream: Iterator[dict[str, Any]], log: Path, on_step: OnStep) -> str
         stream.close()  # type: ignore[attr-defined]
 
 
+def _usual_tag(image: Image, target: str | None) -> str:
+    """A stage on the way to an image never takes the image's own name."""
+    tag = image.tag(suite_version())
+    return tag if target is None else tag.replace(image.repository, f"{image.repository}-{target}", 1)
+
+
 def _require_inputs(image: Image, project: Project, choices: BuildChoices) -> None:
     """What a build from wheels needs is there. Raises UsageError where it is not."""
     if choices.cpu and image.cpu_stack is None:
@@ -149,4 +157,7 @@ def _labels(image: Image, project: Project, choices: BuildChoices) -> dict[str, 
         BASE_NAME_LABEL: name,
         BASE_DIGEST_LABEL: digest or None,
     }
+    if choices.cpu and choices.target is None:
+        pins = pins_of(project.build_inputs / "cpu.lock")
+        known.update(stack_labels({package: pins[normal(package)] for package in image.packages}))
     return {label: value for label, value in known.items() if value}

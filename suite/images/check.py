@@ -116,6 +116,4 @@ def _labels(
     packages = {} if found is None else found.packages
     wanted = {name for name in image.packages if not (_lacks_sources(variant) and name in image.sources)}
     for package in sorted(wanted | told.keys()):
-        installed = packages.get(normal(package))
-        expected = None if installed is None else installed.partition("+")[0]
-        yield from _compared(f"label {STACK_LABEL}{package}", expected, told.get(package))
+        yield from _compared(f"label {STACK_LABEL}{package}", packages.get(normal(package)), told.get(package))

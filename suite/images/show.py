@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from textwrap import shorten
 from typing import TextIO
 
 from rich.console import Console
@@ -16,6 +18,7 @@ from suite.images.check import Difference
 from suite.images.digests import Answer
 from suite.images.listing import Row
 
+PIPE_COLUMNS = 120
 SHORT_ID = len("sha256:") + 12
 UNPINNED = "not pinned by digest: none is known; `suite images lock` asks"
 _VERDICTS = {
@@ -30,7 +33,7 @@ _VERDICTS = {
 def build_view(stream: TextIO) -> Iterator[Callable[[Step], None]]:
     """A bar over the steps on a terminal, a line for each step elsewhere."""
     if not stream.isatty():
-        yield lambda step: print(step, file=stream, flush=True)
+        yield lambda step: print(shorten(str(step), PIPE_COLUMNS), file=stream, flush=True)
         return
     columns = (MofNCompleteColumn(), BarColumn(bar_width=20), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=Console(file=stream), transient=True) as progress:
@@ -63,11 +66,13 @@ def print_rows(rows: Sequence[Row], why_no_engine: str | None) -> None:
         print(f"what is built is not known: {why_no_engine}")
 
 
-def print_built(built: Built) -> None:
-    """The image's id, and how to run it."""
+def print_built(built: Built, pinned: Path | None) -> None:
+    """The image's id, and how to run it. ``pinned``: the file by which Compose now runs this very image, if it does."""
     print(f"built {built.tag} in {built.seconds:.0f} s: {built.id}, {built.size_bytes / 1e9:.2f} GB; log: {built.log}")
     print(f"run:   docker run --rm --gpus all -v ./runs:/work/runs {built.tag} run --size 1.3B")
     print(f"check: suite images check {built.name}")
+    if pinned is not None:
+        print(f"{pinned.name}: `docker compose run` takes this image, by its id")
 
 
 def print_failure(lines: Sequence[str]) -> None:

@@ -18,6 +18,7 @@ from suite.report.parts import Setting
 from suite.report.pool import Row
 from suite.report.ranking import Group
 from suite.report.summary import sentences
+from suite.report.without_scoring import without_scoring
 
 
 def render(model: ReportModel, plots: Mapping[str, str]) -> str:
@@ -53,6 +54,7 @@ def _view(model: ReportModel, plots: Mapping[str, str]) -> dict[str, Any]:
         "throughput": tables.throughput(model),
         "phases": tables.phases(model),
         "parts": trainer_tables.parts(model),
+        "without_scoring": without_scoring(model),
         "memory": tables.memory(model),
         "energy": tables.energy(model),
         "weak": tables.scaling(by_kind["weak"]),

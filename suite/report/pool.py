@@ -29,6 +29,7 @@ class Row:
     layout: str
     strategy: str
     workload: str
+    separate_critic: bool
     scaling: str
     setting: Setting
     variant: str
@@ -120,6 +121,7 @@ def _row(number: int, machine: str, entries: Sequence[Entry], variant: str) -> R
         layout=manifest.layout.label(),
         strategy=manifest.layout.strategy(),
         workload=manifest.workload.name,
+        separate_critic=manifest.workload.critic is not None,
         scaling=manifest.workload.scaling,
         setting=setting_of(manifest, machine),
         variant=variant,

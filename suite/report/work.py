@@ -41,6 +41,10 @@ def _text(workload: Workload) -> str:
         if workload.trainable_layers is None
         else f"the last {workload.trainable_layers} layers train"
     )
+    if workload.lora_rank is not None:
+        trains = f"LoRA of rank {workload.lora_rank} on every block, whose matrices are frozen"
+    if workload.critic is not None:
+        trains += f", and a critic of {workload.critic.layers} layers, width {workload.critic.hidden}"
     return (
         f"{workload.prompt_tokens} prompt + {workload.new_tokens} new tokens, {workload.rollouts} samples {where} "
         f"({workload.scaling} scaling), {counted(workload.ppo_epochs, 'PPO epoch')} of "

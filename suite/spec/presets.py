@@ -11,6 +11,7 @@ from pydantic import Field
 
 from suite.spec.base import Frozen, UsageError
 from suite.spec.catalogue import data_file, find_workload
+from suite.spec.device import Precision
 from suite.spec.layout import Recompute
 from suite.spec.manifest import Track
 from suite.spec.names import nearest
@@ -24,6 +25,7 @@ class WorkChanges(Frozen):
     optimizer_steps: int | None = Field(default=None, gt=0)
     micro_batch: int | None = Field(default=None, gt=0)
     trainable_layers: int | None = Field(default=None, ge=0)
+    lora_rank: int | None = Field(default=None, gt=0)
 
     def applied_to(self, workload: Workload) -> Workload:
         """The workload with these changes. Raises ValidationError where they do not fit it."""
@@ -52,6 +54,7 @@ class Preset(Frozen):
     summary: str
     track: Track
     workload: str
+    precision: Precision = "bf16"
     backends: tuple[str, ...] = Field(min_length=1)
     points: tuple[PresetPoint, ...] = Field(min_length=1)
     source: str

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from suite.spec.base import Frozen
 
@@ -52,6 +52,28 @@ class Optimizer(Frozen):
     gradient_clip: float = Field(default=1.0, gt=0, description="maximum global gradient norm")
 
 
+class Critic(Frozen):
+    """A value model of its own beside the policy: a GPT-2 style trunk and one linear layer without bias to the value.
+
+    Vocabulary and positions are the policy's.
+    """
+
+    layers: int = Field(gt=0)
+    hidden: int = Field(gt=0, description="model width")
+    ffn: int = Field(gt=0, description="inner width of the MLP")
+    heads: int = Field(gt=0)
+
+    @model_validator(mode="after")
+    def _divides(self) -> "Critic":
+        if self.hidden % self.heads:
+            raise ValueError(f"the critic's hidden {self.hidden} is not divisible by {self.heads} heads")
+        return self
+
+
+#: Came after manifests were hashed that do not have them: they are written only where they are set.
+_LATER_FIELDS = ("lora_rank", "critic")
+
+
 class Workload(Frozen):
     """One PPO iteration, told independently of any layout so that equal workloads are equal work.
 
@@ -71,6 +93,10 @@ class Workload(Frozen):
         description="most sequences in one scoring or training pass of a replica; it generates all of its own at once",
     )
     trainable_layers: int | None = Field(default=None, ge=0, description="last layers that train; null: all")
+    lora_rank: int | None = Field(
+        default=None, gt=0, description="the blocks' weight matrices are frozen, each beside an adapter of this rank"
+    )
+    critic: Critic | None = Field(default=None, description="null: a value head on the policy")
     reference: ReferencePolicy = "full"
     reward: Reward = Field(default=ConstantReward(), discriminator="kind")
     ppo: PPO = PPO()
@@ -83,6 +109,17 @@ class Workload(Frozen):
         if self.reference == "hydra" and self.trainable_layers is None:
             raise ValueError("a hydra reference shares the frozen trunk, so trainable_layers must be given")
         return self
+
+    @model_validator(mode="after")
+    def _adapters_are_on_every_block(self) -> "Workload":
+        if self.lora_rank is not None and self.trainable_layers is not None:
+            raise ValueError("LoRA trains adapters on every block, so trainable_layers must be left out")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_unset_later_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        body = plain(self)
+        return {name: value for name, value in body.items() if value is not None or name not in _LATER_FIELDS}
 
     @property
     def sequence_tokens(self) -> int:

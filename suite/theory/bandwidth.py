@@ -7,6 +7,7 @@ from suite.spec.layout import Layout
 from suite.spec.manifest import Work
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
+from suite.theory.adapters import adapter_elements
 from suite.theory.memory import kv_bytes_per_position
 from suite.theory.parameters import parameter_count
 from suite.theory.shards import WEIGHT_BYTES, part
@@ -22,7 +23,8 @@ def decode_bytes(size: Shape, workload: Workload, work: Work, layout: Layout, pr
     count = parameter_count(size)
     layers = size.layers // layout.pipeline
     head = size.vocab * size.hidden + count.final_norm
-    weights = part(layers * count.per_layer + head, layout.tensor) * WEIGHT_BYTES[precision]
+    per_layer = count.per_layer + adapter_elements(size, workload)
+    weights = part(layers * per_layer + head, layout.tensor) * WEIGHT_BYTES[precision]
     steps = workload.new_tokens - 1
     positions = steps * workload.prompt_tokens + steps * (steps - 1) // 2
     cache = positions * kv_bytes_per_position(size, layers, layout, precision)

@@ -9,6 +9,8 @@ pass costs twice its forward pass, recomputation is no model FLOP. What differs 
   position does work that is not counted here.
 - Decoding meets a cache that grows: its attention is summed over the steps. It is causal under either convention.
 - Frozen layers have a forward pass and no backward pass; a frozen output head passes gradients on without its own.
+- Beside LoRA adapters a block's frozen matrices pass gradients on (once their forward pass) and get none; the adapters
+  are products of their own in every forward pass. A separate critic runs in score and train, whole.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Literal
 from suite.spec.base import Frozen
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
+from suite.theory.adapters import adapter_elements, critic_shape
 from suite.theory.parameters import layer_matrix_elements
 
 Attention = Literal["full", "causal"]
@@ -66,23 +69,45 @@ def iteration_flops(
     if trainable > size.layers:
         raise ValueError(f"{trainable} trainable layers, but {size.name} has {size.layers}")
     prompt, response = workload.prompt_tokens, workload.new_tokens
-    block = _block(size, workload.sequence_tokens, attention)
+    sequence = workload.sequence_tokens
+    block = _block(size, sequence, attention)
+    adapters = 2 * adapter_elements(size, workload)
     output_head = response * 2 * size.hidden * size.vocab
-    value_head = response * _value_head(size.hidden)
+    values = _values(size, workload, attention)
     reference_blocks = trainable if workload.reference == "hydra" else size.layers
 
-    forward = size.layers * block + output_head + value_head
+    forward = size.layers * (block + adapters * sequence) + output_head + values
     output_head_backward = output_head if workload.trainable_layers is not None else 2 * output_head
-    backward = 2 * trainable * block + output_head_backward + 2 * value_head
+    backward = trainable * _block_backward(size, workload, block) + output_head_backward + 2 * values
+    prefill = size.layers * (_block(size, prompt, attention) + adapters * prompt) + 2 * size.hidden * size.vocab
+    decode = _decode(size, prompt, response) + size.layers * adapters * (response - 1)
     return IterationFlops(
-        generate_prefill=samples * (size.layers * _block(size, prompt, attention) + 2 * size.hidden * size.vocab),
-        generate_decode=samples * _decode(size, prompt, response),
+        generate_prefill=samples * prefill,
+        generate_decode=samples * decode,
         score=samples * forward,
         reference=samples * (reference_blocks * block + output_head),
         train=samples * workload.ppo_epochs * (forward + backward),
-        recompute=samples * workload.ppo_epochs * trainable * block if recompute else 0,
+        recompute=samples * workload.ppo_epochs * trainable * (block + adapters * sequence) if recompute else 0,
         convention=_CONVENTIONS[attention],
     )
+
+
+def _block_backward(size: Shape, workload: Workload, block: int) -> int:
+    """Twice the forward pass; of frozen matrices beside adapters once."""
+    if workload.lora_rank is None:
+        return 2 * block
+    frozen = 2 * layer_matrix_elements(size) * workload.sequence_tokens
+    adapters = 2 * adapter_elements(size, workload) * workload.sequence_tokens
+    return 2 * (block + adapters) - frozen
+
+
+def _values(size: Shape, workload: Workload, attention: Attention) -> int:
+    """Forward pass that gives the values of one sequence beside the policy's own."""
+    if workload.critic is None:
+        return workload.new_tokens * _value_head(size.hidden)
+    trunk = critic_shape(size, workload.critic)
+    head = workload.new_tokens * 2 * trunk.hidden
+    return trunk.layers * _block(trunk, workload.sequence_tokens, attention) + head
 
 
 def _block(size: Shape, tokens: int, attention: Attention) -> int:

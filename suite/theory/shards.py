@@ -8,7 +8,8 @@ from suite.spec.device import Precision
 from suite.spec.layout import Layout
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
-from suite.theory.parameters import ParameterCount, parameter_count
+from suite.theory.adapters import adapter_elements, critic_parameters
+from suite.theory.parameters import ParameterCount, layer_matrix_elements, parameter_count
 
 WEIGHT_BYTES: dict[Precision, int] = {"fp32": 4, "bf16": 2, "fp16": 2}
 #: Adam's two moments in fp32; in mixed precision also the fp32 copy of the weights (ZeRO, arXiv 1910.02054, 3.1).
@@ -19,7 +20,8 @@ OPTIMIZER_BYTES: dict[Precision, int] = {"fp32": 8, "bf16": 12, "fp16": 12}
 class Stage:
     """One pipeline stage before tensor parallelism: parameters, and how many of its blocks train.
 
-    ``trainable`` carry gradients and optimizer states, ``frozen`` and ``reference`` weights alone.
+    ``trainable`` carry gradients and optimizer states, ``frozen`` and ``reference`` weights alone. A ``critic`` of its
+    own trains whole, when the policy's optimizer step is over.
     """
 
     first: bool
@@ -29,6 +31,7 @@ class Stage:
     trainable: int
     frozen: int
     reference: int
+    critic: int = 0
 
 
 @dataclass(frozen=True)
@@ -70,11 +73,15 @@ def _stage(
     # The last stage of a pipeline needs its own copy of a tied embedding; its optimizer states can live with the first.
     copy = count.embedding if last and not first and size.tied_embeddings else 0
     norm = count.final_norm * last
-    trainable = trained * count.per_layer + norm + count.value_head * last + (ends if everything else 0)
-    frozen = (layers - trained) * count.per_layer + copy + (0 if everything else ends)
+    beside = layer_matrix_elements(size) if workload.lora_rank is not None else 0
+    per_layer = count.per_layer - beside + adapter_elements(size, workload)
+    head = 0 if workload.critic is not None else count.value_head
+    trainable = trained * per_layer + norm + head * last + (ends if everything else 0)
+    critic = critic_parameters(size, workload.critic) * last if workload.critic is not None else 0
+    frozen = (layers - trained) * count.per_layer + trained * beside + copy + (0 if everything else ends)
     shared = (layers - trained) * count.per_layer + copy + ends if workload.reference == "hydra" else 0
     reference = layers * count.per_layer + copy + ends + norm - shared
-    return Stage(first, last, layers, trained, trainable, frozen, reference)
+    return Stage(first, last, layers, trained, trainable, frozen, reference, critic)
 
 
 def states(stage: Stage, layout: Layout, precision: Precision) -> States:
@@ -92,12 +99,14 @@ def states(stage: Stage, layout: Layout, precision: Precision) -> States:
     on_device = 0 if layout.offload_parameters else weight
     optimizer_on_device = not layout.offload_optimizer
     return States(
-        weights=part(stage.trainable + stage.frozen, layout.tensor, weight_shards) * on_device,
+        weights=part(stage.trainable + stage.frozen + stage.critic, layout.tensor, weight_shards) * on_device,
         reference=part(stage.reference, layout.tensor, weight_shards) * on_device,
-        optimizer=part(stage.trainable, layout.tensor, optimizer_shards)
+        optimizer=part(stage.trainable + stage.critic, layout.tensor, optimizer_shards)
         * OPTIMIZER_BYTES[precision]
         * optimizer_on_device,
-        gradients=part(stage.trainable, layout.tensor, gradient_shards) * weight * optimizer_on_device,
+        gradients=part(max(stage.trainable, stage.critic), layout.tensor, gradient_shards)
+        * weight
+        * optimizer_on_device,
     )
 
 

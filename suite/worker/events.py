@@ -6,7 +6,7 @@ import queue
 import sys
 import threading
 import time
-from typing import Any, Dict, Iterator, Mapping, Optional
+from typing import Any, Dict, Iterator, Optional
 
 STDOUT_PREFIX = "::suite:: "
 EVENTS_SCHEMA = "suite/events/1"

@@ -13,6 +13,7 @@ from suite.bundle.derive import derive
 from suite.bundle.store import Bundle
 from suite.cli.app import app
 from suite.cli.main import HELP
+from suite.spec.presets import presets
 from tests.synthetic import make_bundle, synthetic_manifest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -149,6 +150,16 @@ def test_a_preset_is_planned_on_a_machine_without_its_gpus_and_says_what_is_miss
     assert "preset ladder: --track tuned replaces equal-config" in done.stderr
 
 
+def test_a_presets_ranks_are_not_those_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SUITE_RANKS", "2")
+    with pytest.raises(SystemExit):
+        app(["run", "--preset", "ladder", "--size", "1.3B", "--dry-run", "--json", "--runs", str(tmp_path)])
+    told = capsys.readouterr()
+    assert {row["ranks"] for row in json.loads(told.out)["runs"]} == {8} and "--ranks" not in told.err
+
+
 def test_a_run_ends_in_a_report_that_verifies(tmp_path: Path) -> None:
     runs, output = tmp_path / "runs", tmp_path / "report.md"
     done = suite(*RUN[:-1], "--runs", str(runs), "--json")
@@ -226,6 +237,15 @@ def test_sizes_are_computed_and_not_read_off_the_name() -> None:
     rows = json.loads(suite("sizes", "--json", scripted=False).stdout)
     by_name = {row["name"]: row["parameters"] for row in rows["trlx"]}
     assert round(by_name["1.3B-trlx"] / 1e9, 3) == 0.812
+
+
+def test_every_preset_is_named_where_a_user_looks_for_it() -> None:
+    told = " ".join(suite("run", "--help", scripted=False).stdout.split())
+    listed = suite("sizes", scripted=False).stdout
+    for name, preset in presets().items():
+        assert name in told
+        assert f"preset {name}: {preset.summary}\n" in listed
+    assert "66B on 32 ranks" in listed and "preset" not in suite("sizes", "--ladder", "cpu", scripted=False).stdout
 
 
 def test_a_closed_pipe_is_no_traceback() -> None:

@@ -18,7 +18,7 @@ from suite.spec.version import suite_version
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "compose.yaml").read_text()
-BENCHES = ("bench-deepspeed", "bench-megatron", "bench-trlx-deepspeed", "bench-nemo")
+BENCHES = ("bench-deepspeed", "bench-megatron", "bench-trlx-deepspeed", "bench-trlx-ddp", "bench-nemo")
 
 pytestmark = pytest.mark.skipif(shutil.which("docker") is None and not os.environ.get("CI"), reason="needs Compose")
 

@@ -12,7 +12,6 @@ from suite.conduct.machine import Machine, look_at_machine
 from suite.conduct.plan import make_joint_plan, make_plan
 from suite.conduct.preset import Said, cross_product, preset_requests, replaced
 from suite.spec.base import UsageError
-from suite.spec.manifest import Measure
 from suite.spec.presets import find_preset
 
 LADDER, SCRIPT = find_preset("ladder"), find_preset("trlx-ds-chat")
@@ -21,7 +20,7 @@ LAYOUT = {"zero_stage": (), "tensor": (), "recompute": "none"}
 
 
 def common(*backends: str, **changes: Any) -> dict[str, Any]:
-    measure = Measure(device="cuda", precision="bf16")
+    measure = {"device": "cuda", "iterations": 3}
     return {"backends": backends, "layout": {**LAYOUT, **changes}, "measure": measure, "repeats": 1}
 
 
@@ -59,19 +58,21 @@ def test_a_preset_on_a_backend_without_tensor_parallelism_leaves_its_degrees_out
 
 
 def test_what_is_said_beside_a_preset_replaces_its_part_and_is_told() -> None:
-    said = Said(sizes=("66B", "13B"), ranks=(8,), trainable_layers=4, track="tuned")
+    said = Said(sizes=("66B", "13B"), ranks=(8,), trainable_layers=4, track="tuned", precision="fp16")
     fields = common("megatron", tensor=(4,))
     plan = make_joint_plan(preset_requests(LADDER, said, fields), STACKS)
     assert [(m.size.name, m.layout.ranks, m.layout.tensor, m.layout.nodes) for m in plan.manifests] == [
         ("66B", 8, 4, 1),
         ("13B", 8, 4, 1),
     ]
-    assert {(m.workload.trainable_layers, m.track) for m in plan.manifests} == {(4, "tuned")}
+    found = {(m.workload.trainable_layers, m.track, m.measure.precision) for m in plan.manifests}
+    assert found == {(4, "tuned", "fp16")}
     assert list(replaced(LADDER, said, fields)) == [
         "preset ladder: --size 66B, 13B replaces 1.3B, 6.7B, 13B, 20B, 33B, 66B",
         "preset ladder: --ranks 8 replaces 32, 8",
         "preset ladder: --trainable-layers 4 replaces all",
         "preset ladder: --track tuned replaces equal-config",
+        "preset ladder: --precision fp16 replaces bf16",
         "preset ladder: --tp 4 replaces 8, 2",
     ]
     assert list(replaced(LADDER, Said(), common("megatron"))) == []
@@ -81,6 +82,26 @@ def test_another_workload_takes_the_place_of_the_presets_work() -> None:
     said = Said(sizes=("1.3B-trlx",), workload="smoke")
     (request,) = preset_requests(SCRIPT, said, common("trlx-nemo"))
     assert (request.workload.name, request.workload.rollouts) == ("smoke", 4)
+
+
+def test_deepspeed_chats_step_brings_its_critic_its_adapters_and_its_precision() -> None:
+    plan = make_joint_plan(preset_requests(find_preset("ds-chat-step3"), Said(), common("deepspeed")), STACKS)
+    rows = [(m.size.name, m.workload.lora_rank, m.layout.zero_stage, m.layout.recompute) for m in plan.manifests]
+    assert rows == [
+        ("1.3B", None, 2, "none"),
+        ("6.7B", None, 3, "full"),
+        ("13B", 128, 3, "full"),
+        ("33B-trlx", 128, 3, "full"),
+        ("66B", 128, 3, "full"),
+    ]
+    assert {(m.workload.critic is not None, m.measure.precision) for m in plan.manifests} == {(True, "fp16")}
+
+
+@pytest.mark.parametrize("backend", ["megatron", "trlx-nemo"])
+def test_a_backend_without_adapters_or_critic_does_not_leave_them_out_silently(backend: str) -> None:
+    requests = preset_requests(find_preset("ds-chat-step3"), Said(sizes=("13B",)), common(backend))
+    with pytest.raises(UsageError, match=f"the {backend} backend has no LoRA adapters.*no separate critic"):
+        make_joint_plan(requests, STACKS)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +123,7 @@ def test_values_that_do_not_fit_the_presets_work_are_refused() -> None:
 
 
 def test_without_a_preset_the_plan_is_that_of_the_one_request() -> None:
-    requests = cross_product(Said(sizes=("1M",)), common("deepspeed"), "cpu")
+    requests = cross_product(Said(sizes=("1M",)), common("deepspeed"), "cpu", "bf16")
     assert make_joint_plan(requests, STACKS) == make_plan(requests[0], STACKS)
     assert (requests[0].ranks, requests[0].track, requests[0].workload.name) == ((1,), "equal-config", "cpu")
 

@@ -3,7 +3,7 @@
 import importlib
 import logging
 from contextlib import contextmanager, nullcontext
-from typing import Any, ContextManager, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple
 
 import deepspeed
 import torch
@@ -12,6 +12,7 @@ from transformers import GenerationConfig
 
 from suite.worker.engines import deepspeed_config
 from suite.worker.engines.base import Engine, LossFunction
+from suite.worker.engines.deepspeed_critic import Critic, joined_losses
 from suite.worker.engines.gpt2_policy import Policy, build_config, count_parameters, draw_weights, freeze_below
 from suite.worker.world import World
 
@@ -35,8 +36,9 @@ class DeepSpeedEngine(Engine):
         _prepare_process(world)
         policy = self._build_policy()
         self.total_parameters, self.trainable_parameters = count_parameters(policy)
-        self._engine = self._wrap_policy(policy)
+        self._engine = self._wrap(policy, self.trainable_parameters)
         self._policy = policy
+        self._critic = self._build_critic() if self._manifest["workload"].get("critic") else None
         self._reference = None if self._is_hydra else self._build_reference()
         self._trunk: Optional[Tuple[torch.Tensor, torch.Tensor]] = None
         self.notes = tuple(_notes(manifest, world))
@@ -62,9 +64,12 @@ class DeepSpeedEngine(Engine):
         trunk: List[torch.Tensor] = []
         with torch.no_grad(), self._keeping_trunk_states(trunk):
             parts = [self._policy(micro, prompt_tokens=prompt_tokens) for micro in tokens.split(self._micro_batch)]
+            values = [values for _, values in parts]
+            if self._critic is not None:
+                values = [self._critic(micro, prompt_tokens=prompt_tokens) for micro in tokens.split(self._micro_batch)]
         if self._is_hydra:
             self._trunk = (tokens, torch.cat(trunk))
-        return torch.cat([logprobs for logprobs, _ in parts]), torch.cat([values for _, values in parts])
+        return torch.cat([logprobs for logprobs, _ in parts]), torch.cat(values)
 
     def reference(self, tokens: torch.Tensor, prompt_tokens: int) -> torch.Tensor:
         with torch.no_grad():
@@ -87,10 +92,7 @@ class DeepSpeedEngine(Engine):
         sums: Dict[str, torch.Tensor] = {}
         for first in range(0, rows, self._micro_batch):
             micro = {name: tensor[first : first + self._micro_batch] for name, tensor in batch.items()}
-            logprobs, values = self._engine(micro["tokens"], prompt_tokens=prompt_tokens)
-            loss, parts = loss_fn(logprobs, values, micro)
-            self._engine.backward(loss)
-            self._engine.step()
+            parts = self._train_micro(micro, prompt_tokens, loss_fn)
             for name, value in parts.items():
                 sums[name] = sums.get(name, 0) + value
         assert self._engine.global_steps == steps_before + 1, "a batch is one optimizer step"
@@ -100,9 +102,29 @@ class DeepSpeedEngine(Engine):
             means["gradient_norm"] = float(norm)
         return means
 
+    def _train_micro(
+        self, micro: Dict[str, torch.Tensor], prompt_tokens: int, loss_fn: LossFunction
+    ) -> Dict[str, torch.Tensor]:
+        """Forward, backward and step of the policy; then of the critic, where it is a model of its own."""
+        logprobs, values = self._engine(micro["tokens"], prompt_tokens=prompt_tokens)
+        loss, parts = loss_fn(logprobs, micro["values"] if values is None else values, micro)
+        self._engine.backward(loss)
+        self._engine.step()
+        if self._critic is None:
+            return parts
+        values = self._critic(micro["tokens"], prompt_tokens=prompt_tokens)
+        loss, critic_parts = loss_fn(micro["logprobs"], values, micro)
+        self._critic.backward(loss)
+        self._critic.step()
+        return joined_losses(parts, critic_parts)
+
     def _build_policy(self) -> Policy:
-        hydra_layers = self._trainable_layers if self._is_hydra else None
-        policy = self._build_model(hydra_layers=hydra_layers)
+        workload = self._manifest["workload"]
+        policy = self._build_model(
+            hydra_layers=self._trainable_layers if self._is_hydra else None,
+            with_value_head=not workload.get("critic"),
+            lora_rank=workload.get("lora_rank"),
+        )
         freeze_below(policy, self._trainable_layers)
         if self._manifest["layout"]["recompute"] == "full":
             policy.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -111,14 +133,26 @@ class DeepSpeedEngine(Engine):
     def _build_model(self, **options: Any) -> Policy:
         """Random weights in the run's precision on the device; under ZeRO-3 partitioned as they are made."""
         config = build_config(self._manifest["size"])
+        return self._drawn(lambda: Policy(config, **options))
+
+    def _build_critic(self) -> Any:
+        """The critic in an engine of its own; its parameters are added to the counts."""
+        workload = self._manifest["workload"]
+        critic = self._drawn(lambda: Critic(self._manifest["size"], workload["critic"]))
+        parameters = sum(getattr(parameter, "ds_numel", parameter.numel()) for parameter in critic.parameters())
+        self.total_parameters += parameters
+        self.trainable_parameters += parameters
+        return self._wrap(critic, parameters)
+
+    def _drawn(self, make: Callable[[], Any]) -> Any:
         with self._construction():
-            model = Policy(config, **options)
+            model = make()
         draw_weights(model, self._manifest["measure"]["seed"], self._gathered)
         return model
 
-    def _wrap_policy(self, policy: Policy) -> Any:
+    def _wrap(self, model: Any, trainable_parameters: int) -> Any:
         settings = self._manifest["workload"]["optimizer"]
-        trained = [parameter for parameter in policy.parameters() if parameter.requires_grad]
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         optimizer = torch.optim.AdamW(
             trained,
             lr=settings["learning_rate"],
@@ -127,8 +161,8 @@ class DeepSpeedEngine(Engine):
             weight_decay=settings["weight_decay"],
             fused=True,
         )
-        config = deepspeed_config.training_config(self._manifest, self.trainable_parameters)
-        return deepspeed.initialize(model=policy, optimizer=optimizer, config=config)[0]
+        config = deepspeed_config.training_config(self._manifest, trainable_parameters)
+        return deepspeed.initialize(model=model, optimizer=optimizer, config=config)[0]
 
     def _build_reference(self) -> Any:
         """A full frozen copy: under ZeRO-3 partitioned like the policy, else whole on every rank."""
@@ -198,7 +232,20 @@ def _notes(manifest: Dict[str, Any], world: World) -> Iterator[str]:
         yield "ZeRO reduction bucket at most as large as the trainable parameters (DeepSpeed's default: 5e8 elements)"
     if stage == 3:
         yield "ZeRO-3 keeps parameters below 1e5 elements whole (DeepSpeed's default persistence threshold)"
+    if manifest["workload"].get("lora_rank") or manifest["workload"].get("critic"):
+        yield from _chat_notes(manifest["workload"])
     if layout["offload_optimizer"]:
         yield "the offloaded optimizer is torch.optim.AdamW on the host, not DeepSpeedCPUAdam (which is compiled)"
     if world.device.type == "cpu":
         yield "CPU patch: DeepSpeed's shared-memory all-reduce is not compiled; gloo is used"
+
+
+def _chat_notes(workload: Dict[str, Any]) -> Iterator[str]:
+    """How far a workload with adapters or a critic goes as in DeepSpeed-Chat."""
+    yield "no hybrid engine: DeepSpeed has none for GPT-2 style models; generation runs on the training weights"
+    if workload.get("lora_rank"):
+        yield "LoRA adapters stay unfused in generation; query, key and value have one each on their joint matrix"
+        yield "biases, LayerNorms and embeddings train beside the adapters, as in DeepSpeed-Chat's scripts"
+    if workload.get("critic"):
+        yield "critic: a GPT-2 trunk of its own shape on the policy's vocabulary, never recomputed, in its own engine"
+        yield "gradient norm is the policy's; policy and critic are clipped apart"

@@ -12,6 +12,7 @@ import torch
 import transformers.utils
 from torch import nn
 
+from suite.worker.engines.lora import add_adapters
 from suite.worker.value_head import build_value_head
 
 # transformers imports scipy, if it finds it, for losses of object detectors: half a second that no rank needs.
@@ -71,8 +72,16 @@ class Policy(GPT2LMHeadModel):
     Everything goes through ``forward``, because ZeRO-3 gathers parameters from the root module's hooks on.
     """
 
-    def __init__(self, config: GPT2Config, hydra_layers: Optional[int] = None, with_value_head: bool = True) -> None:
+    def __init__(
+        self,
+        config: GPT2Config,
+        hydra_layers: Optional[int] = None,
+        with_value_head: bool = True,
+        lora_rank: Optional[int] = None,
+    ) -> None:
         super().__init__(config)
+        if lora_rank is not None:
+            add_adapters(self.transformer.h, lora_rank)
         self.value_head = build_value_head(config.n_embd) if with_value_head else None
         self.branch = None if hydra_layers is None else HydraBranch(config, hydra_layers).requires_grad_(False)
 
@@ -130,7 +139,8 @@ def draw_weights(model: Policy, seed: int, gather: Gather) -> None:
 
 
 def _twin_name(name: str, layers: int, branch: Optional[HydraBranch]) -> str:
-    """The name of the policy's parameter that a parameter of the branch is a copy of; else the name itself."""
+    """The name of the plain policy's parameter that a parameter of branch or adapter stands for; else the name."""
+    name = name.replace(".base.", ".")
     if branch is None or not name.startswith("branch."):
         return name
     parts = name.split(".")
@@ -140,7 +150,7 @@ def _twin_name(name: str, layers: int, branch: Optional[HydraBranch]) -> str:
 
 
 def _draw(name: str, parameter: torch.Tensor, seed: int, layers: int) -> None:
-    if name.endswith("bias"):
+    if name.endswith(("bias", ".up")):  # a fresh adapter adds nothing
         parameter.zero_()
     elif ".ln_" in name:
         parameter.fill_(1.0)

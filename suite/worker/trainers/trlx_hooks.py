@@ -14,7 +14,7 @@ from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.tally import Tally
 
 _LOSSES = {"loss": "losses/total_loss", "policy_loss": "losses/policy_loss", "value_loss": "losses/value_loss"}
-#: log-probs are computed twice in an iteration: the policy's, then the reference's (446, 447)
+#: log-probs are computed twice in an iteration: the policy's, then the reference's (445, 446)
 _LOGPROBS_PHASES = ("score", "reference")
 
 
@@ -80,7 +80,7 @@ class TimedPPO:
         self._on_iteration_end()
 
     def generate(self, *arguments: Any, **options: Any) -> torch.Tensor:
-        """Base 256, called in line 287."""
+        """Base 256, called in line 285."""
         with self.sheet.clock.phase("generate"):
             self._generated = super().generate(*arguments, **options)
         if not self.accelerator.is_main_process:
@@ -90,7 +90,7 @@ class TimedPPO:
         return self._generated
 
     def decode(self, *arguments: Any, **options: Any) -> Any:
-        """Base 211, called in lines 304 and 346: token by token to text, everyone's and then this rank's."""
+        """Base 203, called in lines 304 and 343: token by token to text, everyone's and then this rank's."""
         with self.sheet.clock.detail("other/decode"):
             return super().decode(*arguments, **options)
 
@@ -120,7 +120,7 @@ class TimedPPO:
         """Base 309: nothing is saved."""
 
     def save_pretrained(self, directory: Optional[str] = None, **options: Any) -> None:
-        """Base 281: nothing is saved."""
+        """Base 284: nothing is saved."""
 
     def timed_logprobs(self, function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
         """``logprobs_of_labels`` as the trainer's module calls it; in the loss it is part of the forward pass."""
@@ -145,7 +145,7 @@ class TimedPPO:
         return timed
 
     def _time_model(self) -> None:
-        """The forward passes of line 417 to 436: the policy's, then the reference's by either way."""
+        """The forward passes of lines 420 to 437: the policy's, then the reference's by either way."""
         self._time_forward(self.model, "score")
         if hasattr(self, "ref_model"):
             self._time_forward(self.ref_model, "reference")
@@ -171,7 +171,7 @@ class TimedPPO:
         model.forward = timed
 
     def _time_steps(self) -> None:
-        """Base 574 and 605; DeepSpeed's engine steps inside of Accelerate's backward."""
+        """Base 574 and 585; DeepSpeed's engine steps inside of Accelerate's backward."""
         backward = self.accelerator.backward
 
         def timed_backward(*arguments: Any, **options: Any) -> None:
@@ -194,7 +194,7 @@ class TimedPPO:
 
 
 def _timed_tokenizer(kind: type, sheet: Sheet) -> type:
-    """The tokenizer's class with a clock around being called, as in line 349."""
+    """The tokenizer's class with a clock around being called, as in line 346."""
 
     class TimedTokenizer(kind):
         def __call__(self, *arguments: Any, **options: Any) -> Any:

@@ -4,7 +4,7 @@ import os
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.dirname(os.path.dirname(os.path.dirname(HERE)))]
+sys.path[:0] = [HERE, os.path.abspath(os.path.join(HERE, *[".."] * 4))]
 
 from suite.worker import __main__ as worker  # noqa: E402
 from suite.worker.trainers import trlx_nemo  # noqa: E402

@@ -1,0 +1,110 @@
+"""What a container costs: until the worker speaks, against `docker run`, and in throughput, against this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.ranks import one_manifest
+from suite.bundle.store import Bundle, find_bundles
+from suite.conduct.containers import open_containers
+from suite.conduct.execute import execute
+from suite.launch.docker_engine.document import PYTHON, PYTHON_PATH
+from suite.launch.docker_engine.launcher import DockerLauncher
+from suite.launch.docker_engine.settings import DockerSettings
+from suite.launch.local import LocalLauncher
+from suite.launch.outcome import Launcher
+from suite.spec.base import UsageError
+from suite.spec.manifest import Manifest, Run
+from suite.stats.compare import compare
+from suite.stats.intervals import RunSeconds
+
+BACKEND, SIZE = "deepspeed", "8M"
+STARTS = 7
+REPEATS = 5
+ITERATIONS = 15
+LIMIT_SECONDS = 1.5
+
+
+def rows() -> list[tuple[str, str, str]]:
+    """Figures for the table: what, figure, limit. Without an engine and the image there is nothing to measure."""
+    try:
+        _, launcher = open_containers(DockerSettings(pull="never"), None, (BACKEND,), "cpu", None, lambda text: None)
+    except UsageError as error:
+        return [("containers", f"not measured: {error}", "none")]
+    return [_start_row(launcher.images[BACKEND].id), _throughput_row(launcher)]
+
+
+def _start_row(image: str) -> tuple[str, str, str]:
+    """Both ways in turns; the first of each is left out."""
+    pairs = [(_seconds_of_suite(image), _seconds_of_docker(image)) for _ in range(STARTS + 1)][1:]
+    ours, theirs = (statistics.median(seconds) for seconds in zip(*pairs, strict=True))
+    more = sorted(first - second for first, second in pairs)
+    figure = (
+        f"{statistics.median(more):+.2f} s (median of {STARTS}; {more[0]:+.2f} to {more[-1]:+.2f}; "
+        f"{ours:.2f} s against {theirs:.2f} s)"
+    )
+    return "from `suite run --launcher docker` to the first event, over `docker run`", figure, f"{LIMIT_SECONDS} s"
+
+
+def _seconds_of_suite(image: str) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.time()
+        command = (sys.executable, "-m", "suite", "run", "--launcher", "docker", "--image", image, "--runs", folder)
+        work = ("--backend", BACKEND, "--size", "1M", "--repeats", "1", "--warmup", "1", "--iterations", "1")
+        subprocess.run((*command, *work), check=True, stdout=subprocess.DEVNULL)
+        (bundle,) = find_bundles([Path(folder)])
+        return _first_event(bundle) - began
+
+
+def _seconds_of_docker(image: str) -> float:
+    """The worker alone in a container of the same image, started by hand."""
+    with tempfile.TemporaryDirectory() as folder:
+        bundle = Bundle.create(Path(folder), one_manifest(BACKEND, "1M", 1, 1))
+        where = f"/work/runs/{bundle.id}"
+        began = time.time()
+        subprocess.run(
+            (
+                *("docker", "run", "--rm", "--init", "--user", f"{os.getuid()}:{os.getgid()}"),
+                *("--volume", f"{bundle.path}:{where}", "--env", f"PYTHONPATH={PYTHON_PATH}"),
+                *("--env", "OMP_NUM_THREADS=1", "--env", "DS_ACCELERATOR=cpu", "--entrypoint", PYTHON, image),
+                *("-m", "suite.worker", f"{where}/manifest.json", "--bundle", where),
+            ),
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        return _first_event(bundle) - began
+
+
+def _first_event(bundle: Bundle) -> float:
+    with (bundle.path / "events" / "rank-0.jsonl").open() as lines:
+        return json.loads(next(lines))["time"]
+
+
+def _throughput_row(launcher: DockerLauncher) -> tuple[str, str, str]:
+    """The same stack in a container and on the host, in turns."""
+    manifest = one_manifest(BACKEND, SIZE, 1, ITERATIONS)
+    inside, outside = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for repeat in range(1, REPEATS + 1):
+            inside.append(_measured(manifest, Path(folder), launcher, PYTHON, f"inside-{repeat}"))
+            outside.append(_measured(manifest, Path(folder), LocalLauncher(), sys.executable, f"outside-{repeat}"))
+    result = compare(inside, outside)
+    ratio = result.ratio
+    figure = f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}], {result.verdict}"
+    return f"rate in a container over rate on the host, {BACKEND} {SIZE}, {REPEATS} runs each", figure, "within noise"
+
+
+def _measured(manifest: Manifest, folder: Path, launcher: Launcher, python: str, name: str) -> RunSeconds:
+    manifest = manifest.model_copy(update={"run": Run(id=name, plan="containers", repeat=1)})
+    record = execute(manifest, folder, launcher, python, lambda event: None)
+    if record.status != "ok" or record.counts is None:
+        raise RuntimeError(f"{name} failed: {record.failure}")
+    return RunSeconds(record.counts.samples, record.iterations.seconds[manifest.measure.warmup :])

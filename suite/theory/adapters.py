@@ -1,0 +1,73 @@
+"""Low-rank adapters and the separate critic: what a workload puts beside the policy's own parameters.
+
+LoRA: Hu et al., arXiv 2106.09685. An adapter of rank r beside a matrix in -> out has r (in + out) elements; query, key
+and value have one each, whether or not the stack keeps their matrices in one.
+"""
+
+from __future__ import annotations
+
+from suite.spec.base import Frozen
+from suite.spec.shape import Shape
+from suite.spec.workload import Critic, Workload
+from suite.theory.parameters import layer_matrix_elements, parameter_count, trainable_count, value_head_parameters
+
+
+class WorkParameters(Frozen):
+    """Parameters that a workload holds and trains, without the reference: ``policy`` with its adapters and value head.
+
+    ``critic`` is 0 where the policy has a value head instead.
+    """
+
+    policy: int
+    trained_policy: int
+    critic: int
+
+    @property
+    def total(self) -> int:
+        return self.policy + self.critic
+
+    @property
+    def trainable(self) -> int:
+        return self.trained_policy + self.critic
+
+
+def work_parameters(size: Shape, workload: Workload) -> WorkParameters:
+    """What the counts of an iteration call total and trainable parameters. Raises ValueError as ``trainable_count``."""
+    head = 0 if workload.critic is not None else value_head_parameters(size.hidden)
+    adapters = size.layers * adapter_elements(size, workload)
+    frozen = size.layers * layer_matrix_elements(size) if workload.lora_rank is not None else 0
+    plain = trainable_count(size, workload.trainable_layers) - value_head_parameters(size.hidden)
+    return WorkParameters(
+        policy=parameter_count(size).total + adapters + head,
+        trained_policy=plain - frozen + adapters + head,
+        critic=0 if workload.critic is None else critic_parameters(size, workload.critic),
+    )
+
+
+def adapter_elements(size: Shape, workload: Workload) -> int:
+    """Elements of the adapters of one block; 0 without LoRA."""
+    if workload.lora_rank is None:
+        return 0
+    key_value = size.kv_heads * size.head_dim
+    attention = 4 * size.hidden + 2 * (size.hidden + key_value)
+    mlp = (3 if size.gated_mlp else 2) * (size.hidden + size.ffn)
+    return workload.lora_rank * (attention + mlp)
+
+
+def critic_shape(size: Shape, critic: Critic) -> Shape:
+    """The critic's trunk as a shape: the policy's vocabulary and positions, embeddings tied to nothing."""
+    return Shape(
+        name="critic",
+        layers=critic.layers,
+        hidden=critic.hidden,
+        ffn=critic.ffn,
+        heads=critic.heads,
+        kv_heads=critic.heads,
+        vocab=size.vocab,
+        positions=size.positions,
+    )
+
+
+def critic_parameters(size: Shape, critic: Critic) -> int:
+    """The trunk, and one linear layer hidden -> 1 without bias."""
+    return parameter_count(critic_shape(size, critic)).total + critic.hidden

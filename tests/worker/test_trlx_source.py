@@ -1,0 +1,96 @@
+"""Which trlx would be imported: absent, another commit, or the measured one; by its files alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from suite.worker import trlx_source
+from suite.worker.place import ConfigError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package called trlx that is none, named as the source."""
+    package = tmp_path / "trlx"
+    (package / "trainer").mkdir(parents=True)
+    (package / "__init__.py").write_text("from trlx import nothing\n")
+    (package / "trainer" / "__init__.py").write_text("")
+    monkeypatch.setenv(trlx_source.SOURCE_VARIABLE, str(tmp_path))
+    return tmp_path
+
+
+def test_the_digest_sees_every_python_file_and_nothing_else(checkout: Path) -> None:
+    first = trlx_source.package_digest(str(checkout / "trlx"))
+    (checkout / "trlx" / "README.md").write_text("read me")
+    (checkout / "trlx" / "__pycache__").mkdir()
+    (checkout / "trlx" / "__pycache__" / "x.cpython-311.pyc").write_bytes(b"x")
+    assert trlx_source.package_digest(str(checkout / "trlx")) == first
+    (checkout / "trlx" / "trainer" / "__init__.py").write_text("\n")
+    changed = trlx_source.package_digest(str(checkout / "trlx"))
+    (checkout / "trlx" / "trainer" / "__init__.py").rename(checkout / "trlx" / "trainer" / "other.py")
+    assert len({first, changed, trlx_source.package_digest(str(checkout / "trlx"))}) == 3
+
+
+def test_another_commit_is_named_with_what_to_do(checkout: Path) -> None:
+    problem = trlx_source.trlx_problem()
+    assert problem is not None
+    assert f"the trlx in {checkout / 'trlx'} is not commit 3340c2f3; install" in problem
+    with pytest.raises(ConfigError, match="not commit 3340c2f3"):
+        trlx_source.use_trlx()
+
+
+def test_the_measured_commit_is_found_in_front_of_the_path(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trlx_source, "DIGEST", trlx_source.package_digest(str(checkout / "trlx")))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert trlx_source.use_trlx() == str(checkout / "trlx")
+    assert sys.path[0] == str(checkout)
+
+
+def test_a_source_without_trlx_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(trlx_source.SOURCE_VARIABLE, str(tmp_path))
+    assert trlx_source.trlx_problem().startswith(f"there is no trlx in {tmp_path}; install")
+
+
+def test_an_interpreter_without_trlx_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(trlx_source.SOURCE_VARIABLE, raising=False)
+    monkeypatch.setattr(trlx_source.importlib.util, "find_spec", lambda name: None)
+    assert trlx_source.trlx_problem().startswith(f"there is no trlx for {sys.executable}; install")
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        (None, "transformers is missing"),
+        ("4.26.1", "too old"),
+        ("4.27.1", None),
+        ("4.33.3", None),
+        ("4.34.1", None),
+        ("4.35.0", "transformers 4.35.0 is too new for trlx's own code; install transformers 4.33.3"),
+        ("5.23.0", "too new"),
+    ],
+)
+def test_transformers_is_one_that_trlx_runs_on(
+    version: str | None, words: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trlx_source, "installed_version", lambda package: version)
+    problem = trlx_source.transformers_problem()
+    assert (problem is None) if words is None else (words in str(problem))
+
+
+def test_the_driver_can_ask_without_torch(checkout: Path) -> None:
+    code = (
+        "import sys, runpy; runpy.run_module('suite.worker.trlx_source', run_name='__main__'); "
+        "assert 'torch' not in sys.modules"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=True
+    )
+    assert set(json.loads(answer.stdout)) == {"trlx", "transformers"}

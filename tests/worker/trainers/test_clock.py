@@ -1,0 +1,185 @@
+"""The clock of foreign iterations: phases in pieces, phases without the others, parts within parts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from suite.bundle.event_fields import FIELDS, wrong_field
+from suite.worker.events import EventLog
+from suite.worker.memory import MemoryProbe
+from suite.worker.progress import Progress
+from suite.worker.trainers import clock as clock_module
+from suite.worker.trainers.clock import NullClock, PhaseClock
+from suite.worker.world import World
+
+COUNTS = dict.fromkeys(
+    ("samples", "prompt_tokens", "response_tokens", "padded_tokens", "trained_tokens", "optimizer_steps"), 1
+) | {"trainable_parameters": 1, "total_parameters": 1}
+STATS = {"loss": 0.5, "kl": None}
+
+
+class Ticks:
+    """A clock that goes on by one second each time it is read."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+class Stand:
+    """A clock under test with what it writes, whom it waits for, and its own time."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.progress, self.barriers = folder, Progress(), 0
+        self.ticks = Ticks()
+        world = World(0, 2, 0, 2, torch.device("cpu"))
+        for module in (clock_module, __import__("suite.worker.recorder", fromlist=["time"])):
+            monkeypatch.setattr(module, "time", self.ticks)
+            monkeypatch.setattr(module, "barrier", lambda world: self._wait())
+        log = EventLog(str(folder), 0, mirror=False)
+        self.clock = PhaseClock(world, log, MemoryProbe(world.device, 0), None, self.progress)
+
+    def _wait(self) -> None:
+        self.barriers += 1
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        lines = (self.folder / "events" / "rank-0.jsonl").read_text().splitlines()
+        return [event for event in map(json.loads, lines) if event["kind"] == kind]
+
+
+@pytest.fixture
+def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
+    return Stand(tmp_path, monkeypatch)
+
+
+def test_a_phase_in_pieces_is_one_event_with_their_sum(stand: Stand) -> None:
+    stand.clock.begin(0)
+    with stand.clock.phase("score", more=True):
+        pass
+    assert stand.events("phase") == []
+    with stand.clock.phase("reference"):
+        pass
+    with stand.clock.phase("score"):
+        stand.ticks.now += 10
+    stand.clock.stop()
+    first, second = stand.events("phase")
+    assert (first["phase"], first["seconds"], first["wait_seconds"]) == ("reference", 1.0, 1.0)
+    assert (second["phase"], second["seconds"], second["wait_seconds"]) == ("score", 12.0, 2.0)
+
+
+def test_memory_of_a_phase_in_pieces_is_that_of_its_larger_piece(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    peaks = iter([7, 5, 9])
+    known = {"peak_reserved_bytes": None, "peak_device_bytes": None, "allocation_retries": None}
+    monkeypatch.setattr(
+        MemoryProbe, "peaks", lambda self: {"peak_allocated_bytes": next(peaks), "peak_resident_bytes": 1, **known}
+    )
+    stand.clock.begin(0)
+    for more in (True, True, False):
+        with stand.clock.phase("train", more=more):
+            pass
+    (event,) = stand.events("memory")
+    assert event["peak_allocated_bytes"] == 9
+    assert event["peak_reserved_bytes"] is None
+
+
+def test_ranks_meet_before_and_after_a_piece_but_not_around_one_of_a_rank_alone(stand: Stand) -> None:
+    stand.clock.begin(0)
+    met = stand.barriers
+    with stand.clock.phase("generate"):
+        pass
+    assert stand.barriers == met + 2
+    with stand.clock.phase("reward", alone=True):
+        pass
+    assert stand.barriers == met + 2
+
+
+def test_the_progress_names_the_phase_and_other_between_phases(stand: Stand) -> None:
+    stand.clock.begin(3)
+    assert (stand.progress.iteration, stand.progress.phase) == (3, "other")
+    with stand.clock.phase("generate"):
+        assert stand.progress.phase == "generate"
+    assert stand.progress.phase == "other"
+
+
+def test_a_failure_inside_a_phase_leaves_its_name(stand: Stand) -> None:
+    stand.clock.begin(0)
+    with pytest.raises(MemoryError), stand.clock.phase("train"):
+        raise MemoryError
+    assert stand.progress.phase == "train"
+    assert stand.events("phase") == []
+
+
+def test_parts_are_summed_by_name_and_an_inner_one_counts_for_itself_alone(stand: Stand) -> None:
+    stand.clock.begin(0)
+    with stand.clock.phase("train"):
+        for _ in range(2):
+            with stand.clock.detail("train/forward"):
+                pass
+            with stand.clock.detail("train/backward"), stand.clock.detail("train/optimizer"):
+                pass
+    stand.clock.stop()
+    stand.clock.finish(COUNTS, STATS)
+    (event,) = stand.events("iteration")
+    assert event["details"] == {"train/forward": 2.0, "train/optimizer": 2.0, "train/backward": 4.0}
+
+
+def test_parts_of_one_iteration_are_not_in_the_next(stand: Stand) -> None:
+    stand.clock.begin(0)
+    with stand.clock.detail("other/decode"):
+        pass
+    stand.clock.stop()
+    stand.clock.finish(COUNTS, STATS)
+    stand.clock.begin(1)
+    stand.clock.stop()
+    stand.clock.finish(COUNTS, STATS)
+    first, second = stand.events("iteration")
+    assert "details" in first
+    assert "details" not in second
+
+
+def test_its_events_are_what_the_reader_takes(stand: Stand) -> None:
+    stand.clock.begin(0)
+    for phase in ("generate", "score", "reference", "reward", "train"):
+        with stand.clock.phase(phase), stand.clock.detail(phase + "/part"):
+            pass
+    stand.clock.stop()
+    stand.clock.finish(COUNTS, STATS)
+    events = [event for kind in ("phase", "memory", "iteration") for event in stand.events(kind)]
+    assert len(events) == 11
+    assert [wrong_field(event, FIELDS["rank"][event["kind"]], "here") for event in events] == [None] * 11
+
+
+@pytest.mark.parametrize(
+    "misuse",
+    [
+        lambda clock: (clock.open("train"), clock.open("score")),
+        lambda clock: clock.close(),
+        lambda clock: (clock.open("train"), clock.stop()),
+        lambda clock: (clock.open("train"), clock.close(more=True), clock.stop()),
+        lambda clock: (clock.open("train"), clock.close(more=True), clock.begin(1)),
+    ],
+    ids=["overlap", "nothing open", "stop inside", "stop before the last piece", "begin before the last piece"],
+)
+def test_phases_out_of_order_are_the_programmers_mistake(stand: Stand, misuse: Any) -> None:
+    stand.clock.begin(0)
+    with pytest.raises(AssertionError):
+        misuse(stand.clock)
+
+
+def test_the_null_clock_takes_the_same_calls_and_does_nothing() -> None:
+    clock = NullClock()
+    clock.begin(0)
+    with clock.phase("generate", more=True), clock.detail("generate/part"):
+        pass
+    clock.open("train", alone=True)
+    clock.close()
+    clock.stop()
+    clock.finish(COUNTS, STATS)

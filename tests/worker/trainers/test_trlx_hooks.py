@@ -1,0 +1,299 @@
+"""The hooks on a stand-in with the method names and the order of trlx's PPO trainer; nothing of trlx is imported."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from suite.worker.place import ConfigError
+from suite.worker.trainers.clock import NullClock
+from suite.worker.trainers.tally import Tally
+from suite.worker.trainers.trlx_hooks import Sheet, TimedPPO
+from suite.worker.world import World
+from tests.worker.tiny import tiny_manifest
+
+PROMPT, NEW, SAMPLES, MICRO = 8, 8, 4, 2
+PAD = 99
+
+
+class Journal(NullClock):
+    """Writes down which edges were told, in order, with what happened between them."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def begin(self, iteration: int) -> None:
+        self.lines.append(f"begin {iteration}")
+
+    def open(self, phase: str, alone: bool = False) -> None:
+        self.lines.append(f"open {phase}{' alone' if alone else ''}")
+
+    def close(self, more: bool = False) -> None:
+        self.lines.append(f"close{' more' if more else ''}")
+
+    @contextmanager
+    def detail(self, name: str) -> Iterator[None]:
+        self.lines.append(f"part {name}")
+        yield
+        self.lines.append(f"part over {name}")
+
+    def stop(self) -> None:
+        self.lines.append("stop")
+
+
+class Tokenizer:
+    pad_token_id = PAD
+
+    def __call__(self, texts: list[str]) -> Any:
+        return SimpleNamespace(input_ids=[[int(word) for word in text.split()] for text in texts])
+
+
+class Policy(nn.Module):
+    """Answers logits of zeros; a method of its own for the branch, as a hydra policy has."""
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(*tokens.shape, 10)
+
+    def forward_hydra(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.forward(tokens)
+
+
+class Wrapper(nn.Module):
+    """Around the policy, as DeepSpeed's engine: what it does not have itself, it asks the policy for."""
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__()
+        self.module = policy
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("module"), name)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.module(tokens)
+
+
+class SteppingWrapper(Wrapper):
+    """An engine that steps by itself, and knows the norm of its gradient."""
+
+    def get_global_grad_norm(self) -> torch.Tensor:
+        return torch.tensor(2.0)
+
+    def step(self) -> None:
+        pass
+
+
+def logprobs_of_labels(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return torch.log_softmax(logits, -1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+
+
+class StandIn:
+    """An iteration as trlx has it: experience is made, then micro batches are trained on."""
+
+    def __init__(
+        self,
+        config: Any,
+        reward_fn: Any,
+        *,
+        is_main: bool = True,
+        full_reference: bool = False,
+        extra_token: bool = False,
+        garble: bool = False,
+        steps_by_itself: bool = False,
+    ) -> None:
+        self.config, self.reward_fn = config, reward_fn
+        self.model, self.tokenizer = (SteppingWrapper if steps_by_itself else Wrapper)(Policy()), Tokenizer()
+        self.opt = SimpleNamespace(step=lambda: None)
+        self.accelerator = SimpleNamespace(
+            is_main_process=is_main,
+            backward=lambda loss: self.model.step() if steps_by_itself else None,
+            unwrap_model=lambda model: model.module,
+        )
+        if full_reference:
+            self.ref_model = Policy()
+        self.logprobs = logprobs_of_labels
+        self.stored: list[Any] = []
+        self._extra_token, self._garble = extra_token, garble
+
+    def learn(self, iterations: int) -> None:
+        self.make_experience(SAMPLES)
+        self.evaluate()
+        for iteration in range(iterations):
+            for _ in range(SAMPLES // MICRO):
+                batch = SimpleNamespace(
+                    query_tensors=torch.zeros(MICRO, PROMPT), response_tensors=torch.zeros(MICRO, NEW)
+                )
+                loss, _ = self.loss(batch)
+                self.accelerator.backward(loss)
+            self.opt.step()
+            self.save_pretrained("checkpoint")
+            if iteration + 1 < iterations:
+                self.make_experience(SAMPLES, iteration)
+
+    def make_experience(self, num_rollouts: int, iter_count: int = 0) -> None:
+        prompts = torch.ones(num_rollouts, PROMPT, dtype=torch.int64)
+        samples = self.generate(prompts)
+        if self.accelerator.is_main_process:
+            texts, _, outputs = self.decode(prompts, samples)
+            self.reward_fn(samples=texts, prompts=texts, outputs=outputs, tokenizer=self.tokenizer)
+        _, _, outputs = self.decode(prompts, samples)
+        responses = torch.tensor(self.tokenizer(outputs).input_ids)
+        tokens = torch.cat([prompts, responses], 1)
+        logits = self.model(tokens)
+        reference = self.ref_model(tokens) if hasattr(self, "ref_model") else self.model.forward_hydra(tokens)
+        self.logprobs(logits[:, :-1], tokens[:, 1:] % 10)
+        self.logprobs(reference[:, :-1], tokens[:, 1:] % 10)
+        rewards = torch.full((NEW,), 0.25)
+        pairs = zip(prompts, responses, strict=True)
+        self.push_to_store(
+            [SimpleNamespace(query_tensor=one, response_tensor=two, rewards=rewards) for one, two in pairs]
+        )
+
+    def generate(self, prompts: torch.Tensor) -> torch.Tensor:
+        length = NEW + self._extra_token
+        return torch.cat([prompts, torch.arange(2, 2 + length).repeat(len(prompts), 1)], 1)
+
+    def decode(self, prompts: torch.Tensor, samples: torch.Tensor) -> Any:
+        outputs = [" ".join(map(str, row[PROMPT:].tolist())) for row in samples]
+        return outputs, outputs, [text.replace("2", "3") for text in outputs] if self._garble else outputs
+
+    def loss(self, batch: Any) -> Any:
+        self.logprobs(torch.zeros(MICRO, 3, 10), torch.zeros(MICRO, 3, dtype=torch.int64))
+        return torch.tensor(1.0), {"losses/total_loss": 1.0, "losses/policy_loss": 0.25, "losses/value_loss": 0.75}
+
+    def push_to_store(self, data: list[Any]) -> None:
+        self.stored = data
+
+    def evaluate(self) -> dict[str, float]:
+        raise AssertionError("nothing is evaluated")
+
+    def save_pretrained(self, directory: str) -> None:
+        raise AssertionError("nothing is saved")
+
+
+class Timed(TimedPPO, StandIn):
+    pass
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_rank() -> Iterator[None]:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def tally() -> Tally:
+    workload = {"prompt_tokens": PROMPT, "new_tokens": NEW, "rollouts": SAMPLES, "micro_batch": MICRO}
+    manifest = json.loads(tiny_manifest(workload=workload, shape={"positions": 64}).model_dump_json(by_alias=True))
+    return Tally(manifest, World(0, 1, 0, 1, torch.device("cpu")))
+
+
+def run(iterations: int = 1, **stand_in: Any) -> tuple[list[str], Sheet, list[dict[str, int]]]:
+    sheet, counted = Sheet(tally()), []
+    sheet.clock = journal = Journal()
+    trainer = Timed(
+        config=None,
+        sheet=sheet,
+        on_iteration_end=lambda: counted.append(sheet.tally.counts(60, 100)),
+        reward_fn=lambda outputs, **others: [0.5] * len(outputs),
+        **stand_in,
+    )
+    trainer.logprobs = trainer.timed_logprobs(trainer.logprobs)
+    trainer.learn(iterations)
+    trainer.end_iteration()
+    return journal.lines, sheet, counted
+
+
+EXPERIENCE = [
+    *("open generate", "close"),
+    *("part other/decode", "part over other/decode"),
+    *("open reward alone", "close"),
+    *("part other/decode", "part over other/decode", "part other/tokenise", "part over other/tokenise"),
+    *("open score", "close more", "open reference", "close more"),
+    *("open score", "close", "open reference", "close"),
+]
+TRAINING = [
+    "open train",
+    *("part train/forward", "part over train/forward", "part train/backward", "part over train/backward") * 2,
+    *("part train/optimizer", "part over train/optimizer", "close"),
+]
+
+
+@pytest.mark.parametrize("full_reference", [False, True], ids=["hydra", "full reference"])
+def test_edges_are_told_in_the_order_of_the_trainers_own_calls(full_reference: bool) -> None:
+    lines, _, _ = run(full_reference=full_reference)
+    assert lines == ["begin 0", *EXPERIENCE, *TRAINING, "stop"]
+
+
+def test_an_iteration_ends_where_the_next_one_begins() -> None:
+    lines, sheet, counted = run(iterations=3)
+    one = [*EXPERIENCE, *TRAINING, "stop"]
+    assert lines == ["begin 0", *one, "begin 1", *one, "begin 2", *one]
+    assert sheet.iteration == len(counted) == 3
+
+
+def test_a_rank_that_is_not_main_tells_of_the_reward_phase_too() -> None:
+    lines, _, _ = run(is_main=False)
+    assert lines.count("open reward alone") == 1
+    assert lines.count("part other/decode") == 1
+
+
+def test_counts_come_from_what_was_stored_and_trained_on() -> None:
+    _, _, (counts,) = run()
+    assert counts == {
+        "samples": SAMPLES,
+        "prompt_tokens": SAMPLES * PROMPT,
+        "response_tokens": SAMPLES * NEW,
+        "padded_tokens": 0,
+        "trained_tokens": SAMPLES * (PROMPT + NEW),
+        "optimizer_steps": 1,
+        "trainable_parameters": 60,
+        "total_parameters": 100,
+    }
+
+
+def test_statistics_are_means_over_micro_batches_and_sums_of_scores_and_rewards() -> None:
+    _, sheet, _ = run()
+    means = sheet.means()
+    assert (means["loss"], means["policy_loss"], means["value_loss"]) == (1.0, 0.25, 0.75)
+    assert means["gradient_norm"] != means["gradient_norm"], "nobody told a norm"
+    assert (sheet.scores, sheet.rewards) == (0.5 * SAMPLES, 0.25 * NEW * SAMPLES)
+
+
+def test_a_response_of_another_length_fails_the_run() -> None:
+    with pytest.raises(ConfigError, match="4 responses of 9; 8 \\+ 8 tokens were forced"):
+        run(extra_token=True)
+
+
+def test_text_that_comes_back_as_other_tokens_fails_the_run() -> None:
+    with pytest.raises(ConfigError, match="re-tokenising changed"):
+        run(garble=True)
+
+
+def test_an_engine_that_steps_inside_of_backward_is_timed_there_and_asked_for_its_norm() -> None:
+    sheet = Sheet(tally())
+    sheet.clock = journal = Journal()
+    trainer = Timed(
+        config=None,
+        sheet=sheet,
+        on_iteration_end=lambda: None,
+        reward_fn=lambda outputs, **others: [0.5] * len(outputs),
+        steps_by_itself=True,
+    )
+    trainer.learn(1)
+    trainer.end_iteration()
+    inside = ["part train/backward", "part train/optimizer", "part over train/optimizer", "part over train/backward"]
+    first = journal.lines.index("part train/backward")
+    assert journal.lines[first : first + 4] == inside
+    assert sheet.tally.optimizer_steps == 2
+    assert sheet.means()["gradient_norm"] == 2.0
