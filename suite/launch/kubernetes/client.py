@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -136,8 +137,10 @@ def connect(context: str | None = None, namespace: str | None = None) -> Cluster
     settings.retries = False
     usual = "default"
     try:
-        config.load_kube_config(context=context, client_configuration=settings)
-        contexts, current = config.list_kube_config_contexts()
+        # the client reads the variable only once, when it is imported
+        file = os.environ.get("KUBECONFIG") or None
+        config.load_kube_config(config_file=file, context=context, client_configuration=settings)
+        contexts, current = config.list_kube_config_contexts(config_file=file)
         chosen = next((one for one in contexts if one["name"] == context), current)
         usual = chosen["context"].get("namespace") or usual
     except config.ConfigException as error:
@@ -185,7 +188,7 @@ def _refused(cluster: Cluster, call: str, error: ApiException) -> Refused:
         text = (
             f"there is no namespace {cluster.namespace} at {cluster.server}; make it, or name another with --namespace"
         )
-    elif error.status == 404 and "could not find the requested resource" in said:
+    elif error.status == 404 and call.startswith("POST"):
         text = f"{cluster.server} does not know {kind}: install what brings it, or choose another --variant"
     elif error.status == 409:
         text = f"{said} in {where}: collect or cancel that run first"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from suite.launch.cluster.engine import EngineEnd
@@ -32,14 +32,19 @@ class Finding(NamedTuple):
     said: str
 
 
-def engine_end(pods: list[Pod], end: RunEnd | None, nodes: int, cancelled: bool) -> EngineEnd:
+def engine_end(
+    pods: list[Pod], end: RunEnd | None, nodes: int, warnings: Sequence[str] = (), cancelled: bool = False
+) -> EngineEnd:
     """What the cluster itself says of a run that is over.
 
     ``end``: the word of the run's own object, ``None`` where that is gone. ``nodes``: how many pods there should be.
+    ``warnings``: what the cluster complained of, as ``reason: message``.
     """
     own = [pod for pod in pods if pod.role != "reader"]
     findings = sorted(finding for pod in own for finding in _of_pod(pod))
     findings += _of_run(end, own, nodes)
+    if not any(pod.ended() for pod in own):
+        findings = sorted([*findings, *_of_warnings(warnings)])
     is_done = len(own) >= nodes and all(pod.phase == "Succeeded" for pod in own)
     succeeded = end.succeeded if end is not None else is_done if own else None
     status: Literal["ok", "failed", "interrupted"] | None = None
@@ -114,6 +119,17 @@ def _of_run(end: RunEnd | None, pods: list[Pod], nodes: int) -> list[Finding]:
         gone = ", ".join(str(number) for number in range(nodes) if number not in there)
         found.append(Finding(6, "rank_lost", f"the pod of node {gone} is gone"))
     return found
+
+
+def _of_warnings(warnings: Sequence[str]) -> Iterator[Finding]:
+    """Why no pod ever ran, when its controller has deleted the pods that would say so."""
+    for said in warnings:
+        if said.startswith("FailedScheduling") and _GPU.search(said):
+            yield Finding(2, "gpu_unavailable", said)
+        elif said.startswith("FailedCreate:"):
+            yield Finding(2, "config", said)
+        elif _PULL.search(said) or "Failed to pull image" in said:
+            yield Finding(1, "image_pull", said)
 
 
 def _signed(code: int) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 from suite.launch.cluster.engine import EngineState, Gathered, Phase, Stream
 from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job
-from suite.launch.kubernetes.client import Cluster, connect
+from suite.launch.kubernetes.client import Cluster, Refused, connect
 from suite.launch.kubernetes.diagnose import engine_end
 from suite.launch.kubernetes.pod import RUN_LABEL, run_labels
 from suite.launch.kubernetes.pods import Pod, read_pods, run_end
@@ -55,7 +55,7 @@ class KubernetesEngine:
             return EngineState(phase="over", word=word, detail=end.said if end else "")
         running = [pod for pod in own if pod.phase == "Running"]
         phase: Phase = "running" if running else "pending"
-        told = [f"{len(running)} of {nodes} pods run", *self._why(cluster, submission, own)]
+        told = [f"{len(running)} of {nodes} pods run", *_why(own, nodes, found.warnings)]
         if running and running[0].number == 0:
             told += _progress(cluster.log(running[0].name, running[0].container, _TAIL_LINES))
         return EngineState(phase=phase, word=phase.capitalize(), detail="; ".join(told))
@@ -93,7 +93,7 @@ class KubernetesEngine:
         if settings.claim is not None:
             streams.append(Stream("claim", read_claim(cluster, submission, settings).splitlines(keepends=True)))
         end = run_end(found.run) if found.run else None
-        return Gathered(tuple(streams), engine_end(pods, end, nodes, cancelled=kept is not None))
+        return Gathered(tuple(streams), engine_end(pods, end, nodes, found.warnings, cancelled=kept is not None))
 
     def _cluster(self, submission: Submission) -> Cluster:
         cluster = self._reach(submission.engine.get("context"), _settings(submission).namespace)
@@ -106,23 +106,28 @@ class KubernetesEngine:
         kind, name = submission.engine["objects"][-1]
         run = cluster.get(kind, name)
         pods = cluster.find("Pod", labelSelector=f"{RUN_LABEL}={run_labels(submission.run_id)[RUN_LABEL]}")
-        return Snapshot(run=run, pods=pods, logs={})
+        return Snapshot(run=run, pods=pods, warnings=_warnings(cluster, name), logs={})
 
     def _with_logs(self, cluster: Cluster, found: Snapshot) -> Snapshot:
         logs = {pod.name: cluster.log(pod.name, pod.container) for pod in read_pods(found.pods)}
         return found._replace(logs=logs)
 
-    def _why(self, cluster: Cluster, submission: Submission, pods: list[Pod]) -> list[str]:
-        """Why pods are missing or wait, in the cluster's words; the first reason is every other's."""
-        waits = [
-            f"{pod.name} waits: {pod.why_pending()}" for pod in pods if pod.phase == "Pending" and pod.why_pending()
-        ]
-        if waits or len(pods) >= submission.job.nodes:
-            return waits[:1]
-        name = submission.engine["objects"][-1][1]
-        events = cluster.find("Event", fieldSelector=f"involvedObject.name={name},type=Warning")
-        said = [" ".join(f"{event.get('reason')}: {event.get('message')}".split()) for event in events]
-        return said[-1:]
+
+def _warnings(cluster: Cluster, name: str) -> list[str]:
+    """What the cluster complains of about the run and its pods; nothing where events may not be read."""
+    try:
+        events = cluster.find("Event", fieldSelector="type=Warning")
+    except Refused:
+        return []
+    own = [event for event in events if str(event["involvedObject"].get("name", "")).startswith(name)]
+    own.sort(key=lambda event: str(event.get("lastTimestamp") or event["metadata"].get("creationTimestamp")))
+    return list(dict.fromkeys(" ".join(f"{event.get('reason')}: {event.get('message')}".split()) for event in own))
+
+
+def _why(pods: list[Pod], nodes: int, warnings: list[str]) -> list[str]:
+    """Why pods are missing or wait, in the cluster's words; the first reason is every other's."""
+    waits = [f"{pod.name} waits: {pod.why_pending()}" for pod in pods if pod.phase == "Pending" and pod.why_pending()]
+    return waits[:1] if waits or len(pods) >= nodes else warnings[-1:]
 
 
 def read_claim(cluster: Cluster, submission: Submission, settings: KubernetesSettings) -> bytes:

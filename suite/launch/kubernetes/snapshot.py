@@ -15,6 +15,7 @@ class Snapshot(NamedTuple):
 
     run: dict[str, Any] | None  # its Job, JobSet ...
     pods: list[dict[str, Any]]
+    warnings: list[str]  # what the cluster said of them, oldest first; it forgets this within hours
     logs: dict[str, bytes]  # by pod
 
 
@@ -38,7 +39,7 @@ def read_snapshot(path: Path) -> Snapshot | None:
     try:
         body = json.loads(path.read_text(encoding="ascii"))
         logs = {pod: text.encode(errors="surrogateescape") for pod, text in body["logs"].items()}
-        return Snapshot(body["run"], body["pods"], logs)
+        return Snapshot(body["run"], body["pods"], body["warnings"], logs)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, AttributeError) as error:
