@@ -12,6 +12,7 @@ from suite.launch.cluster.engine import EngineState, find_engine
 from suite.launch.cluster.submission import Submission, read_submission, submission_path, submissions
 from suite.spec.base import Frozen, UsageError
 
+#: between two looks at a run; the first ones come sooner
 POLL_SECONDS = 5.0
 _RENDERED = EngineState(
     phase="gone", word="rendered", detail="not submitted from here, and the cluster does not know it"
@@ -62,6 +63,7 @@ def wait_until_over(
 ) -> None:
     """Come back when the cluster is done with the run. Raises UsageError when it cannot be asked."""
     before: EngineState | None = None
+    pause = poll_seconds / 16
     while True:
         now = standing(root, submission)
         if now.state != before:
@@ -69,4 +71,5 @@ def wait_until_over(
             before = now.state
         if now.state.phase not in ("pending", "running"):
             return
-        time.sleep(poll_seconds)
+        time.sleep(pause)
+        pause = min(2 * pause, poll_seconds)

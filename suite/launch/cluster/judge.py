@@ -40,7 +40,7 @@ def judge(ranks: int, gathered: Gathered, transcript: Transcript) -> Outcome:
         return Outcome(status="interrupted", exit_codes=codes, elapsed_seconds=elapsed, failure=failure)
     if end.status != "failed" and all(rank.status == "ok" for rank in told.values()):
         return Outcome(status="ok", exit_codes=codes, elapsed_seconds=elapsed)
-    ends = (*_rank_ends(told, codes, rows, end), *_stream_ends(told, streams, end, transcript))
+    ends = (*_rank_ends(told, codes, rows, gathered), *_stream_ends(told, streams, end, transcript))
     verdict = end.verdict and end.verdict.model_copy(update={"phase": phase, "iteration": iteration})
     whole = RunEnd(ranks=ends, verdict=verdict, phase=phase, iteration=iteration)
     failure = classify(whole, (*PATTERNS, *patterns))
@@ -94,33 +94,42 @@ def _exit_codes(
 
 
 def _rank_ends(
-    told: dict[int, _Rank], codes: dict[int, int | None], rows: dict[int, FailedRank], end: EngineEnd
+    told: dict[int, _Rank], codes: dict[int, int | None], rows: dict[int, FailedRank], gathered: Gathered
 ) -> Iterator[RankEnd]:
-    """What is known of each rank. Its code is its own unless the engine ended the job, or torchrun the rank."""
+    """What is known of each rank. Its code is its own unless the engine ended the job, or torchrun or the engine ended
+    the rank because another had failed."""
+    streams, end, _ = gathered
+    first = next((stream.ranks for stream in streams if stream.name == _first_to_end(end)), ())
     for rank, each in told.items():
-        ended_by_torchrun = codes[rank] == -signal.SIGTERM and not (rank in rows and rows[rank].is_first)
-        by_itself = codes[rank] not in (None, 0) and end.verdict is None and not ended_by_torchrun
+        code = codes[rank]
+        if rank in rows:
+            by_itself = rows[rank].is_first or code != -signal.SIGTERM
+        else:
+            by_itself = code is not None and (code > 0 or rank in first)
         yield RankEnd(
             rank=rank,
-            exit_code=codes[rank],
-            ended_at=each.last_time if by_itself else None,
+            exit_code=code,
+            ended_at=each.last_time if by_itself and end.verdict is None else None,
             started=each.started,
             reports=each.reports,
             log=(),
         )
 
 
+def _first_to_end(end: EngineEnd) -> str | None:
+    """Name of the stream whose task ended badly first; an engine signals those that are left then."""
+    return next(iter(end.exit_codes), None)
+
+
 def _stream_ends(
     told: dict[int, _Rank], streams: tuple[Stream, ...], end: EngineEnd, transcript: Transcript
 ) -> Iterator[RankEnd]:
     """The logs, which may be any rank's of their node, or the engine's own, which tell least and last."""
-    first_to_end = next(iter(end.exit_codes), None)
     for stream in streams:
         if stream.ranks and all(told[rank].status == "ok" for rank in stream.ranks):
             continue
         code = end.exit_codes.get(stream.name)
-        # an engine signals the tasks that are left when one has failed
-        by_itself = end.verdict is None and (code is None or code > 0 or stream.name == first_to_end)
+        by_itself = end.verdict is None and (code is None or code > 0 or stream.name == _first_to_end(end))
         ended_at = max((told[rank].last_time for rank in stream.ranks), default=math.inf)
         yield RankEnd(
             rank=stream.ranks[0] if stream.ranks else len(told),

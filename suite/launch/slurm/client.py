@@ -9,7 +9,7 @@ from typing import NamedTuple
 from suite.spec.base import UsageError
 
 ASK_SECONDS = 60.0
-_FIELDS = "%i|%T|%S|%e|%N|%r"
+_FIELDS = "%i|%T|%S|%e|%N|%r|%Z"
 _NO_SUCH_JOB = "Invalid job id specified"
 
 
@@ -22,6 +22,7 @@ class QueueEntry(NamedTuple):
     ended: float | None
     nodes: str
     reason: str
+    folder: str = ""  # working directory; sacct does not tell it
 
 
 def submit(script: str) -> str:
@@ -38,9 +39,12 @@ def find(job: str) -> QueueEntry | None:
     return _last(_queued(f"--jobs={job}")) or _accounted(job)
 
 
-def find_by_name(name: str, index: int | None) -> QueueEntry | None:
-    """The user's own job of that name, where the driver ended before it could write its id down; one of an array."""
-    jobs = _queued("--me", f"--name={name}")
+def find_by_name(name: str, folder: str, index: int | None) -> QueueEntry | None:
+    """The user's own job of that name and working directory, where the driver ended before it could write its id down.
+
+    ``index``: which one of an array.
+    """
+    jobs = [job for job in _queued("--me", f"--name={name}") if job.folder == folder]
     return _last([job for job in jobs if index is None or job.job.endswith(f"_{index}")])
 
 
@@ -74,9 +78,9 @@ def _accounted(job: str) -> QueueEntry | None:
 
 
 def _entry(line: str) -> QueueEntry:
-    job, state, started, ended, nodes, reason = line.split("|", 5)
+    job, state, started, ended, nodes, reason, *folder = line.split("|", 6)
     # sacct: "CANCELLED by 1000"
-    return QueueEntry(job, state.split()[0], _moment(started), _moment(ended), nodes, reason)
+    return QueueEntry(job, state.split()[0], _moment(started), _moment(ended), nodes, reason, *folder)
 
 
 def _moment(text: str) -> float | None:

@@ -90,7 +90,8 @@ class SlurmEngine:
     def _find(submission: Submission) -> client.QueueEntry | None:
         job = submission.engine["job"]
         if job is None:
-            return client.find_by_name(submission.engine["name"], submission.engine["index"])
+            engine = submission.engine
+            return client.find_by_name(engine["name"], str(Path(engine["output"]).parent), engine["index"])
         return client.find(job)
 
     @staticmethod

@@ -109,10 +109,15 @@ def _exit_codes(said: Iterable[str]) -> dict[int, int]:
     for line in said:
         ended = _ENDED.search(line)
         if ended:
-            code = int(ended[2]) if ended[2] else _SIGNALS.get(ended[3])
+            code = _code(int(ended[2])) if ended[2] else _SIGNALS.get(ended[3])
             if code is not None:
                 codes |= {task: code for task in _tasks(ended[1]) if task not in codes}
     return codes
+
+
+def _code(code: int) -> int:
+    """A task's shell tells the signal that ended its command as 128 and the signal's number."""
+    return 128 - code if 128 < code < 160 else code
 
 
 def _tasks(text: str) -> list[int]:

@@ -74,6 +74,7 @@ def sbatch_options(names: Sequence[str], job: Job, settings: SlurmSettings, root
     options = [
         f"--job-name={names[0][:_LONGEST_NAME]}",
         f"--output={output_pattern(names, root)}",
+        f"--chdir={root / FOLDER}",
         "--open-mode=truncate",
         f"--nodes={job.nodes}",
         f"--ntasks-per-node={tasks}",
