@@ -130,15 +130,16 @@ def connect(context: str | None = None, namespace: str | None = None) -> Cluster
             "the Kubernetes client is missing: install the extra with pip install 'suite[kubernetes]'"
         ) from error
     import urllib3
+    import yaml
 
     # a kubeconfig that skips the check of certificates was written so on purpose
     urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
     settings = client.Configuration()
     settings.retries = False
     usual = "default"
+    # the client reads the variable only once, when it is imported
+    file = os.environ.get("KUBECONFIG") or None
     try:
-        # the client reads the variable only once, when it is imported
-        file = os.environ.get("KUBECONFIG") or None
         config.load_kube_config(config_file=file, context=context, client_configuration=settings)
         contexts, current = config.list_kube_config_contexts(config_file=file)
         chosen = next((one for one in contexts if one["name"] == context), current)
@@ -150,6 +151,8 @@ def connect(context: str | None = None, namespace: str | None = None) -> Cluster
             config.load_incluster_config(client_configuration=settings)
         except config.ConfigException:
             raise UsageError(f"no cluster is configured: {_line(error)}; set KUBECONFIG or name a --context") from error
+    except (yaml.YAMLError, OSError, TypeError, KeyError, AttributeError) as error:  # all that the client lets through
+        raise UsageError(f"the kubeconfig {file or 'in ~/.kube'} cannot be read: {_line(error)}") from error
     return Cluster(client.ApiClient(settings), namespace or usual, context)
 
 

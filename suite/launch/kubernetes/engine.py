@@ -106,7 +106,8 @@ class KubernetesEngine:
         kind, name = submission.engine["objects"][-1]
         run = cluster.get(kind, name)
         pods = cluster.find("Pod", labelSelector=f"{RUN_LABEL}={run_labels(submission.run_id)[RUN_LABEL]}")
-        return Snapshot(run=run, pods=pods, warnings=_warnings(cluster, name), logs={})
+        is_whole = len(pods) >= submission.job.nodes and all(pod.phase != "Pending" for pod in read_pods(pods))
+        return Snapshot(run=run, pods=pods, warnings=[] if is_whole else _warnings(cluster, name), logs={})
 
     def _with_logs(self, cluster: Cluster, found: Snapshot) -> Snapshot:
         logs = {pod.name: cluster.log(pod.name, pod.container) for pod in read_pods(found.pods)}
