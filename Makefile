@@ -33,10 +33,10 @@ WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker e
 WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform manylinux_$(glibc)_x86_64) \
 	--platform manylinux2014_x86_64
 
-.PHONY: help bench test test-fast lint bench-gpu bench-self wheels lock clean
+.PHONY: help bench test test-fast test-kubernetes lint bench-gpu bench-self wheels lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 # measure(suite command, arguments of `suite run`, runs folder, results folder): a failed run is a row of the report,
 # so the report is written all the same and the exit code kept.
@@ -61,6 +61,10 @@ test: $(STAMP) ## lint, types and all tests
 
 test-fast: $(STAMP) ## the tests that start no training ranks and need no container engine
 	@$(BIN)/python -m pytest -m "not ranks and not engine" $(PYTEST_ARGS)
+
+test-kubernetes: $(STAMP) ## the tests against a real Kubernetes API server, built once in about four minutes
+	@tests/kubernetes_server/build build/kubernetes
+	@SUITE_TEST_KUBE_REQUIRED=1 $(BIN)/python -m pytest tests/kubernetes_server $(PYTEST_ARGS)
 
 lint: $(STAMP) ## ruff, vermin and mypy
 	@$(BIN)/ruff check
