@@ -125,14 +125,15 @@ def _stream_ends(
     told: dict[int, _Rank], streams: tuple[Stream, ...], end: EngineEnd, transcript: Transcript
 ) -> Iterator[RankEnd]:
     """The logs, which may be any rank's of their node, or the engine's own, which tell least and last."""
-    for stream in streams:
+    for number, stream in enumerate(streams):
         if stream.ranks and all(told[rank].status == "ok" for rank in stream.ranks):
             continue
         code = end.exit_codes.get(stream.name)
         by_itself = end.verdict is None and (code is None or code > 0 or stream.name == _first_to_end(end))
-        ended_at = max((told[rank].last_time for rank in stream.ranks), default=math.inf)
+        times = [told[rank].last_time for rank in stream.ranks if code is not None]
+        ended_at = max(times, default=math.inf)
         yield RankEnd(
-            rank=stream.ranks[0] if stream.ranks else len(told),
+            rank=len(told) + number,
             exit_code=code,
             ended_at=ended_at if by_itself else None,
             started=any(told[rank].started for rank in stream.ranks),

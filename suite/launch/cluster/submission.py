@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -51,7 +52,8 @@ def write_submission(root: Path, submission: Submission) -> Path:
         draft.write_text(submission.model_dump_json(by_alias=True, indent=2) + "\n", encoding="utf-8")
         draft.replace(path)
     except OSError as error:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
         raise UsageError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from error
     return path
 

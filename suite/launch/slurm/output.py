@@ -24,7 +24,7 @@ _SIGNALS = {
     "Bus error": -7,
     "Out Of Memory": -9,
 }
-_JOB_ENDED = re.compile(r"error: \*\*\* JOB \S+ ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+?))? \*\*\*")
+_JOB_ENDED = re.compile(r"error: \*\*\* JOB \S+ ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+[A-Z]))?")
 _OOM = re.compile(r"[Dd]etected \d+ oom.kill event|: Out Of Memory$")
 _DUE_TO: dict[str, FailureKind] = {"TIME LIMIT": "timeout", "NODE FAILURE": "rank_lost", "PREEMPTION": "interrupted"}
 OWN_STREAM = "slurm"
