@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
+_HALVES = re.compile("[\ud800-\udfff]")
 #: What YAML refuses or folds inside quotes although JSON does not mind: controls, line separators, byte order marks.
 _NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _PLAIN = frozenset(string.ascii_letters + string.digits + "_./:=,@%+-")
@@ -45,7 +46,7 @@ def to_json(value: Any) -> Raw:
     characters. Raises UsageError for half of one.
     """
     text = json.dumps(value, allow_nan=False, ensure_ascii=False)
-    if any("\ud800" <= char <= "\udfff" for char in text):
+    if _HALVES.search(text):
         raise UsageError(f"{ascii(text)[:200]} holds half a character, which no file can carry")
     return Raw(_NOT_YAML.sub(lambda match: f"\\u{ord(match.group()):04x}", text))
 

@@ -56,6 +56,8 @@ class KubernetesEngine:
         running = [pod for pod in own if pod.phase == "Running"]
         phase: Phase = "running" if running else "pending"
         told = [f"{len(running)} of {nodes} pods run", *_why(own, nodes, found.warnings)]
+        if found.run is not None and _is_suspended(found.run):
+            told.append("suspended: it waits in its queue")
         if running and running[0].number == 0:
             told += _progress(cluster.log(running[0].name, running[0].container, _TAIL_LINES))
         return EngineState(phase=phase, word=phase.capitalize(), detail="; ".join(told))
@@ -123,6 +125,12 @@ def _warnings(cluster: Cluster, name: str) -> list[str]:
     own = [event for event in events if str(event["involvedObject"].get("name", "")).startswith(name)]
     own.sort(key=lambda event: str(event.get("lastTimestamp") or event["metadata"].get("creationTimestamp")))
     return list(dict.fromkeys(" ".join(f"{event.get('reason')}: {event.get('message')}".split()) for event in own))
+
+
+def _is_suspended(run: dict[str, Any]) -> bool:
+    """Whether a queue, such as Kueue's, holds the run back; operators of version 1 keep that in their run policy."""
+    spec = run.get("spec", {})
+    return bool(spec.get("suspend") or spec.get("runPolicy", {}).get("suspend"))
 
 
 def _why(pods: list[Pod], nodes: int, warnings: list[str]) -> list[str]:

@@ -153,6 +153,11 @@ class TestLooking:
         }
         assert engine_of(cluster).look(handed).detail == "0 of 2 pods run; FailedCreate: exceeded quota"
 
+    def test_a_queue_that_holds_the_run_back_is_told(self, cluster: MemoryCluster, handed: Submission) -> None:
+        cluster.objects["Job", job_name(handed)]["spec"]["suspend"] = True
+        state = engine_of(cluster).look(handed)
+        assert (state.phase, state.detail) == ("pending", "0 of 2 pods run; suspended: it waits in its queue")
+
     def test_a_run_is_over_when_its_job_says_so_or_all_its_pods(
         self, cluster: MemoryCluster, handed: Submission
     ) -> None:
