@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from suite.conduct.cluster_plan import make_room
-from suite.launch.cluster.submission import FOLDER, Submission, write_submission
+from suite.launch.cluster.submission import FOLDER, Submission, read_submission, submission_path, write_submission
 from suite.launch.kubernetes.client import Cluster
+from suite.launch.kubernetes.engine import clear_away
 from suite.launch.kubernetes.run import engine_facts, render_run, submit_run
 from suite.launch.kubernetes.settings import KubernetesSettings
 from suite.spec.base import UsageError
@@ -45,8 +46,13 @@ def write_objects(
 
 
 def hand_over(cluster: Cluster, submission: Submission, settings: KubernetesSettings, root: Path) -> Submission:
-    """Give one run to the cluster and write down where it is. Raises UsageError, and leaves nothing, when refused."""
-    spool = spool_path(root, submission.run_id)
+    """Give one run to the cluster and write down where it is. Raises UsageError, and leaves nothing, when refused.
+
+    What the cluster still has of an earlier attempt, which is to be done again, makes room first.
+    """
+    spool, earlier = spool_path(root, submission.run_id), submission_path(root, submission.run_id)
+    if earlier.exists():
+        clear_away(cluster, read_submission(earlier))
     handed = submit_run(cluster, submission, settings, spool)
     write_submission(root, handed)
     make_room(root, [handed.manifest])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import ssl
 import subprocess
@@ -79,6 +80,7 @@ class StandIn:
         self._jobs: dict[str, dict[str, Any]] = {}
         self._pods: dict[str, list[Running]] = {}
         self._stopped = threading.Event()
+        self.killed_nodes: set[int] = set()  # whose processes are killed when they have run for a moment
         self.trouble: list[BaseException] = []
 
     @contextmanager
@@ -136,6 +138,7 @@ class StandIn:
                 template["spec"]["nodeName"] = self._node
             body = self._cluster.create({"apiVersion": "v1", "kind": "Pod", **template})
             pod = Running(body, play, self._folder / body["metadata"]["name"])
+            shutil.rmtree(pod.folder, ignore_errors=True)  # of an earlier pod of that name
             pod.folder.mkdir(parents=True)
             self._pods[uid].append(pod)
             self._place(pod, job)
@@ -245,6 +248,8 @@ class StandIn:
     def _watch(self, pod: Running) -> None:
         if pod.is_over or not pod.processes:
             return
+        if int(pod.body["metadata"]["annotations"][INDEX]) in self.killed_nodes:
+            _kill(pod)
         codes = [process.poll() for process in pod.processes]
         if time.time() - pod.started > pod.body["spec"]["activeDeadlineSeconds"]:
             _kill(pod)

@@ -233,6 +233,19 @@ def told(field: Field, word: str) -> Callable[[], bool]:
     return lambda: word in field.suite("status").output
 
 
+def test_a_failed_run_can_be_done_again_under_its_name(field: Field) -> None:
+    # the first attempt's pods are killed from outside, the second's are let be
+    with field.playing({1: Play(terminated={"reason": "OOMKilled", "exitCode": 137})}) as stand_in:
+        script = {"sleep": True, "seconds": 0.02}
+        stand_in.killed_nodes = {1}
+        assert field.submit(script=script).exit_code == 1
+        stand_in.killed_nodes = set()
+        again = field.submit("--retry-failed", script=script)
+        assert again.exit_code == 0, again.output
+    assert len(list((field.runs / "attic").iterdir())) == 1
+    assert Bundle(next(path for path in field.runs.iterdir() if path.name.startswith("deepspeed"))).record() is not None
+
+
 def test_a_driver_that_died_does_not_matter(field: Field) -> None:
     with detached(field, told(field, "Complete"), {"seconds": 0.01}) as run:
         assert field.suite("collect", run).exit_code == 0

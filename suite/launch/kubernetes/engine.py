@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from suite.launch.kubernetes.snapshot import Snapshot, read_snapshot, write_snap
 from suite.launch.stream import EVENT_PREFIX, parse_event
 from suite.spec.base import UsageError
 
-_READ_SECONDS, _POLL_SECONDS = 600.0, 1.0
+_READ_SECONDS, _CLEAR_SECONDS, _POLL_SECONDS = 600.0, 120.0, 1.0
 _TAIL_LINES = 40
 
 
@@ -68,8 +69,7 @@ class KubernetesEngine:
             return
         cluster = self._cluster(submission)
         write_snapshot(_spool(submission), self._with_logs(cluster, self._ask(cluster, submission)))
-        for kind, name in reversed(submission.engine["objects"]):
-            cluster.delete(kind, name)
+        _delete(cluster, submission)
 
     def gather(self, submission: Submission) -> Gathered:
         """Logs of the pods, and what a claim holds. Raises UsageError when the cluster has forgotten the run."""
@@ -107,7 +107,7 @@ class KubernetesEngine:
     def _ask(self, cluster: Cluster, submission: Submission) -> Snapshot:
         kind, name = submission.engine["objects"][-1]
         run = cluster.get(kind, name)
-        pods = cluster.find("Pod", labelSelector=f"{RUN_LABEL}={run_labels(submission.run_id)[RUN_LABEL]}")
+        pods = _pods_of(cluster, submission)
         is_whole = len(pods) >= submission.job.nodes and all(pod.phase != "Pending" for pod in read_pods(pods))
         return Snapshot(run=run, pods=pods, warnings=[] if is_whole else _warnings(cluster, name), logs={})
 
@@ -137,6 +137,34 @@ def _why(pods: list[Pod], nodes: int, warnings: list[str]) -> list[str]:
     """Why pods are missing or wait, in the cluster's words; the first reason is every other's."""
     waits = [f"{pod.name} waits: {pod.why_pending()}" for pod in pods if pod.phase == "Pending" and pod.why_pending()]
     return waits[:1] if waits or len(pods) >= nodes else warnings[-1:]
+
+
+def clear_away(cluster: Cluster, submission: Submission) -> None:
+    """Delete what the cluster still has of an earlier attempt, and wait for its pods: they have the new ones' labels.
+
+    Raises UsageError where they do not end.
+    """
+    if submission.launcher != KubernetesEngine.name:
+        return
+    _delete(cluster, submission)
+    deadline = time.monotonic() + _CLEAR_SECONDS
+    while pods := _pods_of(cluster, submission):
+        if time.monotonic() > deadline:
+            raise UsageError(f"pods of an earlier {submission.run_id} do not end: {pods[0]['metadata']['name']}")
+        for pod in pods:
+            with suppress(Refused):  # their controller may be the only one who may
+                cluster.delete("Pod", pod["metadata"]["name"])
+        time.sleep(_POLL_SECONDS)
+
+
+def _delete(cluster: Cluster, submission: Submission) -> None:
+    """The run itself first: deleting it takes the others with it where they are its own."""
+    for kind, name in reversed(submission.engine["objects"]):
+        cluster.delete(kind, name)
+
+
+def _pods_of(cluster: Cluster, submission: Submission) -> list[dict[str, Any]]:
+    return cluster.find("Pod", labelSelector=f"{RUN_LABEL}={run_labels(submission.run_id)[RUN_LABEL]}")
 
 
 def read_claim(cluster: Cluster, submission: Submission, settings: KubernetesSettings) -> bytes:

@@ -219,6 +219,15 @@ class TestComingHome:
         hand_over(cluster, handed, settings_of("job"), tmp_path)  # type: ignore[arg-type]
         assert engine_of(cluster).look(handed).phase == "pending"
 
+    def test_what_is_left_of_an_earlier_attempt_makes_room(
+        self, cluster: MemoryCluster, handed: Submission, tmp_path: Path
+    ) -> None:
+        add_pod(cluster, handed, 0, "Failed")
+        finish(cluster, handed, "Failed")
+        hand_over(cluster, handed, settings_of("job"), tmp_path)  # type: ignore[arg-type]
+        assert cluster.kinds() == ["ConfigMap", "Job", "Service"]
+        assert engine_of(cluster).look(handed).phase == "pending"
+
     def test_a_damaged_memory_of_a_cancelled_run_is_named(
         self, cluster: MemoryCluster, handed: Submission, tmp_path: Path
     ) -> None:
