@@ -86,6 +86,8 @@ class Queue:
         if (container == "none") != (nodes.image is None):
             given = "without an image" if nodes.image is None else f"beside --image {nodes.image}"
             raise UsageError(f"--container {container} {given}: say both, or neither")
+        if nodes.image is not None and nodes.image.endswith((".sqsh", ".sif")) and not nodes.image.startswith("/"):
+            raise UsageError(f"--image {nodes.image}: write the whole path of an image file, as the nodes see it")
         body = {
             "partition": self.partition,
             "account": self.account,
