@@ -7,7 +7,7 @@ import sys
 from datetime import date
 from pathlib import Path
 
-from benchmarks import control, overhead, report_speed, startup
+from benchmarks import containers, control, overhead, report_speed, startup
 from suite.conduct.provenance import git_commit
 from suite.launch.probe import host_facts
 
@@ -31,6 +31,10 @@ Written by `make bench-self`; run it on your own machine. {when}, commit {commit
   machine disturb each other more than devices do.
 - Record over bare loop: the rate in the record against samples over elapsed time of the same engine loop in a plain
   script (`benchmarks/loop_worker.py`), in turns, each in fresh processes; geometric means, Welch's interval.
+- Container's first event: both ways start in turns in the image `engines` with the CPU build of torch, from the start
+  of the command to the time in the worker's first event; `docker run` starts the worker alone. The difference is
+  that of each turn.
+- Rate in a container: the same manifest in that image and on the host, in turns; geometric means, Welch's interval.
 - Report: synthetic bundles with records, in a process of its own.
 """
 
@@ -39,7 +43,7 @@ def main() -> None:
     """Run, print and write."""
     host = host_facts()
     lines = []
-    for benchmark in (startup, report_speed, overhead, control):
+    for benchmark in (startup, report_speed, overhead, control, containers):
         for what, figure, limit in benchmark.rows():
             lines.append(f"| {what} | {figure} | {limit} |")
             print(f"{what}: {figure} (limit: {limit})", file=sys.stderr, flush=True)

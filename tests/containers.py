@@ -8,7 +8,9 @@ import os
 import sys
 import sysconfig
 import tarfile
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +119,7 @@ def launcher(
 
 def container_job(launched: DockerLauncher, root: Path, script: str, ranks: int = 1, **changes: Any) -> Job:
     """A job of ranks made of a few lines of Python, with the bundle at ``root``."""
-    name = "Scripted-1M-n1-r1"
+    name = changes.pop("name", "Scripted-1M-n1-r1")
     limits = {name: changes.pop(name) for name in ("run_seconds", "silence_seconds", "memory_bytes") if name in changes}
     fields = {
         "name": name,
@@ -139,6 +141,21 @@ def run_container(launched: DockerLauncher, root: Path, script: str, ranks: int 
     (root / "manifest.json").write_text("{}")
     ran.outcome = launched.run(container_job(launched, root, script, ranks, **changes), ran.folder, ran.events.append)
     return ran
+
+
+def once_started(ran_in: Path, act: Callable[[], object], events: int = 2) -> threading.Thread:
+    """Call ``act`` as soon as rank 0 has written so many events."""
+
+    def wait() -> None:
+        file = ran_in / "events" / "rank-0.jsonl"
+        deadline = time.monotonic() + 20
+        while not (file.exists() and file.read_text().count("\n") >= events) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        act()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
 
 
 def scripted_suite(*arguments: str, script: dict[str, Any] | None = None) -> list[str]:

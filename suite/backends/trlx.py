@@ -14,9 +14,9 @@ ASK_SECONDS = 60.0
 
 
 def trlx_problems(python: str) -> dict[str, str | None]:
-    """What is wrong with the interpreter's ``trlx`` and ``transformers``, by package; None where nothing is.
+    """What is wrong with the interpreter's ``trlx``, its ``transformers`` and its ``imports``; None where nothing is.
 
-    Imports neither. Raises UsageError when the interpreter cannot be asked.
+    Imports none of them. Raises UsageError when the interpreter cannot be asked.
     """
     root = str(Path(next(iter(suite.__path__))).resolve().parent)
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))

@@ -18,7 +18,7 @@ def doctor(
     runs: Annotated[Path, typer.Option(help="results folder to look at")] = Path("runs"),
     as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
 ) -> int:
-    """Look at interpreter, stacks, devices, memory and disk. Exit 3 when no backend can run here."""
+    """Look at interpreter, stacks, devices, memory, disk and container engine. Exit 3 when no backend can run here."""
     from suite.cli.options import print_json
     from suite.conduct.examine import examine
     from suite.conduct.findings import print_diagnosis

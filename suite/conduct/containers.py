@@ -14,6 +14,7 @@ from suite.launch.docker_engine.document import PYTHON
 from suite.launch.docker_engine.gpus import may_have_gpus, usable_gpus
 from suite.launch.docker_engine.images import ImageFacts, find_image, usual_image
 from suite.launch.docker_engine.launcher import DockerLauncher
+from suite.launch.docker_engine.patterns import essence
 from suite.launch.docker_engine.probe import image_versions
 from suite.launch.docker_engine.session import remove_orphans
 from suite.launch.docker_engine.settings import DockerSettings
@@ -61,9 +62,7 @@ def open_containers(
     if device == "cpu" and (settings.gpus or settings.gpu_ids):
         raise UsageError("--device cpu leaves no use for --gpus and --gpu-ids; leave them out")
     engine = connect(settings.copy_back)
-    orphans = remove_orphans(engine.api, not engine.facts.remote)
-    if orphans:
-        on_progress(f"removed {orphans} containers that an earlier driver had left behind")
+    _clear_away(engine, on_progress)
     references = {name: image or usual_image(name) for name in backends}
     found = {
         reference: find_image(engine, reference, settings.pull, on_progress) for reference in set(references.values())
@@ -85,6 +84,19 @@ def open_containers(
         },
     )
     return machine, DockerLauncher(engine=engine, settings=settings, images=images)
+
+
+def _clear_away(engine: Engine, on_progress: Callable[[str], None]) -> None:
+    """Remove what dead drivers left; what cannot be removed does not keep a session from its work."""
+    from docker.errors import DockerException
+
+    try:
+        orphans = remove_orphans(engine.api, not engine.facts.remote)
+    except DockerException as error:
+        on_progress(f"what an earlier driver left behind cannot be removed: {essence(str(error))}")
+        return
+    if orphans:
+        on_progress(f"removed {orphans} containers that an earlier driver had left behind")
 
 
 def _devices(

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from suite.backends.base import BackendDriver, LayoutRequest
 from suite.backends.registry import backends
+from suite.conduct.engine_look import look_at_engine
 from suite.conduct.machine import smallest_memory
 from suite.launch.probe import LocalDevice, host_facts, local_devices, stack_versions
 from suite.spec.base import Frozen, UsageError
@@ -58,11 +59,11 @@ class Diagnosis(Frozen):
 
 
 def examine(python: str, runs: Path) -> Diagnosis:
-    """Look at the interpreter, the stacks, the devices, memory and disk. Raises UsageError for no interpreter."""
+    """Look at interpreter, stacks, devices, memory, disk and container engine. Raises UsageError for no interpreter."""
     gpus = local_devices()
     checks = [_python_check()]
     checks += [_backend_check(driver, python) for driver in backends().values()]
-    checks += [_gpu_check(gpus), _cores_check(), _memory_check(), _disk_check(runs)]
+    checks += [_gpu_check(gpus), _cores_check(), _memory_check(), _disk_check(runs), _engine_check()]
     room = smallest_memory(gpus) if gpus else psutil.virtual_memory().total
     return Diagnosis(
         python=python,
@@ -153,6 +154,12 @@ def _disk_check(runs: Path) -> Check:
     if free < FREE_DISK_BYTES:
         return Check(name="results folder", state="warning", found=found, advice="free some space before a long ladder")
     return Check(name="results folder", state="ok", found=found)
+
+
+def _engine_check() -> Check:
+    look = look_at_engine()
+    state: Literal["ok", "warning"] = "ok" if look.is_there else "warning"
+    return Check(name="container engine", state=state, found=look.found, advice=look.advice)
 
 
 def _fits(room: int | None, precision: Precision) -> list[Fit]:

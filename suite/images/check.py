@@ -11,7 +11,7 @@ from suite.images.inside import Environment, Inside, look_inside
 from suite.images.locks import normal, pins_of
 from suite.images.project import Project
 from suite.spec.base import Frozen
-from suite.spec.images import STACK_LABEL, VARIANT_LABEL, VERSION_LABEL, Image, stack_versions_of
+from suite.spec.images import COMMIT_LABEL, STACK_LABEL, VARIANT_LABEL, VERSION_LABEL, Image, stack_versions_of
 from suite.spec.version import suite_version
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def differences(
         *_variant(image, variant),
         *_environment("driver", inside.driver, DRIVER_PYTHON, pins_of(project.lock("driver.lock")), {}),
         *_stack(image, variant, inside.stack, project),
+        *_commits(image, variant, labels),
         *_labels(image, variant, stack_versions_of(labels), inside.stack),
     ]
 
@@ -98,11 +99,20 @@ def _environment(
     for package, pin in pins.items():
         if not _is_pinned(found.packages.get(package), pin):
             yield Difference(where=f"{name}: {package}", expected=pin, found=found.packages.get(package))
-    for package, commit in commits.items():
-        yield from _compared(f"{name}: commit of {package}", commit, found.commits.get(package))
+    for package, commit in found.commits.items():
+        yield from _compared(f"{name}: commit of {package}", commits.get(package), commit)
     if complete:
         for package in sorted(found.packages.keys() - pins.keys() - commits.keys()):
             yield Difference(where=f"{name}: {package}", expected=None, found=found.packages[package])
+
+
+def _commits(image: Image, variant: str | None, labels: Mapping[str, str]) -> Iterator[Difference]:
+    """What comes from a repository is labelled with its commit; a package built on the way has no other trace of it."""
+    own = [label for label in labels if label.startswith(COMMIT_LABEL)]
+    told = {label.removeprefix(COMMIT_LABEL): labels[label] for label in own}
+    known = {} if _lacks_sources(variant) else {name: source.commit for name, source in image.sources.items()}
+    for package in sorted(told.keys() | known.keys()):
+        yield from _compared(f"label {COMMIT_LABEL}{package}", known.get(package), told.get(package))
 
 
 def _is_pinned(found: str | None, pin: str) -> bool:

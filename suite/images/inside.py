@@ -6,7 +6,7 @@ import io
 import tarfile
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from suite.spec.base import Frozen, UsageError
 
@@ -35,10 +35,13 @@ print(json.dumps({"python": platform.python_version(), "packages": packages, "co
 _ASK = """
 import json, os, subprocess, sys
 def look(python):
-    done = subprocess.run((python, "-c", sys.argv[1]), capture_output=True, text=True)
+    try:
+        done = subprocess.run((python, "-c", sys.argv[1]), capture_output=True, text=True)
+    except OSError:
+        return None
     return json.loads(done.stdout) if done.returncode == 0 else None
 from suite.spec.version import suite_version
-driver, stack = look(sys.executable), look("/opt/stack/bin/python") if os.path.exists("/opt/stack") else None
+driver, stack = look(sys.executable), look("/opt/stack/bin/python")
 print(json.dumps({"user": os.getuid(), "suite": suite_version(), "driver": driver, "stack": stack}))
 """
 
@@ -118,4 +121,4 @@ def _failures() -> tuple[type[Exception], ...]:
     from docker.errors import APIError
     from requests.exceptions import RequestException
 
-    return (APIError, RequestException, ValueError)
+    return (APIError, RequestException, ValidationError)

@@ -86,6 +86,7 @@ def _machine(letter: str, records: Sequence[Record]) -> Machine:
         ("kernel", lambda record: _text(_worker(record), "kernel")),
         ("image", lambda record: _text(_worker(record), "image")),
         ("launcher", lambda record: record.run.launcher or ""),
+        ("container engine", _engine),
         ("driver", lambda record: _text(_worker(record), "driver")),
         ("CUDA", lambda record: _text(_worker(record), "cuda")),
         ("NCCL", lambda record: _text(_worker(record), "nccl")),
@@ -193,6 +194,11 @@ def _cpu(record: Record) -> str:
         _with_unit(_text(facts, "cpu", "threads"), "threads"),
     ]
     return ", ".join(part for part in parts if part)
+
+
+def _engine(record: Record) -> str:
+    driver = record.environment.driver or {}
+    return " ".join(filter(None, (_text(driver, "engine", "name"), _text(driver, "engine", "version"))))
 
 
 def _worker(record: Record) -> Mapping[str, Any]:

@@ -139,7 +139,8 @@ def _commands(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         names = f"{row.size} {row.backend} {row.layout}"
         lines.append(f"# {row.name}: {visible(names)}, {counted(row.ranks, 'rank')}, manifest {row.manifest_hash}")
-        lines.append(f"suite rerun {shlex.quote(visible(row.path, 4096).rstrip('/') + '/manifest.json')}")
+        launcher = " --launcher docker" if row.launcher == "docker" else ""
+        lines.append(f"suite rerun {shlex.quote(visible(row.path, 4096).rstrip('/') + '/manifest.json')}{launcher}")
     return lines
 
 

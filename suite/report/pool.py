@@ -1,4 +1,4 @@
-"""From runs to rows: the repeats of one manifest on one kind of machine are one row."""
+"""From runs to rows: the repeats of one manifest in one place on one kind of machine are one row."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from suite.bundle.record import Counts, Record
 from suite.report import costs
 from suite.report.parts import Entry, Setting
+from suite.report.places import Place, assign_places
 from suite.report.variants import variants
 from suite.spec.base import digest
 from suite.spec.manifest import Manifest
@@ -18,7 +19,7 @@ from suite.theory.parameters import parameter_count
 
 @dataclass(frozen=True)
 class Row:
-    """One configuration: the runs of equal manifest hash, pooled. Figures come from runs that ended well alone."""
+    """One configuration: the runs of equal manifest hash in one place. Figures come from runs that ended well alone."""
 
     number: int
     size: str
@@ -32,6 +33,7 @@ class Row:
     separate_critic: bool
     scaling: str
     setting: Setting
+    launcher: str | None
     variant: str
     manifest_hash: str
     work_hash: str
@@ -66,23 +68,39 @@ class Row:
         return f"R{self.number}"
 
 
-def group_entries(entries: Sequence[Entry], machines: Sequence[str]) -> list[tuple[str, list[Entry]]]:
-    """Entries by manifest and machine, in the order of the rows; each group in the order of its repeats."""
-    groups: dict[tuple[str, str], list[Entry]] = defaultdict(list)
-    for entry, machine in zip(entries, machines, strict=True):
-        groups[entry.manifest.hash, machine].append(entry)
-    for group in groups.values():
-        group.sort(key=lambda entry: (entry.record.run.repeat, entry.record.run.id, entry.path))
-    ordered = sorted(groups.items(), key=lambda item: _order(item[1][0].manifest, item[0][1]))
-    return [(machine, group) for (_, machine), group in ordered]
+@dataclass(frozen=True)
+class RowRuns:
+    """The runs of one row, in the order of their repeats."""
+
+    machine: str
+    place: Place
+    entries: tuple[Entry, ...]
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.entries[0].manifest
 
 
-def pool_rows(groups: Sequence[tuple[str, Sequence[Entry]]]) -> tuple[Row, ...]:
+def group_entries(entries: Sequence[Entry], machines: Sequence[str]) -> list[RowRuns]:
+    """Entries by manifest, machine and place, in the order of the rows; each group in the order of its repeats."""
+    found: dict[tuple[str, str, Place], list[Entry]] = defaultdict(list)
+    for entry, machine, place in zip(entries, machines, assign_places(entries), strict=True):
+        found[entry.manifest.hash, machine, place].append(entry)
+    groups = [
+        RowRuns(machine, place, tuple(sorted(group, key=_repeat))) for (_, machine, place), group in found.items()
+    ]
+    return sorted(groups, key=lambda group: (*_order(group.manifest, group.machine), *map(str, group.place)))
+
+
+def _repeat(entry: Entry) -> tuple:
+    return entry.record.run.repeat, entry.record.run.id, entry.path
+
+
+def pool_rows(groups: Sequence[RowRuns]) -> tuple[Row, ...]:
     """One row per group, numbered from 1."""
-    names = variants([(machine, group[0].manifest) for machine, group in groups])
+    names = variants([(group.machine, group.manifest, group.place.settings()) for group in groups])
     return tuple(
-        _row(number, machine, group, variant)
-        for number, ((machine, group), variant) in enumerate(zip(groups, names, strict=True), start=1)
+        _row(number, group, variant) for number, (group, variant) in enumerate(zip(groups, names, strict=True), start=1)
     )
 
 
@@ -102,8 +120,8 @@ def _order(manifest: Manifest, machine: str) -> tuple:
     )
 
 
-def _row(number: int, machine: str, entries: Sequence[Entry], variant: str) -> Row:
-    manifest = entries[0].manifest
+def _row(number: int, group: RowRuns, variant: str) -> Row:
+    manifest, machine, entries = group.manifest, group.machine, group.entries
     records = [entry.record for entry in entries if entry.record.status == "ok"]
     measured = [record for record in records if record.throughput is not None and record.counts is not None]
     counts = measured[0].counts if measured else None
@@ -124,10 +142,11 @@ def _row(number: int, machine: str, entries: Sequence[Entry], variant: str) -> R
         separate_critic=manifest.workload.critic is not None,
         scaling=manifest.workload.scaling,
         setting=setting_of(manifest, machine),
+        launcher=group.place.launcher,
         variant=variant,
         manifest_hash=manifest.hash,
         work_hash=manifest.work_hash,
-        series_hash=series_hash(manifest, machine),
+        series_hash=series_hash(manifest, machine, group.place),
         runs=len(entries),
         runs_ok=len(records),
         measured=runs,
@@ -169,7 +188,7 @@ def setting_of(manifest: Manifest, machine: str) -> Setting:
     )
 
 
-def series_hash(manifest: Manifest, machine: str) -> str:
+def series_hash(manifest: Manifest, machine: str, place: Place) -> str:
     """Equal hashes are points of one scaling curve: all is equal but the number of ranks.
 
     Samples are left out: weak and strong curves each keep their own (``suite.report.scaling``).
@@ -186,6 +205,7 @@ def series_hash(manifest: Manifest, machine: str) -> str:
             "track": manifest.track,
             "stack": manifest.stack,
             "machine": machine,
+            "place": place,
         }
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from suite.spec.manifest import Manifest
@@ -12,20 +12,27 @@ _SHOWN_ANYWAY = ("schema", "run", "hash", "work_hash", "note", "source", "global
 _MOST_DIFFERENCES = 3
 
 
-def variants(manifests: Sequence[tuple[str, Manifest]]) -> list[str]:
-    """For each (machine, manifest) the settings that set it apart from rows that look the same; empty for most."""
+def variants(manifests: Sequence[tuple[str, Manifest, Mapping[str, str]]]) -> list[str]:
+    """For each (machine, manifest, place) the settings that set it apart from rows that look the same.
+
+    Empty for most. ``place``: settings beyond the manifest, by name.
+    """
     alike: dict[tuple, list[int]] = defaultdict(list)
-    for index, (machine, manifest) in enumerate(manifests):
+    for index, (machine, manifest, _) in enumerate(manifests):
         alike[_appearance(machine, manifest)].append(index)
     names = [""] * len(manifests)
     for indices in alike.values():
         if len(indices) > 1:
-            flat = [dict(_flatten(manifests[index][1].model_dump(mode="json", by_alias=True))) for index in indices]
+            flat = [_settings(*manifests[index][1:]) for index in indices]
             keys = sorted({key for one in flat for key in one})
             differing = [key for key in keys if len({repr(one.get(key)) for one in flat}) > 1]
             for index, one in zip(indices, flat, strict=True):
                 names[index] = _name(differing, one)
     return names
+
+
+def _settings(manifest: Manifest, place: Mapping[str, str]) -> dict[str, Any]:
+    return {**dict(_flatten(manifest.model_dump(mode="json", by_alias=True))), **place}
 
 
 def _appearance(machine: str, manifest: Manifest) -> tuple:

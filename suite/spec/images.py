@@ -16,6 +16,8 @@ from suite.spec.names import nearest
 
 #: Label of a package's version: ``suite.stack.torch``. A package that the image lacks has no label.
 STACK_LABEL = "suite.stack."
+#: Label of the commit that a package was installed from: ``suite.commit.trlx``.
+COMMIT_LABEL = "suite.commit."
 #: Labels that say which image of the catalogue it is and which of the Dockerfile's stacks it holds.
 IMAGE_LABEL, VARIANT_LABEL = "suite.image", "suite.variant"
 REVISION_LABEL, VERSION_LABEL = "org.opencontainers.image.revision", "org.opencontainers.image.version"

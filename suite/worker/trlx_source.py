@@ -22,6 +22,8 @@ DIGEST = "1bb158e9aa17161725b1347065620069254832b6ea1b9b620b6b67eb4f716258"
 #: transformers 4.35 breaks trlx's OPT branch, 4.37 its Llama branch, 4.49 its generation; trlx asks for 4.27.1
 _OLDEST_TRANSFORMERS, _FIRST_BROKEN_TRANSFORMERS = (4, 27), (4, 35)
 TESTED_TRANSFORMERS = "4.33.3"
+#: trlx and ray.air ask for these
+_IMPORTED = ("ray", "pandas", "pyarrow", "rich", "torchtyping", "tqdm", "wandb")
 
 
 def use_trlx() -> str:
@@ -63,6 +65,14 @@ def transformers_problem() -> Optional[str]:
     )
 
 
+def imports_problem() -> Optional[str]:
+    """What trlx imports although PPO needs none of it, where it is missing; None where it is not."""
+    missing = [name for name in _IMPORTED if importlib.util.find_spec(name) is None]
+    if not missing:
+        return None
+    return "trlx imports {0}, which {1} lacks; install {0}".format(", ".join(missing), sys.executable)
+
+
 def package_digest(folder: str) -> str:
     """SHA-256 over the paths and contents of all Python files below ``folder``, in order of path."""
     digest = hashlib.sha256()
@@ -94,8 +104,8 @@ def _package_folder() -> Optional[str]:
 
 
 def problems() -> Dict[str, Optional[str]]:
-    """What is wrong, by package; None where nothing is."""
-    return {"trlx": trlx_problem(), "transformers": transformers_problem()}
+    """What is wrong, by subject; None where nothing is."""
+    return {"trlx": trlx_problem(), "transformers": transformers_problem(), "imports": imports_problem()}
 
 
 if __name__ == "__main__":

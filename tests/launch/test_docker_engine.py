@@ -6,16 +6,17 @@ import io
 import json
 import os
 import stat
+import sys
 import tarfile
-import threading
-import time
 from pathlib import Path
 
 import docker
 import pytest
 
 from suite.launch.docker_engine.connection import Engine as Connected
-from tests.containers import MEMLOCK, launcher, run_container
+from suite.launch.docker_engine.connection import connect
+from suite.spec.base import UsageError
+from tests.containers import MEMLOCK, launcher, once_started, run_container
 from tests.engine import Engine
 from tests.launch.ranks import Ran
 
@@ -119,21 +120,6 @@ def test_host_memory_out_is_told_from_a_kill(connected: Connected, tmp_path: Pat
 
 
 WAIT = 'event("start", pid=os.getpid())\nevent("phase", phase="train", iteration=1)\ntime.sleep(60)'
-
-
-def once_started(ran_in: Path, act) -> threading.Thread:
-    """Call ``act`` with the container's id as soon as rank 0 has written its events."""
-
-    def wait() -> None:
-        events = ran_in / "events" / "rank-0.jsonl"
-        deadline = time.monotonic() + 20
-        while not (events.exists() and events.read_text().count("\n") > 1) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        act()
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    return thread
 
 
 def container_of(engine: Engine) -> str:
@@ -266,3 +252,54 @@ sys.exit(1)
     assert ran.events[0]["manifest"] == "{}" and ran.events[0]["uid"] == 1234
     assert sorted(path.name for path in ran.folder.events_dir.iterdir()) == ["rank-0.jsonl", "rank-1.jsonl"]
     assert ran.log(1) == b"said by rank 1\n"
+
+
+#: what OpenSSH does for `ssh -L LOCAL:REMOTE HOST cat`, with this machine in the place of the far one
+SSH = """#!{python}
+import socket, sys, threading
+local, remote = sys.argv[sys.argv.index("-L") + 1].split(":")
+assert sys.argv[-3:] == ["--", "far", "cat"] and sys.argv[sys.argv.index("-l") + 1] == "me", sys.argv
+if "2222" not in sys.argv:
+    sys.exit("me@far: Permission denied (publickey).")
+def pump(source, target):
+    while data := source.recv(65536):
+        target.sendall(data)
+    target.shutdown(socket.SHUT_WR)
+def serve(listening):
+    while True:
+        near, far = listening.accept()[0], socket.socket(socket.AF_UNIX)
+        far.connect(remote)
+        for pair in ((near, far), (far, near)):
+            threading.Thread(target=pump, args=pair, daemon=True).start()
+listening = socket.socket(socket.AF_UNIX)
+listening.bind(local)
+listening.listen()
+threading.Thread(target=serve, args=(listening,), daemon=True).start()
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bin" / "ssh"
+    program.parent.mkdir()
+    program.write_text(SSH.replace("{python}", sys.executable))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+
+
+def test_an_engine_behind_ssh_gets_the_manifest_and_gives_the_results(
+    connected: Connected, engine: Engine, ssh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", engine.host.replace("unix://", "ssh://me@far:2222"))
+    far = connect()
+    assert far.facts.remote and far.host.startswith("ssh://me@far:2222/")
+    ran = run_container(launcher(far), tmp_path, 'event("start")\nprint("said")\nevent("end", status="ok")', ranks=2)
+    assert ran.outcome.status == "ok", ran.outcome
+    assert [event["kind"] for event in ran.events] == ["start", "end"] and ran.log(1) == b"said\n"
+
+
+def test_ssh_that_does_not_let_us_in_is_told_in_its_words(ssh: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "ssh://me@far")
+    with pytest.raises(UsageError, match=r"cannot be reached by ssh: me@far: Permission denied \(publickey\)"):
+        connect()

@@ -5,6 +5,7 @@ import statistics
 import pytest
 
 from suite.report import build
+from suite.report.markdown import render
 from suite.stats.intervals import RunSeconds, pooled_rate
 from tests.report import entries as made
 
@@ -95,3 +96,49 @@ def test_rows_are_in_the_order_of_their_sizes_whatever_the_order_of_the_entries(
     forward, backward = build(entries), build(entries[::-1])
     assert list(dict.fromkeys(row.size for row in forward.rows)) == ["1M", "13B", "66B"]
     assert forward == backward
+
+
+IMAGE = "sha256:" + "4" * 64
+
+
+def in_place(one: made.Entry, launcher: str | None, image: str | None) -> made.Entry:
+    """The same run, started elsewhere."""
+    driver = {"image": {"id": image, "digest": None}, "engine": {"name": "Docker Engine", "version": "26.1"}}
+    environment = one.record.environment.model_copy(update={"driver": driver if image else None})
+    run = one.record.run.model_copy(update={"launcher": launcher})
+    record = one.record.model_copy(update={"run": run, "environment": environment})
+    return made.Entry(one.manifest, record, f"{launcher}/{one.path}")
+
+
+def test_runs_in_a_container_and_beside_it_are_rows_of_their_own() -> None:
+    local = [in_place(one, "local", None) for one in made.repeats(3)]
+    docker = [in_place(one, "docker", IMAGE) for one in made.repeats(3)]
+    rows = build(local + docker).rows
+    assert [(row.runs, row.variant) for row in rows] == [
+        (3, f"image={IMAGE[:19]} launcher=docker"),
+        (3, "image=none launcher=local"),
+    ]
+    assert len({row.series_hash for row in rows}) == 2, "no scaling curve goes from one to the other"
+    text = render(build(local + docker), {})
+    assert text.count("manifest.json --launcher docker") == 1 and text.count("suite rerun") == 2
+
+
+def test_another_image_is_another_row_and_its_digest_says_so() -> None:
+    other = "registry/suite-engines@sha256:" + "5" * 64
+    entries = [in_place(made.entry(), "docker", IMAGE), in_place(made.entry(repeat=2), "docker", other)]
+    assert {row.variant for row in build(entries).rows} == {
+        f"image={IMAGE[:19]}",
+        f"image=registry/suite-engines@sha256:{'5' * 12}",
+    }
+
+
+def test_a_run_that_was_never_launched_stays_with_its_repeats() -> None:
+    lost = in_place(made.failed("interrupted", repeat=2), None, None)
+    (row,) = build([in_place(made.entry(), "docker", IMAGE), lost]).rows
+    assert (row.runs, row.runs_ok) == (2, 1)
+
+
+def test_the_machine_names_the_engine_and_the_image() -> None:
+    (machine,) = build([in_place(made.entry(), "docker", IMAGE)]).machines
+    facts = {fact.name: fact.values for fact in machine.facts}
+    assert facts["container engine"] == ("Docker Engine 26.1",)

@@ -85,6 +85,13 @@ def test_transformers_is_one_that_trlx_runs_on(
     assert (problem is None) if words is None else (words in str(problem))
 
 
+def test_what_trlx_imports_and_nobody_installed_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {"rich", "pandas", "pyarrow", "tqdm"}
+    monkeypatch.setattr(trlx_source.importlib.util, "find_spec", lambda name: name if name in found else None)
+    said = f"trlx imports ray, torchtyping, wandb, which {sys.executable} lacks; install ray, torchtyping, wandb"
+    assert trlx_source.imports_problem() == said
+
+
 def test_the_driver_can_ask_without_torch(checkout: Path) -> None:
     code = (
         "import sys, runpy; runpy.run_module('suite.worker.trlx_source', run_name='__main__'); "
@@ -93,4 +100,4 @@ def test_the_driver_can_ask_without_torch(checkout: Path) -> None:
     answer = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=True
     )
-    assert set(json.loads(answer.stdout)) == {"trlx", "transformers"}
+    assert set(json.loads(answer.stdout)) == {"trlx", "transformers", "imports"}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from suite.launch.docker_engine.tunnel import open_tunnel
 from suite.spec.base import Frozen, UsageError
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ class Engine:
     facts: EngineFacts
     architecture: str
     cpus: int
-    memory_bytes: int
     runtimes: tuple[str, ...]
     cdi_folders: tuple[str, ...]
     cdi_devices: tuple[str, ...]
@@ -59,8 +59,12 @@ def connect(copy_back: bool = False) -> Engine:
     from requests.exceptions import RequestException
 
     host = chosen_host()
+    tunnel = open_tunnel(host) if host.startswith("ssh://") else None
     try:
-        api = docker.from_env(timeout=ASK_SECONDS).api
+        if tunnel is None:
+            api = docker.from_env(timeout=ASK_SECONDS).api
+        else:
+            api = docker.APIClient(base_url=tunnel, timeout=ASK_SECONDS)
         version, info = api.version(), api.info()
     except (DockerException, RequestException, OSError) as error:
         raise UsageError(unreachable(host, error)) from error
@@ -128,7 +132,6 @@ def _engine(api: APIClient, host: str, version: dict[str, Any], info: dict[str, 
         facts=facts,
         architecture=str(version.get("Arch", "")),
         cpus=int(info.get("NCPU") or 1),
-        memory_bytes=int(info.get("MemTotal") or 0),
         runtimes=tuple(info.get("Runtimes") or ()),
         cdi_folders=tuple(info.get("CDISpecDirs") or ()),
         cdi_devices=tuple(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from suite.launch.docker_engine import copying
 from suite.launch.docker_engine.conclude import conclude
@@ -36,6 +36,7 @@ from suite.spec.manifest import Manifest
 if TYPE_CHECKING:
     from docker import APIClient
 
+Answer = TypeVar("Answer")
 Stops = Callable[[], AbstractContextManager[StopRequests]]
 
 
@@ -113,7 +114,8 @@ class DockerLauncher:
         began = time.monotonic()
         with self.stops() as requests, self._removed_afterwards(job):
             try:
-                container = self._create(document, job)
+                name = _container_name(job)
+                container = self._patiently(lambda: self._api.create_container_from_config(document, name))["Id"]
                 if self._copies:
                     copying.put_bundle(self._api, container, job.name, folder.events_dir.parent, document["User"])
                 return self._watch(container, job, folder, on_event, requests)
@@ -145,14 +147,14 @@ class DockerLauncher:
             volume=_container_name(job) if self._copies else None,
         )
 
-    def _create(self, document: dict[str, Any], job: Job) -> str:
-        """Make the container; an engine that is just being restarted is waited for."""
+    def _patiently(self, call: Callable[[], Answer]) -> Answer:
+        """Call an engine that may just be restarted: it has some time to come back. Raises what it raises then."""
         from requests.exceptions import ConnectionError as NoConnection
 
         give_up = time.monotonic() + self.patience.engine_seconds
         while True:
             try:
-                return self._api.create_container_from_config(document, _container_name(job))["Id"]
+                return call()
             except NoConnection:
                 if time.monotonic() > give_up:
                     raise
@@ -164,7 +166,7 @@ class DockerLauncher:
             watch.attach()
             self._api.start(container)
             watch.watch()
-            end = watch.end(self._state(container))
+            end = watch.end(None if watch.is_lost else self._state(container))
         finally:
             watch.close()
         outcome = conclude(end)
@@ -172,11 +174,12 @@ class DockerLauncher:
         return outcome if problem is None else _with_evidence(outcome, problem)
 
     def _state(self, container: str) -> dict[str, Any] | None:
+        """What the engine says of the container; None when it has it no longer, or stays away."""
         from docker.errors import DockerException
         from requests.exceptions import RequestException
 
         with suppress(DockerException, RequestException):
-            return self._api.inspect_container(container)["State"]
+            return self._patiently(lambda: self._api.inspect_container(container))["State"]
         return None
 
     def _take_back(self, container: str, job: Job, folder: RunFolder) -> str | None:
@@ -199,7 +202,7 @@ class DockerLauncher:
         try:
             yield
         finally:
-            with suppress(DockerException, RequestException):  # the engine is away: the next session removes it
+            with suppress(DockerException, RequestException):  # the engine stays away: the next session removes it
                 remove_labelled(self._api, job.labels)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from suite.launch.docker_engine.mailbox import Mailbox
@@ -53,7 +54,8 @@ class Output:
     def close(self) -> None:
         """Let go of the connections; the threads end."""
         for stream in self._open:
-            stream.close()
+            with suppress(OSError):  # the other side has closed it already
+                stream.close()
 
     def _follow(self, streams: list[tuple[Any, Callable[[Any], None]]]) -> None:
         self._unfinished = len(streams)

@@ -9,6 +9,7 @@ from typing import Any
 from suite.launch.docker_engine.connection import Engine
 from suite.launch.docker_engine.document import PYTHON
 from suite.launch.docker_engine.images import ImageFacts
+from suite.launch.docker_engine.patterns import OTHER_IMAGE, essence
 from suite.launch.docker_engine.session import DRIVER_LABEL, SESSION_LABEL, remove_container, session_id, this_driver
 from suite.launch.probe import ASK_VERSIONS
 from suite.spec.base import UsageError
@@ -48,8 +49,17 @@ def ask(engine: Engine, image: str, command: Sequence[str], **host: Any) -> str:
 
 
 def image_versions(engine: Engine, image: ImageFacts, python: str, packages: Sequence[str]) -> dict[str, str | None]:
-    """Version of each package in the image, by its labels, or by asking its interpreter where a label is missing."""
+    """Version of each package in the image, by its labels, or by asking its interpreter where a label is missing.
+
+    Raises UsageError when it has no such interpreter.
+    """
+    from docker.errors import APIError
+
     if all(package in image.stack for package in packages) and python == PYTHON:
         return {package: image.stack[package] for package in packages}
-    found = json.loads(ask(engine, image.id, (python, "-c", ASK_VERSIONS, *packages)))
+    try:
+        found = json.loads(ask(engine, image.id, (python, "-c", ASK_VERSIONS, *packages)))
+    except APIError as error:
+        why = essence(str(error.explanation or error))
+        raise UsageError(f"{image.reference} cannot tell the versions of its stack: {why}; {OTHER_IMAGE}") from error
     return {package: found.get(package) for package in packages}

@@ -41,7 +41,7 @@ class ContainerPatience:
     end_seconds: float = 25.0  # from SIGTERM to SIGKILL: the node's own patience is below it
     kill_seconds: float = 15.0  # from SIGKILL until it is given up
     output_seconds: float = 10.0  # from the container's end to the end of its output
-    break_seconds: float = 2.0  # from the end of its output until it is asked for again, if it still runs
+    break_seconds: float = 5.0  # from the end of its output until it is asked for again, if it still runs
     engine_seconds: float = 30.0  # for an engine that does not answer to come back
 
 
@@ -103,6 +103,11 @@ class ContainerWatch:
                     if self._alarms.pop(action, None) is not None:
                         action()
         self._stream.close()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the container, or its engine, can be asked nothing more."""
+        return self._gone is not None
 
     def end(self, state: dict[str, Any] | None) -> ContainerEnd:
         """All that is known. ``state``: what the engine says of the container, None when it knows it no longer."""

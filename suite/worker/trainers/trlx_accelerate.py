@@ -122,6 +122,8 @@ class TrlxTrainer(Trainer):
         if not is_hydra:
             # With the attribute, trlx would take the model to have a branch, and make no full reference.
             del model.frozen_head
+        # trlx makes it in fp32; ZeRO-3 takes one precision only, and the other stages cast it too.
+        model.v_head.to(next(base.parameters()).dtype)
         model.forward_kwargs = inspect.getfullargspec(base.forward).args
         self._draw(model.v_head)
         return model
@@ -151,7 +153,8 @@ class TrlxTrainer(Trainer):
         from suite.worker.trainers.trlx_model import draw_weights, whole
 
         is_partitioned = any(hasattr(parameter, "ds_id") for parameter in model.parameters())
-        draw_weights(model, self._manifest["measure"]["seed"], _gathered if is_partitioned else whole)
+        gather = _gathered if is_partitioned else whole
+        draw_weights(model, self._manifest["measure"]["seed"], gather, self._world.device)
 
     def _reward(self, outputs: List[str], **others: Any) -> List[float]:
         from suite.worker.trainers.trlx_model import as_tokens
@@ -160,22 +163,31 @@ class TrlxTrainer(Trainer):
         responses = torch.empty(len(outputs), 0) if reward["kind"] == "constant" else as_tokens(outputs)
         return score_samples(reward, responses).tolist()
 
+    def check_accelerator(self, accelerator: Any) -> None:
+        """Raise ConfigError unless Accelerate runs the ranks, the device and the kind of engine that were asked for."""
+        wanted, found = self._world.world_size, accelerator.num_processes
+        if found != wanted or dist.get_world_size() != wanted:
+            raise ConfigError("Accelerate runs {} ranks of {}".format(found, wanted))
+        if accelerator.device.type != self._world.device.type:
+            raise ConfigError("Accelerate chose {}, not {}".format(accelerator.device, self._world.device))
+        kind = accelerator.distributed_type.value
+        if (kind == "DEEPSPEED") != trlx_config.uses_deepspeed(self._manifest):
+            raise ConfigError(
+                "{} was asked for, but Accelerate runs {}".format(self._manifest["backend"]["name"], kind)
+            )
+
     def _check_engine(self) -> None:
-        """Raise ConfigError unless trlx runs on the engine, the stage and the ranks that were asked for."""
-        trainer, wanted = self._trainer, self._world.world_size
-        if trainer.accelerator.num_processes != wanted or dist.get_world_size() != wanted:
-            raise ConfigError("Accelerate runs {} ranks of {}".format(trainer.accelerator.num_processes, wanted))
-        if trainer.accelerator.device.type != self._world.device.type:
-            raise ConfigError("Accelerate chose {}, not {}".format(trainer.accelerator.device, self._world.device))
+        """Raise ConfigError unless the model is in the engine, at the stage, that was asked for."""
+        model, name = self._trainer.model, type(self._trainer.model).__name__
         if not trlx_config.uses_deepspeed(self._manifest):
-            if not isinstance(trainer.model, nn.parallel.DistributedDataParallel):
-                raise ConfigError("DDP was asked for, but the model is a {}".format(type(trainer.model).__name__))
+            if not isinstance(model, nn.parallel.DistributedDataParallel):
+                raise ConfigError("DDP was asked for, but the model is a {}".format(name))
             return
         import deepspeed
 
-        if not isinstance(trainer.model, deepspeed.DeepSpeedEngine):
-            raise ConfigError("DeepSpeed was asked for, but the model is a {}".format(type(trainer.model).__name__))
-        stage, asked = trainer.model.zero_optimization_stage(), self._manifest["layout"]["zero_stage"]
+        if not isinstance(model, deepspeed.DeepSpeedEngine):
+            raise ConfigError("DeepSpeed was asked for, but the model is a {}".format(name))
+        stage, asked = model.zero_optimization_stage(), self._manifest["layout"]["zero_stage"]
         if stage != asked:
             raise ConfigError("ZeRO stage {} was asked for, but DeepSpeed runs stage {}".format(asked, stage))
 
@@ -215,6 +227,7 @@ def _register(base: type) -> None:
             return self._owner.build_policy()
 
         def setup_model(self) -> nn.Module:
+            self._owner.check_accelerator(self.accelerator)
             model = super().setup_model()
             self._owner.note_policy(model, self.accelerator.state.deepspeed_plugin)
             return model

@@ -97,10 +97,11 @@ def whole(parameter: nn.Parameter) -> ContextManager[Any]:
 
 
 @torch.no_grad()
-def draw_weights(model: nn.Module, seed: int, gather: Gather) -> None:
+def draw_weights(model: nn.Module, seed: int, gather: Gather, device: torch.device) -> None:
     """Normal weights of deviation 0.02, biases zero, norms one; each by its name, so that copies start equal.
 
-    Weights that transformers draws itself are not: it cannot where ZeRO-3 has partitioned them.
+    Weights that transformers draws itself are not: it cannot where ZeRO-3 has partitioned them. They are drawn on
+    ``device`` wherever they lie, because another device's generator draws other numbers.
     """
     for name, parameter in model.named_parameters():
         with gather(parameter):
@@ -111,9 +112,9 @@ def draw_weights(model: nn.Module, seed: int, gather: Gather) -> None:
             elif "norm" in name or ".ln_" in name:
                 parameter.fill_(1.0)
             else:
-                generator = torch.Generator(device=parameter.device)
+                generator = torch.Generator(device=device)
                 generator.manual_seed(zlib.crc32("{}:{}".format(seed, name).encode()))
-                drawn = torch.empty(parameter.shape, device=parameter.device)
+                drawn = torch.empty(parameter.shape, device=device)
                 parameter.copy_(drawn.normal_(0.0, INITIAL_DEVIATION, generator=generator))
 
 

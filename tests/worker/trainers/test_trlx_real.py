@@ -81,10 +81,10 @@ def _trlx() -> None:
         pytest.skip(f"trlx cannot be run: {problem}")
 
 
-def run(
+def ended(
     folder: Path, backend: str = "trlx-deepspeed", family: str = "gpt2", stage: int = 0, ranks: int = 2, **more: Any
 ) -> tuple[Record, Bundle]:
-    """A run that ended well, did the manifest's work and derives to its record; ``more`` changes the workload."""
+    """A run, however it ended; ``more`` changes the workload."""
     precision, offload = more.pop("precision", "fp32"), more.pop("offload_optimizer", False)
     driver = find_backend(backend)
     manifest = make_manifest(
@@ -99,11 +99,16 @@ def run(
         stack={name: str(version) for name, version in stack_versions(PYTHON, driver.packages).items()},
     )
     record = execute(manifest, folder, LocalLauncher(), PYTHON, lambda event: None)
-    bundle = Bundle(folder / manifest.run.id)
+    return record, Bundle(folder / manifest.run.id)
+
+
+def run(folder: Path, *arguments: Any, **more: Any) -> tuple[Record, Bundle]:
+    """A run that ended well, did the manifest's work and derives to its record."""
+    record, bundle = ended(folder, *arguments, **more)
     log = (bundle.path / "logs" / "rank-0.log").read_text()[-2000:]
     assert record.status == "ok", f"{record.failure}\n{log}"
     assert verify(bundle).status == "equal"
-    body = json.loads(manifest.model_dump_json(by_alias=True))
+    body = json.loads(bundle.manifest().model_dump_json(by_alias=True))
     assert record.counts is not None
     assert expected_counts(body["workload"], body["work"]).items() <= record.counts.model_dump().items()
     return record, bundle
@@ -201,3 +206,13 @@ def test_bf16_and_an_offloaded_optimizer_run(stage: int, tmp_path: Path) -> None
 def test_another_reward_is_read_from_the_text(tmp_path: Path) -> None:
     _, bundle = run(tmp_path, stage=1, reward={"kind": "token-below", "threshold": 128})
     assert [stats["reward"] for stats in stats_of(bundle)] == [1.0] * 3
+
+
+def test_a_deepspeed_that_accelerate_dropped_without_a_word_fails_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    record, _ = ended(tmp_path, stage=2)
+    assert record.status == "failed"
+    assert record.failure.kind == "config"
+    assert "trlx-deepspeed was asked for, but Accelerate runs MULTI_CPU" in record.failure.evidence[0]

@@ -1,0 +1,267 @@
+"""The image engines, really built and run: what it holds, what it leaves out, who it runs as, and that it measures."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from suite.images.build import BuildChoices, Built, build_image
+from suite.images.build_output import BuildFailed
+from suite.images.check import check_image
+from suite.images.inside import OWN_LABEL, SBOM, copy_out, look_inside
+from suite.images.listing import rows
+from suite.images.locks import pins_of
+from suite.images.project import Project
+from suite.spec.base import UsageError
+from suite.spec.images import BASE_NAME_LABEL, VARIANT_LABEL, find_image, images, stack_versions_of
+from suite.spec.version import suite_version
+from tests.built import ROOT
+from tests.engine import Engine
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
+
+ENGINES = find_image("engines")
+Run = Callable[..., subprocess.CompletedProcess]
+
+
+@pytest.fixture
+def run(engine: Engine, engines_image: Built) -> Run:
+    """`docker run` of the image as a launcher would: another user, a read-only root, no network."""
+
+    def start(*arguments: str, options: tuple[str, ...] = (), user: str = "4242:4242") -> subprocess.CompletedProcess:
+        sealed = ("--rm", "--read-only", "--network", "none", "--cap-drop", "ALL", "--tmpfs", "/tmp:exec")
+        return engine.docker("run", *sealed, "--user", user, *options, engines_image.id, *arguments, timeout=300)
+
+    return start
+
+
+class TestWhatItHolds:
+    def test_it_holds_what_its_locks_and_labels_say(
+        self, docker_api: APIClient, engines_image: Built, build_project: Project
+    ) -> None:
+        assert check_image(docker_api, ENGINES, engines_image.id, build_project) == []
+        assert engines_image.labels[VARIANT_LABEL] == "cpu"
+        assert engines_image.labels[BASE_NAME_LABEL] == "suite-base:bookworm"
+        assert stack_versions_of(engines_image.labels)["torch"].endswith("+cpu")
+
+    def test_both_interpreters_are_there_and_apart(self, docker_api: APIClient, engines_image: Built) -> None:
+        inside = look_inside(docker_api, engines_image.id)
+        assert inside.driver is not None and inside.stack is not None
+        assert inside.user == 1000
+        assert "torch" in inside.stack.packages and "torch" not in inside.driver.packages
+        assert "docker" in inside.driver.packages and "docker" not in inside.stack.packages
+
+    def test_its_components_are_listed_in_full(self, docker_api: APIClient, engines_image: Built) -> None:
+        listed = copy_out(docker_api, engines_image.id, SBOM).decode()
+        components = json.loads(listed)["components"]
+        for environment, lock in (
+            ("driver", ROOT / "requirements/images/driver.lock"),
+            ("stack", ROOT / "requirements/cpu.lock"),
+        ):
+            found = {
+                part["name"]: part["version"].partition("+")[0]
+                for part in components
+                if part["properties"][0]["value"] == environment and part["purl"].startswith("pkg:pypi/")
+            }
+            assert found == pins_of(lock)
+        assert len([part for part in components if part["purl"].startswith("pkg:deb/debian/")]) > 50
+
+    def test_the_list_is_what_its_schema_says(self, docker_api: APIClient, engines_image: Built) -> None:
+        pytest.importorskip("cyclonedx", reason="cyclonedx comes with `make test`")
+        from cyclonedx.schema import SchemaVersion
+        from cyclonedx.validation.json import JsonStrictValidator
+
+        listed = copy_out(docker_api, engines_image.id, SBOM).decode()
+        assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(listed) is None
+
+    def test_nothing_of_the_build_machine_is_left(
+        self, docker_api: APIClient, engine: Engine, engines_image: Built, wheelhouse: Path, tmp_path: Path
+    ) -> None:
+        history = "".join(entry["CreatedBy"] for entry in docker_api.history(engines_image.id))
+        assert "ca.pem" not in history and "wheelhouse" not in history
+        saved = tmp_path / "image.tar"
+        engine.docker("save", "-o", str(saved), engines_image.id, check=True)
+        names = {name.removeprefix("./") for name in files_of(saved)}
+        assert any(name.startswith("opt/stack/lib/python3.11/site-packages/torch/") for name in names)
+        leftover = {name for name in names if name.startswith(("build/", "etc/uv", "root/.cache", "tmp/"))}
+        passed_in = {"uv", "ca.crt", "ca.pem", "pip.conf", *(path.name for path in wheelhouse.iterdir())}
+        leftover |= {name for name in names if name.rpartition("/")[2] in passed_in}
+        assert leftover == set()
+
+    def test_its_python_files_are_compiled(self, run: Run) -> None:
+        places = {"/opt/stack/bin/python": "torch.nn.modules.linear", "/opt/suite/bin/python": "suite.spec.base"}
+        for python, module in places.items():
+            code = f"import os, {module} as m; print(os.path.exists(m.__cached__))"
+            done = run("-c", code, options=("--entrypoint", python))
+            assert done.stdout.split() == ["True"], done.stderr
+
+
+def files_of(saved: Path) -> Iterator[str]:
+    """Names of all files in all layers of a saved image."""
+    with tarfile.open(saved) as image:
+        (manifest,) = json.load(image.extractfile("manifest.json"))  # type: ignore[arg-type]
+        for layer in manifest["Layers"]:
+            with tarfile.open(fileobj=image.extractfile(layer)) as files:
+                yield from (member.name for member in files if member.isfile())
+
+
+class TestHowItRuns:
+    def test_it_explains_itself(self, run: Run) -> None:
+        done = run()
+        assert done.returncode == 0 and "suite [OPTIONS] COMMAND" in done.stdout
+        assert run("--help").stdout == done.stdout
+
+    @pytest.mark.ranks
+    def test_it_measures_as_any_user_on_a_read_only_root(self, run: Run, tmp_path: Path) -> None:
+        runs = tmp_path / "runs"
+        runs.mkdir()
+        runs.chmod(0o777)
+        quick = ("--size", "1M", "--warmup", "1", "--iterations", "2", "--repeats", "1", "--json")
+        done = run("run", *quick, options=("-v", f"{runs}:/work/runs"))
+        assert done.returncode == 0, done.stderr
+        assert len(json.loads(done.stdout)["measured"]) == 2
+        for bundle in (path for path in runs.iterdir() if (path / "record.json").exists()):
+            record = json.loads((bundle / "record.json").read_text())
+            assert record["status"] == "ok" and record["throughput"]["samples_per_second"]["value"] > 0
+            assert (bundle / "record.json").stat().st_uid == 4242
+            assert record["environment"]["worker"]["packages"]["torch"].endswith("+cpu")
+
+    def test_results_of_a_container_without_a_folder_stay_in_it(self, run: Run) -> None:
+        done = run("run", "--size", "1M", "--repeats", "1")
+        assert done.returncode == 2 and done.stderr.startswith("error: "), done.stderr
+
+
+class TestATamperedImage:
+    @pytest.fixture
+    def tampered(self, engine: Engine, engines_image: Built) -> Iterator[Callable[..., str]]:
+        made = []
+
+        def tamper(command: str, *changes: str) -> str:
+            name = f"suite-test-tampered-{len(made)}"
+            given = ("--user", "0", "--entrypoint", "sh", engines_image.id, "-c", command)
+            engine.docker("run", "--name", name, "--network", "none", *given, check=True)
+            kept = ("USER 1000", 'ENTRYPOINT ["suite"]', *changes)
+            options = tuple(part for change in kept for part in ("--change", change))
+            engine.docker("commit", *options, name, f"{name}:1", check=True)
+            engine.docker("rm", name)
+            made.append(f"{name}:1")
+            return made[-1]
+
+        yield tamper
+        engine.docker("rmi", *made)
+
+    def found(self, docker_api: APIClient, tag: str, build_project: Project) -> set[str]:
+        return {one.where for one in check_image(docker_api, ENGINES, tag, build_project)}
+
+    def test_other_versions_are_found_on_either_side(
+        self, docker_api: APIClient, build_project: Project, tampered: Callable[..., str]
+    ) -> None:
+        stack, driver = "/opt/stack/lib/python3.11/site-packages", "/opt/suite/lib/python3.11/site-packages"
+        tag = tampered(
+            f"sed -i 's/^Version: .*/Version: 0.1/' {stack}/deepspeed-*/METADATA && rm -r {driver}/rich-*.dist-info"
+        )
+        assert self.found(docker_api, tag, build_project) == {
+            "stack: deepspeed",
+            "label suite.stack.deepspeed",
+            "driver: rich",
+        }
+
+    def test_a_label_that_lies_is_found(
+        self, docker_api: APIClient, build_project: Project, tampered: Callable[..., str]
+    ) -> None:
+        tag = tampered("true", "LABEL suite.stack.transformers=9.9.9")
+        assert self.found(docker_api, tag, build_project) == {"label suite.stack.transformers"}
+
+    def test_an_image_that_runs_as_root_is_found(
+        self, docker_api: APIClient, build_project: Project, tampered: Callable[..., str]
+    ) -> None:
+        assert self.found(docker_api, tampered("true", "USER 0"), build_project) == {"user"}
+
+    def test_a_stack_that_does_not_start_is_found(
+        self, docker_api: APIClient, build_project: Project, tampered: Callable[..., str]
+    ) -> None:
+        assert "stack: interpreter" in self.found(docker_api, tampered("rm /opt/stack/bin/python"), build_project)
+
+    def test_a_driver_that_does_not_start_is_one_line(
+        self, docker_api: APIClient, build_project: Project, tampered: Callable[..., str]
+    ) -> None:
+        tag = tampered("rm -r /opt/suite/src/suite/spec")
+        with pytest.raises(UsageError, match=r"the driver of .* does not start: ModuleNotFoundError"):
+            check_image(docker_api, ENGINES, tag, build_project)
+
+    def test_no_container_is_left_behind(self, docker_api: APIClient) -> None:
+        assert docker_api.containers(all=True, filters={"label": OWN_LABEL}) == []
+
+
+def building(docker_api: APIClient) -> set[str]:
+    """Containers of builder stages, which have a shell of their own."""
+    return {
+        entry["Id"]
+        for entry in docker_api.containers(all=True)
+        if entry["Command"].startswith("/bin/bash -euo pipefail")
+    }
+
+
+class TestBuilding:
+    def test_the_list_names_what_was_built(self, docker_api: APIClient, engines_image: Built) -> None:
+        (row,) = [row for row in rows(images(), suite_version(), docker_api) if row.image.name == "engines"]
+        (present,) = [one for one in row.present or () if engines_image.tag in one.tags]
+        assert present.id == engines_image.id and present.variant == "cpu"
+
+    def test_the_common_stages_of_nemo_are_those_of_the_engines(
+        self, docker_api: APIClient, engine: Engine, engines_image: Built, base_image: str, build_project: Project
+    ) -> None:
+        tag = "suite-test-nemo-common:1"
+        choices = BuildChoices(
+            base_image=base_image, offline=True, target="common", tag=tag, arguments={"STACK_PYTHON": "3.11"}
+        )
+        try:
+            built = build_image("nemo", docker_api, build_project, choices)
+            # nothing is built twice: the engine's cache knows every one of these steps from the other Dockerfile
+            assert built.seconds < 60
+            done = engine.docker("run", "--rm", "--read-only", "--tmpfs", "/tmp", built.id, "sizes")
+            assert done.returncode == 0 and "ladder cpu" in done.stdout
+            assert look_inside(docker_api, built.id).stack is None
+        finally:
+            engine.docker("rmi", tag)
+
+    def test_a_step_that_fails_is_told_and_leaves_nothing(
+        self, docker_api: APIClient, base_image: str, build_project: Project
+    ) -> None:
+        before = building(docker_api)
+        choices = BuildChoices(base_image=base_image, offline=True, arguments={"STACK_PYTHON": "3.1"}, tag="none:1")
+        with pytest.raises(BuildFailed, match=r"step \d+ of \d+ \(RUN python3 -m venv .* all of its output is in"):
+            build_image("engines", docker_api, build_project, choices)
+        assert building(docker_api) <= before
+
+    def test_an_interrupted_build_leaves_nothing(
+        self, docker_api: APIClient, base_image: str, build_project: Project
+    ) -> None:
+        before = building(docker_api)
+
+        def interrupt(step: object) -> None:
+            if "python3 -m venv" in str(step):
+                raise KeyboardInterrupt
+
+        choices = BuildChoices(base_image=base_image, offline=True, target="common", no_cache=True, tag="none:2")
+        with pytest.raises(KeyboardInterrupt):
+            build_image("engines", docker_api, build_project, choices, interrupt)
+        deadline = time.monotonic() + 20
+        while not building(docker_api) <= before:
+            assert time.monotonic() < deadline, "the engine goes on building"
+            time.sleep(0.1)
+
+    def test_a_base_that_is_not_there_is_told(self, docker_api: APIClient, build_project: Project) -> None:
+        choices = BuildChoices(base_image="127.0.0.1:1/none:1", tag="none:3")
+        with pytest.raises(BuildFailed, match=r"127\.0\.0\.1:1"):
+            build_image("engines", docker_api, build_project, choices)

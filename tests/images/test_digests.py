@@ -1,0 +1,122 @@
+"""Digests of bases: asked of a registry through the engine, compared, and written where they belong."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from suite.images.digests import Answer, ask, write
+from suite.spec.images import BaseImage, bases
+from tests.engine import Engine
+
+ROOT = Path(__file__).resolve().parents[2]
+OLD, NEW = "sha256:" + "a" * 64, "sha256:" + "b" * 64
+NGC, CUDA = bases()["ngc-23.02"], bases()["cuda-13.0"]
+
+
+def answer(base: BaseImage, found: str | None) -> Answer:
+    return Answer(base="x", reference=base.reference, locked=base.digest, found=found)
+
+
+@pytest.mark.parametrize(
+    ("locked", "found", "verdict"),
+    [(OLD, OLD, "same"), (OLD, NEW, "differs"), (None, NEW, "new"), (OLD, None, "unknown"), (None, None, "unknown")],
+)
+def test_two_digests_have_one_verdict(locked: str | None, found: str | None, verdict: str) -> None:
+    assert answer(BaseImage(reference="a:1", digest=locked), found).verdict == verdict
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    (tmp_path / "manifests").mkdir()
+    shutil.copy(ROOT / "manifests/images.yaml", tmp_path / "manifests")
+    for name in ("Dockerfile.deepspeed", "Dockerfile.nemo"):
+        shutil.copy(ROOT / name, tmp_path)
+    return tmp_path
+
+
+def lines_changed(checkout: Path, name: str) -> list[str]:
+    before, after = ((root / name).read_text().splitlines() for root in (ROOT, checkout))
+    assert len(before) == len(after)
+    return [new for old, new in zip(before, after, strict=True) if old != new]
+
+
+def test_a_first_digest_is_written_into_catalogue_and_dockerfile(checkout: Path) -> None:
+    changed = write([answer(NGC, NEW)], checkout)
+    assert [path.name for path in changed] == ["images.yaml", "Dockerfile.nemo"]
+    assert lines_changed(checkout, "manifests/images.yaml") == [f"    digest: {NEW}"]
+    assert lines_changed(checkout, "Dockerfile.nemo") == [f"ARG BASE_IMAGE={NGC.reference}@{NEW}"]
+
+
+def test_another_digest_takes_the_place_of_the_old_one(checkout: Path) -> None:
+    write([answer(CUDA, NEW)], checkout)
+    assert lines_changed(checkout, "manifests/images.yaml") == [f"    digest: {NEW}"]
+    assert lines_changed(checkout, "Dockerfile.deepspeed") == [f"ARG BASE_IMAGE={CUDA.reference}@{NEW}"]
+    assert lines_changed(checkout, "Dockerfile.nemo") == []
+
+
+def test_nothing_is_written_where_nothing_was_learnt(checkout: Path) -> None:
+    assert write([answer(CUDA, CUDA.digest), answer(NGC, None)], checkout) == []
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A registry of our own on this machine, as ``host:port``."""
+    if shutil.which("docker-registry") is None:
+        pytest.skip("no docker-registry here")
+    folder = tmp_path_factory.mktemp("registry")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    config = folder / "config.yml"
+    config.write_text(
+        f"version: 0.1\nstorage: {{filesystem: {{rootdirectory: {folder}/data}}}}\nhttp: {{addr: '{address}'}}\n"
+    )
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(("docker-registry", "serve", str(config)), stdout=log, stderr=log)
+        try:
+            _wait_for(address)
+            yield address
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+def _wait_for(address: str, seconds: float = 10.0) -> None:
+    host, port = address.split(":")
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            socket.create_connection((host, int(port)), timeout=1).close()
+            return
+        except OSError:
+            assert time.monotonic() < deadline, "the registry does not answer"
+            time.sleep(0.05)
+
+
+@pytest.mark.engine
+def test_the_digest_of_a_real_registry_is_the_one_that_was_pushed(
+    engine: Engine, registry: str, base_image: str, docker_api
+) -> None:
+    reference = f"{registry}/suite-base:1"
+    try:
+        engine.docker("tag", base_image, reference, check=True)
+        pushed = engine.docker("push", "--quiet", reference)
+        assert pushed.returncode == 0, pushed.stderr
+        (found,) = engine.docker("inspect", "--format", "{{index .RepoDigests 0}}", reference).stdout.split()
+        digest = found.partition("@")[2]
+        unpinned, stale = BaseImage(reference=reference, digest=None), BaseImage(reference=reference, digest=OLD)
+        nowhere = BaseImage(reference="127.0.0.1:1/none:1", digest=OLD)
+        missing = BaseImage(reference=f"{registry}/none:1", digest=OLD)
+        answers = ask(docker_api, {"first": unpinned, "stale": stale, "nowhere": nowhere, "missing": missing})
+    finally:
+        engine.docker("rmi", reference)
+    assert [one.verdict for one in answers] == ["new", "differs", "unknown", "unknown"]
+    assert answers[0].found == answers[1].found == digest
+    assert "refused" in str(answers[2].reason) and answers[3].reason

@@ -1,0 +1,166 @@
+"""The Dockerfiles, read as text: pinned, of one mind with catalogue and locks, and fit for both builders."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from suite.images.locks import normal, pins_of
+from suite.spec.images import STACK_LABEL, bases, find_image, images
+from suite.spec.version import suite_version
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCKS = ROOT / "requirements" / "images"
+NAMES = ("Dockerfile.deepspeed", "Dockerfile.nemo")
+TEXT = {name: (ROOT / name).read_text() for name in NAMES}
+HADOLINT = Path(sys.executable).with_name("hadolint")
+
+
+def instructions(name: str) -> list[str]:
+    """Each instruction on one line, without comments."""
+    lines = [line for line in TEXT[name].splitlines() if not line.startswith("#")]
+    return [line for line in "\n".join(lines).replace("\\\n", " ").splitlines() if line.strip()]
+
+
+def defaults(name: str) -> dict[str, str]:
+    """Build arguments with their defaults, as far as they have one."""
+    return dict(re.findall(r"^ARG (\w+)=(.*)$", TEXT[name], flags=re.MULTILINE))
+
+
+def common(name: str) -> str:
+    (text,) = re.findall(r"^# >>> common.*?^# <<< common$", TEXT[name], flags=re.MULTILINE | re.DOTALL)
+    return text
+
+
+def stage_labels(name: str, stage: str) -> dict[str, str]:
+    """Labels of a stage with those of the stages of the same stack that it is built from."""
+    pattern = rf"^FROM (\S+) AS {re.escape(stage)}\n(.*?)(?=^FROM |\Z)"
+    ((parent, text),) = re.findall(pattern, TEXT[name], re.MULTILINE | re.DOTALL)
+    own = dict(re.findall(r'([\w.-]+)="([^"]*)"', "".join(re.findall(r"^LABEL (?:.*\\\n)*.*", text, re.MULTILINE))))
+    above = {} if parent in ("assembled", "base") or "$" in parent else stage_labels(name, parent)
+    return {**above, **own}
+
+
+@pytest.mark.skipif(not HADOLINT.exists(), reason="hadolint comes with `make test`")
+@pytest.mark.parametrize("name", NAMES)
+def test_hadolint_has_nothing_to_say(name: str) -> None:
+    done = subprocess.run((str(HADOLINT), "--no-color", str(ROOT / name)), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout == ""
+
+
+def test_the_common_stages_are_one_text() -> None:
+    assert common(NAMES[0]) == common(NAMES[1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_used_that_only_one_builder_has(name: str) -> None:
+    lines = [line for line in TEXT[name].splitlines() if line != "# <<< common"]
+    assert not [line for line in lines if re.search(r"--mount|<<|^# *syntax", line)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_stage_stands_on_the_one_base_and_it_is_the_catalogues(name: str) -> None:
+    stages = re.findall(r"^FROM (\S+) AS (\S+)$", TEXT[name], flags=re.MULTILINE)
+    assert len(stages) == len(re.findall(r"^FROM ", TEXT[name], flags=re.MULTILINE))
+    known = {stage for _, stage in stages}
+    outside = [parent for parent, _ in stages if parent not in known and parent != "stack-${STACK}"]
+    assert outside == ["${BASE_IMAGE}"]
+    pinned = {base.pinned for base in bases().values()}
+    assert defaults(name)["BASE_IMAGE"] in pinned
+
+
+def test_what_is_built_without_arguments_is_the_catalogues_image() -> None:
+    for image in (find_image("trlx"), find_image("nemo")):
+        given = defaults(image.dockerfile)
+        assert given["BASE_IMAGE"] == image.base.pinned
+        assert given["STACK_PYTHON"] == image.python
+        assert given.get("STACK") == image.stack
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_package_comes_from_a_lock_with_hashes_or_from_a_commit(name: str) -> None:
+    installs = [part for line in instructions(name) for part in line.split(";") if "pip install" in part]
+    assert len(installs) >= 4
+    for install in installs:
+        is_hashed = "--require-hashes -r" in install
+        is_commit = install.split()[-2:] == ["-r", "/build/trlx-source.lock"] and "--no-deps" in install
+        is_built_here = "--no-index /build/apex-wheel/" in install
+        assert is_hashed or is_commit or is_built_here, install
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_fetched_lock_is_installed_without_asking_for_anything_more(name: str) -> None:
+    installs = [part for line in instructions(name) for part in line.split(";") if "uv pip install" in part]
+    assert all("--no-deps" in install for install in installs)
+
+
+@pytest.mark.parametrize(
+    ("image", "stage"),
+    [("engines", "stack-engines"), ("trlx", "stack-trlx"), ("trlx-upstream", "stack-upstream"), ("nemo", "image")],
+)
+def test_labels_are_the_versions_of_the_lock(image: str, stage: str) -> None:
+    known = find_image(image)
+    labels = stage_labels(known.dockerfile, stage)
+    pins = {**pins_of(LOCKS / known.lock), **{name: source.version for name, source in known.sources.items()}}
+    assert labels["suite.image"] == known.name
+    expected = {f"{STACK_LABEL}{package}": pins[normal(package)] for package in known.packages}
+    assert {label: value for label, value in labels.items() if label.startswith(STACK_LABEL)} == expected
+    commits = {f"suite.commit.{name}": source.commit for name, source in known.sources.items()}
+    assert {label: value for label, value in labels.items() if label.startswith("suite.commit.")} == commits
+
+
+@pytest.mark.parametrize("stage", ["stack-trlx-deps", "stack-upstream-deps"])
+def test_an_image_without_trlx_does_not_label_one(stage: str) -> None:
+    assert not [label for label in stage_labels("Dockerfile.deepspeed", stage) if "trlx" in label.rsplit(".", 1)[-1]]
+
+
+def test_the_cpu_build_leaves_the_build_of_torch_to_the_wheelhouse() -> None:
+    assert f"{STACK_LABEL}torch" not in stage_labels("Dockerfile.deepspeed", "stack-cpu")
+
+
+def test_every_stack_of_the_catalogue_has_a_stage() -> None:
+    wanted = {name for image in images().values() for name in (image.stack, image.cpu_stack) if name}
+    stages = set(re.findall(r"AS stack-(\S+)$", TEXT["Dockerfile.deepspeed"], flags=re.MULTILINE))
+    assert stages == wanted | {"trlx-deps", "upstream-deps"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_images_carry_this_version_and_say_what_they_are(name: str) -> None:
+    labels = stage_labels(name, "ground")
+    assert labels["org.opencontainers.image.version"] == suite_version()
+    assert {"org.opencontainers.image.title", "org.opencontainers.image.licenses"} <= labels.keys()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_image_ends_as_a_user_without_rights(name: str) -> None:
+    users = re.findall(r"^USER (\S+)$", TEXT[name], flags=re.MULTILINE)
+    assert users == ["1000:1000"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_build_machine_passes_in_reaches_builder_stages_only(name: str) -> None:
+    copies = [line for line in instructions(name) if line.startswith("COPY") and "build/imag" in line]
+    assert len(copies) == 1
+    taken = re.findall(r"COPY --from=(\S+) (\S+)", TEXT[name])
+    assert {place for stage, place in taken if not place.startswith("/opt/")} == {"/build/sbom", "/tmp/sbom.cdx.json"}
+    assert "FROM assembled AS inventory\nCOPY --from=sbom-tool /build/sbom" in TEXT[name]
+
+
+def test_the_context_holds_what_is_copied_and_nothing_else() -> None:
+    allowed = re.findall(r"^!(.*)$", (ROOT / ".dockerignore").read_text(), flags=re.MULTILINE)
+    copied = {
+        source
+        for name in NAMES
+        for line in instructions(name)
+        if line.startswith("COPY") and "--from" not in line
+        for source in line.split()[1:-1]
+    }
+    for source in copied:
+        assert any(source.replace("[e]", "e").startswith(place) for place in allowed), source
+    for place in allowed:
+        assert any(source.replace("[e]", "e").startswith(place) for source in copied), place

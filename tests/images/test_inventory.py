@@ -1,0 +1,91 @@
+"""The list of an image's components: what it holds, in a form that others read, and the same for the same content."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from collections import Counter
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+pytest.importorskip("cyclonedx", reason="cyclonedx comes with `make test`")
+
+ROOT = Path(__file__).resolve().parents[2]
+STATUS = """Package: bash
+Status: install ok installed
+Architecture: amd64
+Version: 5.2.15-2+b7
+
+Package: gone
+Status: deinstall ok config-files
+Architecture: amd64
+Version: 1.0
+"""
+
+
+@pytest.fixture(scope="module")
+def inventory() -> ModuleType:
+    """Loaded as a file, as an image build does."""
+    spec = importlib.util.spec_from_file_location("inventory", ROOT / "suite/images/inventory.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def listed(inventory: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> str:
+    status = tmp_path_factory.mktemp("dpkg") / "status"
+    status.write_text(STATUS)
+    return inventory.inventory({"driver": sys.executable, "stack": sys.executable}, status)
+
+
+def test_it_is_what_the_schema_says(listed: str) -> None:
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(listed) is None
+
+
+def test_both_environments_and_the_system_are_listed_with_versions_and_addresses(listed: str) -> None:
+    components = json.loads(listed)["components"]
+    count = Counter(part["properties"][0]["value"] for part in components)
+    assert count["driver"] == count["stack"] > 20 and count["system"] == 1
+    by_reference = {part["bom-ref"]: part for part in components}
+    pydantic = by_reference[f"driver/pkg:pypi/pydantic@{version('pydantic')}"]
+    assert pydantic["purl"] == f"pkg:pypi/pydantic@{version('pydantic')}"
+    assert pydantic["licenses"] == [{"license": {"id": "MIT"}}]
+    assert any(reference.startswith("stack/pkg:generic/cpython@3.") for reference in by_reference)
+    (system,) = [part for part in components if part["purl"].startswith("pkg:deb/")]
+    assert (system["name"], system["version"]) == ("bash", "5.2.15-2+b7")
+    assert "arch=amd64" in system["purl"]
+
+
+def test_the_same_content_gives_the_same_text(inventory: ModuleType, listed: str, tmp_path: Path) -> None:
+    (tmp_path / "status").write_text(STATUS)
+    again = inventory.inventory({"driver": sys.executable, "stack": sys.executable}, tmp_path / "status")
+    assert again == listed
+    other = inventory.inventory({"driver": sys.executable}, tmp_path / "status")
+    assert json.loads(other)["serialNumber"] != json.loads(listed)["serialNumber"]
+
+
+def test_a_package_from_a_repository_names_its_commit(inventory: ModuleType, tmp_path: Path) -> None:
+    from importlib.metadata import Distribution
+
+    info = tmp_path / "trlx-0.7.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: trlx\nVersion: 0.7.0\nLicense: MIT\n")
+    origin = {"url": "https://git.example/trlx", "vcs_info": {"vcs": "git", "commit_id": "a" * 40}}
+    (info / "direct_url.json").write_text(json.dumps(origin))
+    url = inventory._python_url(Distribution.at(info))
+    assert (url.name, url.version) == ("trlx", "0.7.0")
+    assert url.qualifiers == {"vcs_url": f"git+https://git.example/trlx@{'a' * 40}"}
+
+
+def test_a_base_without_dpkg_has_no_system_packages(inventory: ModuleType, tmp_path: Path) -> None:
+    listed = json.loads(inventory.inventory({"driver": sys.executable}, tmp_path / "none"))
+    assert {part["properties"][0]["value"] for part in listed["components"]} == {"driver"}

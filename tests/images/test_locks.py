@@ -1,0 +1,98 @@
+"""The locks of the images: whole, hashed, and of one mind with each other and with what they are made from."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from suite.images.locks import normal, pins_of
+from suite.spec.images import find_image
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCKS = ROOT / "requirements" / "images"
+HASHED = ("driver", "engines", "trlx", "upstream", "nemo", "uv", "sbom")
+
+
+@pytest.mark.parametrize("name", HASHED)
+def test_every_line_is_a_pin_with_hashes(name: str) -> None:
+    text = (LOCKS / f"{name}.lock").read_text()
+    lines = [line for line in text.replace("\\\n", " ").splitlines() if not line.startswith("#")]
+    assert lines
+    for line in lines:
+        assert re.fullmatch(r"[a-z0-9][\w.-]*==[\w.+]+(\s+--hash=sha256:[0-9a-f]{64})+", line), line
+    assert len(pins_of(LOCKS / f"{name}.lock")) == len(lines)
+
+
+@pytest.mark.parametrize("name", HASHED)
+def test_a_lock_says_what_it_is_for_and_where_it_comes_from(name: str) -> None:
+    head = "".join(line for line in (LOCKS / f"{name}.lock").read_text().splitlines() if line.startswith("#"))
+    assert "make image-locks" in head
+
+
+@pytest.mark.parametrize("name", ["engines", "trlx", "upstream", "nemo", "uv", "sbom"])
+def test_a_lock_holds_what_its_input_asks_for(name: str) -> None:
+    pins = pins_of(LOCKS / f"{name}.lock")
+    asked = [line for line in (LOCKS / f"{name}.in").read_text().splitlines() if not line.startswith(("#", "-c"))]
+    for line in asked:
+        wanted = Requirement(line)
+        assert pins[normal(wanted.name)] in wanted.specifier
+
+
+def test_the_driver_in_an_image_is_the_tested_one() -> None:
+    tested, shipped = pins_of(ROOT / "requirements/driver.lock"), pins_of(LOCKS / "driver.lock")
+    assert shipped.items() <= tested.items()
+    asked = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert {normal(Requirement(line).name) for line in asked} <= shipped.keys()
+    assert not {"pytest", "mypy", "ruff"} & shipped.keys()
+
+
+def test_the_engines_are_the_tested_ones_and_torch_brings_its_cuda() -> None:
+    tested, shipped = pins_of(ROOT / "requirements/cpu.lock"), pins_of(LOCKS / "engines.lock")
+    assert tested.items() <= shipped.items()
+    extra = shipped.keys() - tested.keys()
+    assert "nvidia-nccl-cu13" in extra
+    assert all(re.match(r"nvidia-|cuda-|triton$", name) for name in extra)
+
+
+def test_trlx_runs_on_the_newest_engine_it_can() -> None:
+    trlx, engines = pins_of(LOCKS / "trlx.lock"), pins_of(LOCKS / "engines.lock")
+    assert trlx["torch"] == engines["torch"] and trlx["deepspeed"] == engines["deepspeed"]
+    assert trlx["transformers"].startswith("4.33.")
+    assert "peft" not in trlx
+
+
+def test_upstreams_torch_is_the_cuda_11_8_build() -> None:
+    assert pins_of(LOCKS / "upstream.lock")["torch"] == "2.0.1+cu118"
+
+
+def test_nemo_leaves_torch_to_its_base() -> None:
+    assert not {"torch", "torchvision", "apex", "trlx"} & pins_of(LOCKS / "nemo.lock").keys()
+
+
+def test_trlx_is_installed_from_the_catalogues_commit() -> None:
+    source = find_image("trlx").sources["trlx"]
+    (line,) = [line for line in (LOCKS / "trlx-source.lock").read_text().splitlines() if not line.startswith("#")]
+    assert line == f"trlx @ git+{source.repository}@{source.commit}"
+
+
+def test_apex_is_built_from_the_catalogues_commit_with_its_five_extensions() -> None:
+    source = find_image("nemo").sources["apex"]
+    text = (ROOT / "Dockerfile.nemo").read_text()
+    assert f"ARG APEX_COMMIT={source.commit}\n" in text
+    assert f"git fetch --quiet --depth 1 {source.repository} " in text
+    for flag in ("cpp_ext", "cuda_ext", "fast_layer_norm", "distributed_adam", "deprecated_fused_adam"):
+        assert f"--{flag}" in text
+
+
+def test_names_are_compared_as_indexes_compare_them() -> None:
+    assert normal("NeMo_toolkit") == normal("nemo-toolkit") == normal("nemo.toolkit") == "nemo-toolkit"
+
+
+def test_pins_are_read_past_hashes_comments_and_markers(tmp_path: Path) -> None:
+    path = tmp_path / "x.lock"
+    path.write_text("# a==1\nB_c==1.0+cpu \\\n    --hash=sha256:00\nd==2 ; python_version < '4'\nt @ git+https://x@y\n")
+    assert pins_of(path) == {"b-c": "1.0+cpu", "d": "2"}

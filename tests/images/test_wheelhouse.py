@@ -1,0 +1,96 @@
+"""The wheelhouse: complete, hashed as it is, and honest about what pip could not find."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from suite.images import wheelhouse
+from suite.images.locks import pins_of
+from suite.images.project import Project
+from suite.spec.base import UsageError
+
+PINS = {"deepspeed": "0.19.8", "torch": "2.13.0", "typing-extensions": "4.16.0"}
+WHEELS = {
+    "download": ("torch-2.13.0+cpu-cp311-cp311-linux_x86_64.whl", "typing_extensions-4.16.0-py3-none-any.whl"),
+    "wheel": ("deepspeed-0.19.8-py3-none-any.whl",),
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    (tmp_path / "requirements/images").mkdir(parents=True)
+    lines = [f"{name}=={version}\n" for name, version in PINS.items()]
+    (tmp_path / "requirements/cpu.lock").write_text("".join(lines))
+    return Project(tmp_path)
+
+
+class ScriptedPip:
+    """Lays down the wheels it is told to, or fails with what it is told to say."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, wheels: dict[str, tuple[str, ...]], error: str = "") -> None:
+        self.wheels, self.error = wheels, error
+        self.calls: list[tuple[str, ...]] = []
+        monkeypatch.setattr(wheelhouse.subprocess, "run", self.run)
+
+    def run(self, command: tuple[str, ...], env: dict[str, str], **_: object) -> subprocess.CompletedProcess[str]:
+        assert env["DS_BUILD_OPS"] == "0"
+        arguments = command[command.index("--disable-pip-version-check") + 1 :]
+        self.calls.append(arguments)
+        option = "--dest" if arguments[0] == "download" else "--wheel-dir"
+        for name in self.wheels.get(arguments[0], ()):
+            (Path(arguments[arguments.index(option) + 1]) / name).write_bytes(name.encode())
+        return subprocess.CompletedProcess(command, 1 if self.error else 0, "", self.error)
+
+
+def test_the_lock_beside_it_holds_the_hashes_of_its_very_wheels(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ScriptedPip(monkeypatch, WHEELS)
+    folder = wheelhouse.fill_wheelhouse(project)
+    lock = folder.parent / "cpu.lock"
+    assert pins_of(lock) == {**PINS, "torch": "2.13.0+cpu"}
+    for names in WHEELS.values():
+        for name in names:
+            assert hashlib.sha256(name.encode()).hexdigest() in lock.read_text()
+
+
+def test_a_second_call_builds_deepspeed_no_more(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    pip = ScriptedPip(monkeypatch, WHEELS)
+    wheelhouse.fill_wheelhouse(project)
+    built = sum(call[0] == "wheel" for call in pip.calls)
+    wheelhouse.fill_wheelhouse(project)
+    assert built == sum(call[0] == "wheel" for call in pip.calls) == 1
+
+
+def test_the_driver_and_the_tools_are_fetched_by_their_hashes(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pip = ScriptedPip(monkeypatch, WHEELS)
+    wheelhouse.fill_wheelhouse(project)
+    hashed = {Path(call[-1]).name for call in pip.calls if "--require-hashes" in call}
+    assert hashed == {"driver.lock", "uv.lock", "sbom.lock"}
+
+
+def test_a_cuda_build_of_torch_is_refused_with_the_way_to_the_other(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheels = {**WHEELS, "download": ("torch-2.13.0-cp311-cp311-linux_x86_64.whl", WHEELS["download"][1])}
+    ScriptedPip(monkeypatch, wheels)
+    with pytest.raises(UsageError, match="no CPU build of torch; tell pip where one is"):
+        wheelhouse.fill_wheelhouse(project)
+
+
+def test_what_pip_could_not_do_is_its_last_line(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    ScriptedPip(monkeypatch, {}, error="Looking around\nERROR: No matching distribution found for uv==0\n\n")
+    with pytest.raises(UsageError, match="pip download cannot fill the wheelhouse: ERROR: No matching distribution"):
+        wheelhouse.fill_wheelhouse(project)
+
+
+def test_a_wheel_that_is_missing_is_named(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    ScriptedPip(monkeypatch, {**WHEELS, "wheel": ()})
+    with pytest.raises(UsageError, match=r"no wheel of deepspeed 0\.19\.8"):
+        wheelhouse.fill_wheelhouse(project)
