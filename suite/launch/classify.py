@@ -42,6 +42,7 @@ class RunEnd(NamedTuple):
 
     ranks: tuple[RankEnd, ...]
     verdict: Failure | None = None  # why the driver itself stopped the run: time-out, hang, disk full
+    proven: bool = False  # the verdict is a cause by itself, such as a kill for want of memory
     stopped_at: float | None = None  # when the driver began to end ranks; what they say afterwards is its doing
     oom_kills: int = 0  # by how much the kernel's counter of out-of-memory kills rose during the run
     phase: str | None = None  # the last that rank 0 reported
@@ -87,7 +88,7 @@ def classify(end: RunEnd, patterns: tuple[Pattern, ...] = PATTERNS) -> Failure:
     """
     findings = [finding for rank in end.ranks for finding in _of_rank(rank, end, patterns)]
     if end.verdict is not None:
-        findings.append(Finding(Strength.VERDICT, 0.0, -1, end.verdict))
+        findings.append(Finding(Strength.CAUSE if end.proven else Strength.VERDICT, 0.0, -1, end.verdict))
     if not findings:
         return _failure(end, "unknown", "no rank told why the run ended")
     return min(findings, key=lambda finding: finding[:3]).failure

@@ -44,6 +44,10 @@ class EngineEnd(Frozen):
     verdict: Failure | None = Field(
         default=None, description="why, where the engine knows: OOM kill, time limit, eviction"
     )
+    proven: bool = Field(
+        default=False,
+        description="the verdict explains the end by itself, as an OOM kill does, whatever ranks then say",
+    )
     exit_codes: dict[str, int] = Field(
         default={}, description="by name of stream, first to end first; negative: signal"
     )

@@ -42,7 +42,7 @@ def judge(ranks: int, gathered: Gathered, transcript: Transcript) -> Outcome:
         return Outcome(status="ok", exit_codes=codes, elapsed_seconds=elapsed)
     ends = (*_rank_ends(told, codes, rows, gathered), *_stream_ends(told, streams, end, transcript))
     verdict = end.verdict and end.verdict.model_copy(update={"phase": phase, "iteration": iteration})
-    whole = RunEnd(ranks=ends, verdict=verdict, phase=phase, iteration=iteration)
+    whole = RunEnd(ranks=ends, verdict=verdict, proven=end.proven, phase=phase, iteration=iteration)
     failure = classify(whole, (*PATTERNS, *patterns))
     failure = failure.model_copy(update={"evidence": (*failure.evidence, *transcript.notes)})
     return Outcome(status="failed", exit_codes=codes, elapsed_seconds=elapsed, failure=failure)

@@ -21,7 +21,8 @@ _STORAGE = re.compile(r"ephemeral.storage|EmptyDir|nodefs|imagefs|inodes", re.IG
 _LOST = re.compile(r"NodeLost|NodeShutdown|NodeAffinity|Shutdown|Terminated|Preempting")
 _GPU = re.compile(r"Insufficient \S*gpu|OutOf\S*gpu|for \S*gpu", re.IGNORECASE)
 _SIGNAL_BASE, _MOST_SIGNAL = 128, 64
-_TAIL_LINES = 12
+#: findings up to this strength explain the end whatever the ranks say of it
+_PROVEN = 3
 
 
 class Finding(NamedTuple):
@@ -60,6 +61,7 @@ def engine_end(
     return EngineEnd(
         status=status,
         verdict=verdict,
+        proven=status == "failed" and bool(findings) and findings[0].strength <= _PROVEN,
         exit_codes={pod.stream: _signed(pod.ended()["exitCode"]) for pod in own if "exitCode" in pod.ended()},
         started=min((moment(one["startedAt"]) or 0.0 for one in ends if one.get("startedAt")), default=None),
         ended=max((moment(one["finishedAt"]) or 0.0 for one in ends if one.get("finishedAt")), default=None),

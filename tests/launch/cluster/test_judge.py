@@ -104,6 +104,13 @@ def test_a_rank_that_said_why_before_goes_before_the_engines_verdict() -> None:
     assert judged(ranks, EngineEnd(status="failed", verdict=verdict)).failure.kind == "oom_device"
 
 
+def test_what_the_engine_did_itself_goes_before_what_the_ranks_then_raised() -> None:
+    ranks = [events(PHASE, *failed("unknown", "RuntimeError: the store is gone"), rank=rank) for rank in range(4)]
+    verdict = Failure(kind="oom_host", evidence=("pod n1: OOMKilled",))
+    assert judged(ranks, EngineEnd(status="failed", verdict=verdict)).failure.kind == "unknown"
+    assert judged(ranks, EngineEnd(status="failed", verdict=verdict, proven=True)).failure.kind == "oom_host"
+
+
 def test_a_cancelled_run_is_interrupted_whatever_its_ranks_said() -> None:
     verdict = Failure(kind="interrupted", evidence=("CANCELLED by 1000",))
     outcome = judged([events(PHASE)] * 4, EngineEnd(status="interrupted", verdict=verdict))

@@ -129,6 +129,13 @@ def test_what_the_cluster_says(what: str) -> None:
     assert evidence in found.verdict.evidence[0]
 
 
+def test_what_the_cluster_did_itself_is_proven_and_what_it_only_waited_for_is_not() -> None:
+    proven = {what: engine_end(read_pods(pods), end, 2).proven for what, (pods, end, *_) in CASES.items()}
+    assert {what for what, is_proven in proven.items() if not is_proven} == {
+        *("no GPU is free", "too long", "never placed and deleted", "a pod is gone"),
+    }
+
+
 @pytest.mark.parametrize(
     ("said", "kind"),
     [
