@@ -80,6 +80,7 @@ class SlurmEngine:
         end = EngineEnd(
             status=_status(told, why is not None and why.kind == "interrupted", why is not None),
             verdict=why,
+            proven=why is not None and why.kind in ("oom_host", "rank_lost"),
             exit_codes=output.exit_codes,
             started=None if found is None else found.started,
             ended=None if found is None else found.ended,
