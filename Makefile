@@ -15,7 +15,7 @@ GPU_BUDGET ?= 25m
 WHEELS ?= wheels
 PYTHON_VERSION ?= 3.12
 PYTEST_ARGS ?=
-PIP_COMPILE ?= pip-compile
+LOCK_TOOL ?= pip-compile
 PUBLISHED ?= docs/published
 FIT_DATE ?= $(shell date +%F)
 
@@ -35,10 +35,10 @@ WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker e
 WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform manylinux_$(glibc)_x86_64) \
 	--platform manylinux2014_x86_64
 
-.PHONY: help bench test test-fast lint bench-gpu bench-self planner-fit planner-check wheels lock clean
+.PHONY: help bench test test-fast test-kubernetes lint bench-gpu bench-self planner-fit planner-check wheels lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 # measure(suite command, arguments of `suite run`, runs folder, results folder): a failed run is a row of the report,
 # so the report is written all the same and the exit code kept.
@@ -63,6 +63,10 @@ test: $(STAMP) ## lint, types and all tests
 
 test-fast: $(STAMP) ## the tests that start no training ranks and need no container engine
 	@$(BIN)/python -m pytest -m "not ranks and not engine" $(PYTEST_ARGS)
+
+test-kubernetes: $(STAMP) ## the tests against a real Kubernetes API server, built once in about four minutes
+	@tests/kubernetes_server/build build/kubernetes
+	@SUITE_TEST_KUBE_REQUIRED=1 $(BIN)/python -m pytest tests/kubernetes_server $(PYTEST_ARGS)
 
 lint: $(STAMP) ## ruff, vermin and mypy
 	@$(BIN)/ruff check
@@ -100,9 +104,9 @@ wheels: $(STAMP) ## fetch into wheels/ what bench-gpu needs on a machine that ca
 
 lock: ## compile requirements/*.lock again (needs pip-tools, and a place where pip finds a CPU build of torch)
 	@mkdir -p build; for lock in driver cpu; do grep '^#' requirements/$$lock.lock > build/$$lock.head; done
-	@$(PIP_COMPILE) --quiet --generate-hashes $(LOCK_STYLE) --extra test --extra quality \
+	@$(LOCK_TOOL) --quiet --generate-hashes $(LOCK_STYLE) --extra test --extra quality \
 		-o requirements/driver.lock pyproject.toml requirements/build.in
-	@DS_BUILD_OPS=0 $(PIP_COMPILE) --quiet --no-build-isolation $(LOCK_STYLE) -c requirements/driver.lock \
+	@DS_BUILD_OPS=0 $(LOCK_TOOL) --quiet --no-build-isolation $(LOCK_STYLE) -c requirements/driver.lock \
 		-o requirements/cpu.lock requirements/cpu.in
 	@for lock in driver cpu; do \
 		sed '/^#/d; /^$$/d; s/+cpu$$//' requirements/$$lock.lock | cat build/$$lock.head - > build/$$lock.lock; \

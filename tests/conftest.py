@@ -13,6 +13,7 @@ from hypothesis import settings
 from tests.built import build_project, docker_api, engines_image, wheelhouse  # noqa: F401 - fixtures
 from tests.containers import connected, scripted_image  # noqa: F401 - fixtures
 from tests.engine import base_image, engine  # noqa: F401 - fixtures
+from tests.slurm import slurm  # noqa: F401 - fixture
 
 settings.register_profile("suite", deadline=None, database=None, derandomize=True)
 settings.load_profile("suite")

@@ -48,7 +48,7 @@ class ScriptedError(Exception):
 
 
 class EventFile:
-    """Events of this rank, on standard output too from rank 0."""
+    """Events of this rank, on standard output too from rank 0, or from all where the launcher asks for it."""
 
     def __init__(self, bundle: str, rank: int) -> None:
         path = Path(bundle) / "events" / f"rank-{rank}.jsonl"
@@ -61,8 +61,9 @@ class EventFile:
         event = {"kind": kind, "rank": self.rank, "time": time.time(), "seq": self.seq, **fields}
         line = json.dumps(event)
         self.seq += 1
-        if self.rank == 0:
-            print(f"::suite:: {line}", flush=True)
+        if self.rank == 0 or os.environ.get("SUITE_EVENTS_ON_STDOUT") == "all":
+            sys.stdout.write(f"::suite:: {line}\n")
+            sys.stdout.flush()
         self.raw(line + "\n")
 
     def raw(self, text: str) -> None:

@@ -4,7 +4,23 @@ from __future__ import annotations
 
 import typer
 
-from suite.cli import backends, compare, doctor, images, plan, report, rerun, run, sizes, verify
+from suite.cli import (
+    backends,
+    cancel,
+    collect,
+    compare,
+    doctor,
+    images,
+    plan,
+    render,
+    report,
+    rerun,
+    run,
+    sizes,
+    status,
+    submit,
+    verify,
+)
 
 app = typer.Typer(
     name="suite",
@@ -20,6 +36,11 @@ app.command("report", short_help="write a Markdown report with plots")(report.re
 app.command("compare", short_help="compare two results folders, with a gate")(compare.compare)
 app.command("verify", short_help="derive records again: equal, or what differs")(verify.verify)
 app.command("rerun", short_help="run a manifest once more, as it was")(rerun.rerun)
+app.add_typer(render.app, name="render", short_help="write what a cluster's engine takes")
+app.add_typer(submit.app, name="submit", short_help="hand runs to a cluster: Slurm or Kubernetes")
+app.command("status", short_help="say where the runs are that clusters have")(status.status)
+app.command("cancel", short_help="end runs that a cluster has")(cancel.cancel)
+app.command("collect", short_help="bring the bundles of a cluster's runs home")(collect.collect)
 app.command("sizes", short_help="list the model sizes by ladder")(sizes.sizes)
 app.command("backends", short_help="list the backends and the versions found")(backends.backends)
 app.add_typer(images.app, name="images", short_help="list, build, lock and check the images of the stacks")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -107,27 +105,6 @@ class Where:
 
 
 HERE = Where()
-
-
-def takes_where(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of ``Where`` in the place of its parameter ``where``."""
-    own = inspect.signature(function, eval_str=True).parameters
-    options = inspect.signature(Where, eval_str=True).parameters
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    shown = [
-        option.replace(kind=keyword)
-        for name, parameter in own.items()
-        for option in (options.values() if name == "where" else (parameter,))
-    ]
-
-    @functools.wraps(function)
-    def run(**given: Any) -> Any:
-        where = Where(**{name: given.pop(name) for name in options})
-        return function(**given, where=where)
-
-    run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
-    return run
 
 
 def size(text: str) -> int:

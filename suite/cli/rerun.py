@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import DONE, INTERRUPTED, RUN_FAILED, command
-from suite.cli.launchers import HERE, Where, takes_where
+from suite.cli.groups import takes_groups
+from suite.cli.launchers import HERE, Where
 
 
 @command
-@takes_where
+@takes_groups
 def rerun(
     manifest: Annotated[Path, typer.Argument(help="a bundle, or its manifest.json")],
     runs: Annotated[Path, typer.Option(help="results folder for the new run")] = Path("runs"),

@@ -24,6 +24,7 @@ class Said(Frozen):
     ladder: str | None = None
     shape_files: tuple[Path, ...] = ()
     ranks: tuple[int, ...] = ()
+    nodes: int | None = None
     workload: str | None = None
     trainable_layers: int | None = None
     reference: str | None = None
@@ -43,6 +44,7 @@ def cross_product(
         **common,
         "sizes": chosen_sizes(said.sizes, said.ladder, said.shape_files),
         "ranks": said.ranks or (1,),
+        "nodes": said.nodes or 1,
         "workload": chosen_workload(said.workload or usual_workload, said.trainable_layers, said.reference),
         "measure": {**common["measure"], "precision": said.precision or usual_precision},
         "track": said.track or "equal-config",
@@ -106,7 +108,7 @@ def _request(preset: Preset, point: PresetPoint, said: Said, common: Mapping[str
             **common,
             "sizes": (find_size(point.size),),
             "ranks": said.ranks or (point.ranks,),
-            "nodes": 1 if said.ranks else point.nodes,
+            "nodes": said.nodes or (1 if said.ranks else point.nodes),
             "workload": _workload(preset, point, said),
             "layout": layout,
             "measure": {**common["measure"], "precision": said.precision or preset.precision},

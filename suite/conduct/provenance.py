@@ -7,17 +7,25 @@ import re
 import subprocess
 from functools import lru_cache
 from pathlib import Path
+from typing import Any, Protocol
 
 import suite
 from suite.launch.job import Job
-from suite.launch.outcome import Launcher
 from suite.launch.probe import host_facts
 from suite.spec.version import suite_version
 
 _SECRETS = re.compile("TOKEN|SECRET|KEY|PASSWORD|PASSWD|CREDENTIAL|AUTH", re.IGNORECASE)
 
 
-def driver_facts(launcher: Launcher, job: Job, bundle: str) -> dict:
+class Described(Protocol):
+    """A launcher as far as its facts go."""
+
+    name: str
+
+    def facts(self, job: Job) -> dict[str, Any]: ...
+
+
+def driver_facts(launcher: Described, job: Job, bundle: str) -> dict:
     """What ``environment.json`` holds. A bundle is meant to be published: paths of this machine and values of variables
     whose name speaks of a secret are left out."""
     argv = [part.replace(bundle, ".") for part in job.argv]

@@ -30,6 +30,11 @@ class RankEnd(NamedTuple):
     started: bool  # whether its start event was written
     reports: tuple[Report, ...]
     log: tuple[str, ...]  # the last lines of its standard output and error
+    called: str | None = None  # a node's log, which may be any of its ranks'; None: it is this rank's own
+
+    @property
+    def name(self) -> str:
+        return self.called or f"rank {self.rank}"
 
 
 class RunEnd(NamedTuple):
@@ -37,6 +42,7 @@ class RunEnd(NamedTuple):
 
     ranks: tuple[RankEnd, ...]
     verdict: Failure | None = None  # why the driver itself stopped the run: time-out, hang, disk full
+    proven: bool = False  # the verdict is a cause by itself, such as a kill for want of memory
     stopped_at: float | None = None  # when the driver began to end ranks; what they say afterwards is its doing
     oom_kills: int = 0  # by how much the kernel's counter of out-of-memory kills rose during the run
     phase: str | None = None  # the last that rank 0 reported
@@ -82,7 +88,7 @@ def classify(end: RunEnd, patterns: tuple[Pattern, ...] = PATTERNS) -> Failure:
     """
     findings = [finding for rank in end.ranks for finding in _of_rank(rank, end, patterns)]
     if end.verdict is not None:
-        findings.append(Finding(Strength.VERDICT, 0.0, -1, end.verdict))
+        findings.append(Finding(Strength.CAUSE if end.proven else Strength.VERDICT, 0.0, -1, end.verdict))
     if not findings:
         return _failure(end, "unknown", "no rank told why the run ended")
     return min(findings, key=lambda finding: finding[:3]).failure
@@ -92,7 +98,7 @@ def _of_rank(rank: RankEnd, end: RunEnd, patterns: tuple[Pattern, ...]) -> Itera
     reported = [report for report in rank.reports if end.stopped_at is None or report.time <= end.stopped_at]
     for report in reported:
         yield _reported(rank, report, end, patterns)
-    if not reported and rank.ended_at is not None and rank.exit_code:
+    if not reported and rank.ended_at is not None and rank.exit_code != 0:
         yield _ended(rank, rank.exit_code, rank.ended_at, end, patterns)
 
 
@@ -110,25 +116,26 @@ def _reported(rank: RankEnd, report: Report, end: RunEnd, patterns: tuple[Patter
     return Finding(strength, report.time, rank.rank, whole)
 
 
-def _ended(rank: RankEnd, code: int, time: float, end: RunEnd, patterns: tuple[Pattern, ...]) -> Finding:
-    """A rank that ended badly by itself without a failure event: its log and its exit code must tell."""
+def _ended(rank: RankEnd, code: int | None, time: float, end: RunEnd, patterns: tuple[Pattern, ...]) -> Finding:
+    """A rank that ended badly by itself, or nobody knows how, without a failure event: log and exit code must tell."""
     match = strongest(rank.log, patterns, rank.started)
-    lost = code < 0 and code != -signal.SIGABRT  # a process aborts by its own doing, and has said why before
+    # a process aborts by its own doing, and has said why before
+    lost = code is not None and code < 0 and code != -signal.SIGABRT
     if match and (match.pattern.role == "cause" or not lost):
         return _by_log(rank, match, time, end)
-    ending = f"rank {rank.rank} ended {how(code)}"
+    ending = f"{rank.name} ended {how(code)}"
     if code == -signal.SIGKILL and end.oom_kills > 0:
         counter = f"the kernel's count of out-of-memory kills (oom_kill in /proc/vmstat) rose by {end.oom_kills}"
         return Finding(Strength.CAUSE, time, rank.rank, _failure(end, "oom_host", ending, counter))
-    last = [f"rank {rank.rank}: {line}" for line in rank.log[-LOG_LINES:]]
+    last = [f"{rank.name}: {line}" for line in rank.log[-LOG_LINES:]]
     kind: FailureKind = "rank_lost" if lost else "unknown"
     strength = Strength.CAUSE if lost else Strength.SILENT
     return Finding(strength, time, rank.rank, _failure(end, kind, ending, *last))
 
 
 def _by_log(rank: RankEnd, match: Match, time: float, end: RunEnd) -> Finding:
-    name = f"rank {rank.rank}"
-    failure = _failure(end, match.pattern.kind, f"{name}: {match.line}", f"{name} ended {how(rank.exit_code)}")
+    ending = f"{rank.name} ended {how(rank.exit_code)}"
+    failure = _failure(end, match.pattern.kind, f"{rank.name}: {match.line}", ending)
     return Finding(_STRENGTH_OF_ROLE[match.pattern.role], time, rank.rank, failure)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -24,19 +25,24 @@ class Told(NamedTuple):
 
 def told(events_file: Path) -> Told:
     """Read a rank's events; torn or foreign lines and a missing file tell nothing."""
-    started = False
-    reports: list[Report] = []
     try:
         with events_file.open("rb") as lines:
-            for line in lines:
-                if b'"start"' not in line and b'"failure"' not in line:
-                    continue
-                event = _event(line)
-                started = started or event.get("kind") == "start"
-                if event.get("kind") == "failure":
-                    reports.append(Report(_number(event.get("time")) or 0.0, _failure(event)))
+            return told_by(lines)
     except FileNotFoundError:
-        pass
+        return Told(False, ())
+
+
+def told_by(lines: Iterable[bytes]) -> Told:
+    """As ``told``, from the lines themselves."""
+    started = False
+    reports: list[Report] = []
+    for line in lines:
+        if b'"start"' not in line and b'"failure"' not in line:
+            continue
+        event = _event(line)
+        started = started or event.get("kind") == "start"
+        if event.get("kind") == "failure":
+            reports.append(Report(_number(event.get("time")) or 0.0, _failure(event)))
     return Told(started, tuple(reports))
 
 
@@ -80,9 +86,14 @@ def log_tail(log_file: Path, since: int = 0) -> tuple[str, ...]:
         with log_file.open("rb") as log:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(since, size - TAIL_BYTES, 0))
-            text = log.read(TAIL_BYTES).decode(errors="replace")
+            return printable_lines(log.read(TAIL_BYTES))
     except FileNotFoundError:
         return ()
+
+
+def printable_lines(data: bytes) -> tuple[str, ...]:
+    """Non-empty lines of a log, each cut to a length one can print."""
+    text = data.decode(errors="replace")
     return tuple(line.rstrip()[:LONGEST_LINE] for line in text.splitlines() if line.strip())
 
 

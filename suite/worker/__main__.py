@@ -17,6 +17,8 @@ from suite.worker.progress import Progress
 from suite.worker.resident import resident_bytes
 from suite.worker.version import __version__
 
+#: ``all``: every rank prints its events, for a launcher that gets nothing back but output
+STDOUT_VARIABLE = "SUITE_EVENTS_ON_STDOUT"
 #: from a manifest to what builds its engine or trainer (``suite.worker.session.Build``); imports the stack
 FindBuild = Callable[[Dict[str, Any]], Any]
 
@@ -32,9 +34,9 @@ def main(arguments: Optional[List[str]] = None, find_build: Optional[FindBuild] 
     try:
         place = read_place(os.environ)
         manifest = read_manifest(options.manifest)
-        log = EventLog(
-            options.bundle or os.path.dirname(os.path.abspath(options.manifest)), place.rank, place.rank == 0
-        )
+        folder = options.bundle or os.path.dirname(os.path.abspath(options.manifest))
+        everybody = os.environ.get(STDOUT_VARIABLE) == "all"
+        log = EventLog(folder, place.rank, mirror=everybody or place.rank == 0, in_pieces=everybody)
     except (ConfigError, OSError) as error:
         print("suite.worker: {}".format(error), file=sys.stderr)
         return 1

@@ -6,10 +6,14 @@ import queue
 import sys
 import threading
 import time
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Iterator, Optional
 
 STDOUT_PREFIX = "::suite:: "
 EVENTS_SCHEMA = "suite/events/1"
+#: Beyond this, what carries output may cut a line or mix it with another rank's: srun carries lines of 1,024 bytes, a
+#: pipe writes 4,096 at once. The text of a piece can double when it is quoted.
+_LONGEST_LINE = 1000
+_PIECE_CHARACTERS = 400
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 
@@ -20,13 +24,17 @@ class EventLog:
     thread to put the file on disk, so that a slow disk does not stop the rank.
     """
 
-    def __init__(self, folder: str, rank: int, mirror: bool) -> None:
-        """``mirror``: repeat each line on standard output. Raises OSError where the file cannot be made."""
+    def __init__(self, folder: str, rank: int, mirror: bool, in_pieces: bool = False) -> None:
+        """``mirror``: repeat each line on standard output, a long one ``in_pieces`` where output is shared.
+
+        Raises OSError where the file cannot be made.
+        """
         events = os.path.join(folder, "events")
         os.makedirs(events, exist_ok=True)
         self.path = os.path.join(events, "rank-{}.jsonl".format(rank))
         self._rank = rank
         self._mirror = mirror
+        self._longest_line = _LONGEST_LINE - len(STDOUT_PREFIX) if in_pieces else None
         self._seq = 0
         self._file = open(self.path, "wb")  # noqa: SIM115 - open as long as the run
         self._requests: "queue.Queue[bool]" = queue.Queue()
@@ -43,8 +51,10 @@ class EventLog:
         self._seq += 1
         line = _ENCODER.encode(event) + "\n"
         if self._mirror:
-            sys.stdout.write(STDOUT_PREFIX + line)
-            sys.stdout.flush()
+            is_long = self._longest_line is not None and len(line) > self._longest_line
+            for part in self._pieces(line) if is_long else (line,):
+                sys.stdout.write(STDOUT_PREFIX + part)
+                sys.stdout.flush()
         self._file.write(line.encode())
         self._file.flush()
 
@@ -57,6 +67,14 @@ class EventLog:
         self._requests.put(False)
         self._syncer.join()
         self._file.close()
+
+    def _pieces(self, line: str) -> Iterator[str]:
+        """A long event as several short ones of the kind ``piece``, whose texts together are its line."""
+        starts = range(0, len(line), _PIECE_CHARACTERS)
+        for part, start in enumerate(starts):
+            piece: Dict[str, Any] = {"kind": "piece", "rank": self._rank, "seq": self._seq - 1, "part": part}
+            piece.update(parts=len(starts), text=line[start : start + _PIECE_CHARACTERS])
+            yield _ENCODER.encode(piece) + "\n"
 
     def _sync_on_request(self) -> None:
         go_on = True

@@ -1,0 +1,63 @@
+"""`suite collect`: bring the bundles of a cluster's runs home."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from suite.cli.exits import DONE, RUN_FAILED, command
+
+
+@command
+def collect(
+    run: Annotated[
+        list[str] | None, typer.Argument(help="run ids [default: all that are over and not collected yet]")
+    ] = None,
+    runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs"),
+    wait: Annotated[bool, typer.Option("--wait", help="wait until the runs are over")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print the outcome as JSON")] = False,
+) -> int:
+    """Make the bundles of runs that a cluster is done with, from what came back of them. Exit 1 when one failed."""
+    from suite.bundle.store import DamagedBundle
+    from suite.cli.options import print_json, without_collector
+    from suite.conduct.clusters import Standing, bring_home, chosen, standing, wait_until_over
+    from suite.conduct.outcome_line import outcome_line
+    from suite.spec.base import UsageError
+
+    def tell(now: Standing) -> None:
+        typer.echo(f"{now.submission.run_id}: {now.state.word} {now.state.detail}".rstrip(), err=True)
+
+    collected: dict[str, dict] = {}
+    left: dict[str, str] = {}
+    for submission in chosen(runs, run or []):
+        if wait:
+            wait_until_over(runs, submission, tell)
+        if not run:
+            now = standing(runs, submission)
+            if now.collected:
+                continue
+            if now.state.phase in ("pending", "running") or now.state.word == "rendered":
+                left[submission.run_id] = now.state.word
+                continue
+        try:
+            with without_collector():
+                record = bring_home(runs, submission)
+        except (DamagedBundle, UsageError) as error:
+            if run and len(run) == 1:
+                raise
+            left[submission.run_id] = str(error)
+            continue
+        failure = record.failure
+        collected[submission.run_id] = {"status": record.status, "failure": failure and failure.kind}
+        if not as_json:
+            typer.echo(f"{submission.run_id}: {outcome_line(record)}")
+    if as_json:
+        print_json({"collected": collected, "left": left})
+    else:
+        for run_id, why in left.items():
+            typer.echo(f"{run_id} was left: {why}", err=True)
+        if not collected and not left:
+            typer.echo(f"nothing is left to collect in {runs}")
+    return DONE if all(entry["status"] == "ok" for entry in collected.values()) else RUN_FAILED

@@ -1,0 +1,82 @@
+"""`suite render`: the files that a cluster's engine takes, without handing them over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from suite.cli.cluster_options import ANY_NODES, Nodes
+from suite.cli.exits import command
+from suite.cli.groups import takes_groups
+from suite.cli.kubernetes_options import USUAL_PODS, Pods
+from suite.cli.slurm_options import USUAL_QUEUE, Queue
+from suite.cli.work import USUAL_WORK, Work
+
+app = typer.Typer(help="Write what a cluster's engine takes, without handing it over.", no_args_is_help=True)
+
+
+@app.command("slurm")
+@command
+@takes_groups
+def slurm(
+    work: Work = USUAL_WORK,
+    nodes: Nodes = ANY_NODES,
+    queue: Queue = USUAL_QUEUE,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="folder for the scripts [default: print them]")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print scripts and runs as JSON")] = False,
+) -> None:
+    """Render batch scripts. With -o they can be handed to sbatch as they are, and `suite collect` finds their runs."""
+    from suite.cli.options import print_json
+    from suite.conduct.slurm_runs import write_scripts
+
+    made, found = queue.scripts(work, nodes)
+    paths = [] if output is None else write_scripts(made, output, nodes.runs)
+    if as_json:
+        rows = [
+            {"name": each.name, "runs": [run.run_id for run in each.submissions], "text": each.text} for each in made
+        ]
+        left = found.model_dump(mode="json", exclude={"manifests"})
+        print_json({"scripts": rows, "files": [str(path) for path in paths], **left})
+        return
+    if output is None:
+        for each in made:
+            typer.echo(each.text, nl=False)
+        return
+    for path in paths:
+        typer.echo(f"sbatch {path}")
+
+
+@app.command("kubernetes")
+@command
+@takes_groups
+def kubernetes(
+    work: Work = USUAL_WORK,
+    nodes: Nodes = ANY_NODES,
+    pods: Pods = USUAL_PODS,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="folder for the YAML [default: print it]")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print YAML and runs as JSON")] = False,
+) -> None:
+    """Render Kubernetes objects. With -o they can be applied as they are, and `suite collect` finds their runs."""
+    from suite.cli.options import print_json
+    from suite.conduct.kubernetes_runs import rendered, write_objects
+
+    settings = pods.settings()
+    submissions, found = pods.submissions(work, nodes)
+    made = rendered(submissions, settings)
+    paths = [] if output is None else write_objects(made, settings, pods.context, output, nodes.runs)
+    if as_json:
+        rows = [{"run": each.submission.run_id, "text": each.text} for each in made]
+        left = found.model_dump(mode="json", exclude={"manifests"})
+        print_json({"objects": rows, "files": [str(path) for path in paths], **left})
+        return
+    if output is None:
+        typer.echo("---\n".join(each.text for each in made), nl=False)
+        return
+    for path in paths:
+        typer.echo(f"kubectl apply -f {path}")

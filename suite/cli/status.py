@@ -1,0 +1,42 @@
+"""`suite status`: where the runs are that clusters have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from suite.cli.exits import command
+
+
+@command
+def status(
+    run: Annotated[list[str] | None, typer.Argument(help="run ids [default: all that were handed over]")] = None,
+    runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs"),
+    as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
+) -> None:
+    """Say of each run that was handed to a cluster how far it is, and why it waits."""
+    from suite.cli.options import print_json
+    from suite.conduct.clusters import chosen, standing
+
+    rows = [standing(runs, submission) for submission in chosen(runs, run or [])]
+    if as_json:
+        print_json(
+            [
+                {
+                    "run": row.submission.run_id,
+                    "launcher": row.submission.launcher,
+                    "submitted": row.submission.submitted,
+                    "engine": row.submission.engine,
+                    "collected": row.collected,
+                    **row.state.model_dump(mode="json"),
+                }
+                for row in rows
+            ]
+        )
+        return
+    if not rows:
+        typer.echo(f"nothing was handed to a cluster from {runs}")
+    for row in rows:
+        typer.echo(f"{row.submission.run_id}  {row.state.word}  {row.state.detail}".rstrip())

@@ -1,0 +1,105 @@
+"""`suite submit`: hand runs to a cluster; `suite collect` brings their bundles home."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from suite.cli.cluster_options import ANY_NODES, Nodes
+from suite.cli.exits import DONE, RUN_FAILED, command
+from suite.cli.groups import takes_groups
+from suite.cli.kubernetes_options import USUAL_PODS, Pods
+from suite.cli.slurm_options import USUAL_QUEUE, Queue
+from suite.cli.work import USUAL_WORK, Work
+
+app = typer.Typer(help="Hand runs to a cluster's engine.", no_args_is_help=True)
+
+
+@app.command("slurm")
+@command
+@takes_groups
+def slurm(
+    work: Work = USUAL_WORK,
+    nodes: Nodes = ANY_NODES,
+    queue: Queue = USUAL_QUEUE,
+    as_json: Annotated[bool, typer.Option("--json", help="print the jobs as JSON")] = False,
+) -> None:
+    """Submit batch jobs. What the results folder or the cluster already has is skipped."""
+    from suite.cli.options import print_json
+    from suite.conduct.slurm_runs import Script, hand_over
+
+    made, found = queue.scripts(work, nodes)
+    jobs: dict[str, str] = {}
+
+    def on_job(job: str, script: Script) -> None:
+        for each in script.submissions:
+            index = each.engine["index"]
+            jobs[each.run_id] = job if index is None else f"{job}_{index}"
+            if not as_json:
+                typer.echo(f"{each.run_id}: job {jobs[each.run_id]}")
+
+    hand_over(made, nodes.runs, on_job)
+    left = found.model_dump(mode="json", exclude={"manifests"})
+    if as_json:
+        print_json({"jobs": jobs, **left})
+        return
+    for state, ids in left.items():
+        if ids:
+            typer.echo(f"{state.replace('_', ' ')}, so not submitted: {', '.join(ids)}")
+    typer.echo(f"bring them home: suite collect --wait --runs {nodes.runs}")
+
+
+@app.command("kubernetes")
+@command
+@takes_groups
+def kubernetes(
+    work: Work = USUAL_WORK,
+    nodes: Nodes = ANY_NODES,
+    pods: Pods = USUAL_PODS,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="submit all runs at once and come back; suite collect brings them home")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print the outcome as JSON")] = False,
+) -> int:
+    """Submit runs to Kubernetes, one after the other, and bring their bundles home. Exit 1 when one failed.
+
+    Ctrl-C leaves the run in the cluster. What the results folder or the cluster already has is skipped.
+    """
+    from suite.cli.options import print_json
+    from suite.conduct.clusters import Standing, bring_home, wait_until_over
+    from suite.conduct.kubernetes_runs import hand_over
+    from suite.conduct.outcome_line import outcome_line
+    from suite.launch.kubernetes.client import connect
+
+    settings = pods.settings()
+    cluster = connect(pods.context, pods.namespace)
+    submissions, found = pods.submissions(work, nodes)
+
+    def tell(text: str) -> None:
+        typer.echo(text, err=as_json)
+
+    def tell_state(now: Standing) -> None:
+        tell(f"    {now.state.word}: {now.state.detail}".rstrip(": "))
+
+    statuses: dict[str, str] = {}
+    for submission in submissions:
+        handed = hand_over(cluster, submission, settings, nodes.runs)
+        tell(f"{handed.run_id}: {'/'.join(handed.engine['objects'][-1])} in namespace {cluster.namespace}")
+        if detach:
+            statuses[handed.run_id] = "submitted"
+            continue
+        wait_until_over(nodes.runs, handed, tell_state)
+        record = bring_home(nodes.runs, handed)
+        statuses[handed.run_id] = record.status
+        tell(f"    {outcome_line(record)}")
+    left = found.model_dump(mode="json", exclude={"manifests"})
+    if as_json:
+        print_json({"runs": statuses, "namespace": cluster.namespace, **left})
+    else:
+        for state, ids in left.items():
+            if ids:
+                typer.echo(f"{state.replace('_', ' ')}, so not submitted: {', '.join(ids)}")
+        if detach:
+            typer.echo(f"bring them home: suite collect --wait --runs {nodes.runs}")
+    return DONE if set(statuses.values()) <= {"ok", "submitted"} else RUN_FAILED

@@ -1,0 +1,88 @@
+"""What was handed to a cluster: all that is needed to find it again and to make its bundle, in one small file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from suite.launch.job import Job
+from suite.spec.base import Frozen, UsageError
+from suite.spec.manifest import Manifest
+
+SUBMISSION_SCHEMA: Literal["suite/submission/1"] = "suite/submission/1"
+#: Folder below a results folder; hidden, so that no report looks for bundles in it.
+FOLDER = ".submitted"
+
+
+class Submission(Frozen):
+    """One run that a cluster has, or had. The driver may end: this is what the next one goes on from."""
+
+    schema_: Literal["suite/submission/1"] = Field(default=SUBMISSION_SCHEMA, alias="schema")
+    launcher: str = Field(description="kubernetes or slurm")
+    manifest: Manifest
+    job: Job
+    environment: dict[str, Any] = Field(description="what environment.json is to hold")
+    submitted: float | None = Field(default=None, description="Unix seconds; null: rendered, not submitted")
+    engine: dict[str, Any] = Field(default={}, description="where the engine has it: its own names and numbers")
+
+    @property
+    def run_id(self) -> str:
+        return self.manifest.run.id
+
+    def with_engine(self, **facts: Any) -> "Submission":
+        """The same with more of what the engine calls it."""
+        return self.model_copy(update={"engine": {**self.engine, **facts}})
+
+
+def submission_path(root: Path, run_id: str) -> Path:
+    return root / FOLDER / f"{run_id}.json"
+
+
+def write_submission(root: Path, submission: Submission) -> Path:
+    """Put it under the results folder, replacing an older one of the run. Raises UsageError when it cannot be."""
+    path = submission_path(root, submission.run_id)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(submission.model_dump_json(by_alias=True, indent=2) + "\n", encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise UsageError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from error
+    return path
+
+
+def forget_submission(root: Path, run_id: str) -> None:
+    """Take back what ``write_submission`` wrote, and its folder when nothing else is in it."""
+    path = submission_path(root, run_id)
+    path.unlink(missing_ok=True)
+    for folder in (path.parent, root):
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+
+
+def read_submission(path: Path) -> Submission:
+    """Raises UsageError when there is none or it cannot be used."""
+    try:
+        return Submission.model_validate_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UsageError(f"{path.stem} was not submitted from {path.parent.parent} (no {path})") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {path}: {error}") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise UsageError(f"{path} is no submission: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+
+def submissions(root: Path) -> Iterator[Submission]:
+    """All that were handed over from a results folder, oldest first."""
+    found = [read_submission(path) for path in (root / FOLDER).glob("*.json") if not path.name.startswith(".")]
+    return iter(sorted(found, key=lambda each: (each.submitted or 0.0, each.run_id)))

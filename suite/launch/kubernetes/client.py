@@ -1,0 +1,212 @@
+"""The cluster's API through the official client: plain JSON in and out, and one line where it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from suite.spec.base import UsageError
+
+if TYPE_CHECKING:
+    from kubernetes.client import ApiClient, ApiException
+
+ASK_SECONDS = (5, 30)  # to connect, to answer
+PATCH = "application/merge-patch+json"
+_WHERE = {
+    "ConfigMap": "api/v1/namespaces/{namespace}/configmaps",
+    "Service": "api/v1/namespaces/{namespace}/services",
+    "Pod": "api/v1/namespaces/{namespace}/pods",
+    "Event": "api/v1/namespaces/{namespace}/events",
+    "ResourceQuota": "api/v1/namespaces/{namespace}/resourcequotas",
+    "Job": "apis/batch/v1/namespaces/{namespace}/jobs",
+    "JobSet": "apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets",
+    "TrainingRuntime": "apis/trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainingruntimes",
+    "TrainJob": "apis/trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs",
+    "PyTorchJob": "apis/kubeflow.org/v1/namespaces/{namespace}/pytorchjobs",
+    "MPIJob": "apis/kubeflow.org/v1/namespaces/{namespace}/mpijobs",
+    "VolcanoJob": "apis/batch.volcano.sh/v1alpha1/namespaces/{namespace}/jobs",
+}
+
+
+class Refused(UsageError):
+    """The API server said no. ``status``: its HTTP code; ``said``: its own words."""
+
+    def __init__(self, text: str, status: int, said: str) -> None:
+        super().__init__(text)
+        self.status, self.said = status, said
+
+
+class Cluster:
+    """One namespace of a cluster. Every call raises UsageError with one line where it cannot be done."""
+
+    def __init__(self, api: ApiClient, namespace: str, context: str | None = None) -> None:
+        self._api = api
+        self.namespace = namespace
+        self.context = context
+        self.server = str(api.configuration.host)
+
+    def create(self, body: dict[str, Any], dry_run: bool = False) -> dict[str, Any]:
+        """The object as the server made it, or would make it."""
+        query = [("dryRun", "All")] if dry_run else []
+        return self._call("POST", kind_of(body), body=body, query=query)
+
+    def get(self, kind: str, name: str) -> dict[str, Any] | None:
+        """``None`` where there is none."""
+        try:
+            return self._call("GET", kind, name)
+        except Refused as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def find(self, kind: str, **query: str) -> list[dict[str, Any]]:
+        """All that the label or field selectors choose."""
+        found = self._call("GET", kind, query=list(query.items()))
+        return list(found["items"])
+
+    def patch(self, kind: str, name: str, body: dict[str, Any]) -> None:
+        """Merge ``body`` into the object."""
+        self._call("PATCH", kind, name, body=body, headers={"Content-Type": PATCH})
+
+    def delete(self, kind: str, name: str) -> None:
+        """With all that it owns; nothing where there is none."""
+        try:
+            self._call("DELETE", kind, name, body={"propagationPolicy": "Background"})
+        except Refused as error:
+            if error.status != 404:
+                raise
+
+    def log(self, pod: str, container: str, tail_lines: int | None = None) -> bytes:
+        """What a container printed; nothing where it never started or its node cannot be asked."""
+        query = [("container", container)] + ([("tailLines", str(tail_lines))] if tail_lines else [])
+        try:
+            return self._raw("GET", "Pod", f"{pod}/log", query=query)
+        except Refused as error:
+            if error.status in (400, 404, 500):
+                return b""
+            raise
+
+    def _call(self, method: str, kind: str, name: str = "", **given: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(self._raw(method, kind, name, **given))
+        return answer
+
+    def _raw(
+        self,
+        method: str,
+        kind: str,
+        name: str = "",
+        body: dict[str, Any] | None = None,
+        query: list[tuple[str, str]] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> bytes:
+        path = "/" + _WHERE[kind].format(namespace=self.namespace) + (f"/{name}" if name else "")
+        with _told(self, f"{method} {kind}"):
+            response = self._api.call_api(
+                path,
+                method,
+                query_params=query or [],
+                header_params={"Accept": "application/json", "Content-Type": "application/json", **(headers or {})},
+                body=body,
+                auth_settings=["BearerToken"],
+                _preload_content=False,
+                _return_http_data_only=True,
+                _request_timeout=ASK_SECONDS,
+            )
+            return bytes(response.data)
+
+
+def connect(context: str | None = None, namespace: str | None = None) -> Cluster:
+    """The cluster of a kubeconfig context, the current one unless named, or the one this process runs in.
+
+    Raises UsageError where the client is not installed or no cluster is configured. Nothing is asked of it yet.
+    """
+    try:
+        from kubernetes import client, config
+    except ImportError as error:
+        raise UsageError(
+            "the Kubernetes client is missing: install the extra with pip install 'suite[kubernetes]'"
+        ) from error
+    import urllib3
+    import yaml
+
+    # a kubeconfig that skips the check of certificates was written so on purpose
+    urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+    settings = client.Configuration()
+    settings.retries = False
+    usual = "default"
+    # the client reads the variable only once, when it is imported
+    file = os.environ.get("KUBECONFIG") or None
+    try:
+        config.load_kube_config(config_file=file, context=context, client_configuration=settings)
+        contexts, current = config.list_kube_config_contexts(config_file=file)
+        chosen = next((one for one in contexts if one["name"] == context), current)
+        usual = chosen["context"].get("namespace") or usual
+    except config.ConfigException as error:
+        if context is not None:
+            raise UsageError(f"there is no kubeconfig context {context!r}: {_line(error)}") from error
+        try:
+            config.load_incluster_config(client_configuration=settings)
+        except config.ConfigException:
+            raise UsageError(f"no cluster is configured: {_line(error)}; set KUBECONFIG or name a --context") from error
+    except (yaml.YAMLError, OSError, TypeError, KeyError, AttributeError) as error:  # all that the client lets through
+        raise UsageError(f"the kubeconfig {file or 'in ~/.kube'} cannot be read: {_line(error)}") from error
+    return Cluster(client.ApiClient(settings), namespace or usual, context)
+
+
+def kind_of(body: dict[str, Any]) -> str:
+    """The name under which this module knows an object's kind: Volcano calls its own Job as Kubernetes does."""
+    kind = str(body["kind"])
+    return "VolcanoJob" if kind == "Job" and not str(body["apiVersion"]).startswith("batch/") else kind
+
+
+@contextmanager
+def _told(cluster: Cluster, call: str) -> Iterator[None]:
+    """Turn what the client raises into one line."""
+    from kubernetes.client import ApiException
+    from urllib3.exceptions import HTTPError
+
+    try:
+        yield
+    except ApiException as error:
+        raise _refused(cluster, call, error) from error
+    except (HTTPError, OSError) as error:
+        raise UsageError(f"the cluster at {cluster.server} does not answer: {_line(error)}") from error
+
+
+def _refused(cluster: Cluster, call: str, error: ApiException) -> Refused:
+    said = _message(error)
+    where = f"namespace {cluster.namespace} of {cluster.server}"
+    text = f"{where} refuses {call}: {said}"
+    kind = call.rpartition(" ")[2]
+    if error.status == 401:
+        text = f"{cluster.server} does not know you: log in again ({said})"
+    elif error.status == 403 and "exceeded quota" in said:
+        text = f"the quota of {where} does not allow it: {said}"
+    elif error.status == 403:
+        text = f"you may not do this in {where}: {said}"
+    elif error.status == 404 and said.startswith("namespaces "):
+        text = (
+            f"there is no namespace {cluster.namespace} at {cluster.server}; make it, or name another with --namespace"
+        )
+    elif error.status == 404 and call.startswith("POST"):
+        text = f"{cluster.server} does not know {kind}: install what brings it, or choose another --variant"
+    elif error.status == 409:
+        text = f"{said} in {where}: collect or cancel that run first"
+    return Refused(text, int(error.status or 0), said)
+
+
+def _message(error: ApiException) -> str:
+    """The server's own sentence."""
+    try:
+        told = json.loads(error.body or "")["message"]
+    except (ValueError, KeyError, TypeError):
+        told = error.body or error.reason or str(error.status)
+    text = told.decode(errors="replace") if isinstance(told, bytes) else str(told)
+    return " ".join(text.split())[:1000]
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(getattr(error, "reason", None) or error).split())[:300]

@@ -1,0 +1,139 @@
+"""Why a run ended as the cluster tells it: from the conditions of its pods and of the run's own object. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from suite.launch.cluster.engine import EngineEnd
+from suite.launch.kubernetes.pods import Pod, RunEnd, moment
+from suite.launch.outcome import Failure, FailureKind
+from suite.launch.patterns import PATTERNS, strongest
+
+_PULL = re.compile(
+    r"ErrImagePull|ImagePullBackOff|InvalidImageName|ErrImageNeverPull|RegistryUnavailable|ImageInspectError"
+)
+_CANNOT_START = re.compile(
+    r"Create(Pod)?(Container|Sandbox)(Config)?Error|RunContainerError|StartError|ContainerCannotRun|CrashLoopBackOff"
+)
+_STORAGE = re.compile(r"ephemeral.storage|EmptyDir|nodefs|imagefs|inodes", re.IGNORECASE)
+_LOST = re.compile(r"NodeLost|NodeShutdown|NodeAffinity|Shutdown|Terminated|Preempting")
+_GPU = re.compile(r"Insufficient \S*gpu|OutOf\S*gpu|for \S*gpu", re.IGNORECASE)
+_SIGNAL_BASE, _MOST_SIGNAL = 128, 64
+#: findings up to this strength explain the end whatever the ranks say of it
+_PROVEN = 3
+
+
+class Finding(NamedTuple):
+    """One thing that explains the end; the lower the strength, the better it does."""
+
+    strength: int
+    kind: FailureKind
+    said: str
+
+
+def engine_end(
+    pods: list[Pod], end: RunEnd | None, nodes: int, warnings: Sequence[str] = (), cancelled: bool = False
+) -> EngineEnd:
+    """What the cluster itself says of a run that is over.
+
+    ``end``: the word of the run's own object, ``None`` where that is gone. ``nodes``: how many pods there should be.
+    ``warnings``: what the cluster complained of, as ``reason: message``.
+    """
+    own = [pod for pod in pods if pod.role != "reader"]
+    findings = sorted(finding for pod in own for finding in _of_pod(pod))
+    findings += _of_run(end, own, nodes)
+    if not any(pod.ended() for pod in own):
+        findings = sorted([*findings, *_of_warnings(warnings)])
+    is_done = len(own) >= nodes and all(pod.phase == "Succeeded" for pod in own)
+    succeeded = end.succeeded if end is not None else is_done if own else None
+    status: Literal["ok", "failed", "interrupted"] | None = None
+    if succeeded is not None:
+        status = "ok" if succeeded else "failed"
+    verdict = None
+    if cancelled:
+        status, verdict = "interrupted", Failure(kind="interrupted", evidence=("the run was cancelled",))
+    elif status == "failed" and findings:
+        said = tuple(dict.fromkeys(finding.said for finding in findings))
+        verdict = Failure(kind=findings[0].kind, evidence=(*said, *([end.said] if end else ())))
+    ends = [pod.ended() for pod in own]
+    return EngineEnd(
+        status=status,
+        verdict=verdict,
+        proven=status == "failed" and bool(findings) and findings[0].strength <= _PROVEN,
+        exit_codes={pod.stream: _signed(pod.ended()["exitCode"]) for pod in own if "exitCode" in pod.ended()},
+        started=min((moment(one["startedAt"]) or 0.0 for one in ends if one.get("startedAt")), default=None),
+        ended=max((moment(one["finishedAt"]) or 0.0 for one in ends if one.get("finishedAt")), default=None),
+    )
+
+
+def _of_pod(pod: Pod) -> Iterator[Finding]:
+    status = pod.body.get("status", {})
+    name, reason = f"pod {pod.name}", str(status.get("reason", ""))
+    message = " ".join(str(status.get("message", "")).split())
+    said = f"{name}: {reason}: {message}" if message else f"{name}: {reason}"
+    for one in pod.statuses():
+        yield from _of_container(name, one)
+    if reason == "Evicted":
+        by_memory = "memory" in message and not _STORAGE.search(message)
+        kind: FailureKind = "disk_full" if _STORAGE.search(message) else "oom_host" if by_memory else "rank_lost"
+        yield Finding(1, kind, said)
+    elif reason == "UnexpectedAdmissionError" or reason.startswith("OutOf"):
+        yield Finding(2, "gpu_unavailable" if _GPU.search(f"{reason} {message}") else "config", said)
+    elif reason == "DeadlineExceeded":
+        yield Finding(5, "timeout", said)
+    elif _LOST.search(reason):
+        yield Finding(3, "rank_lost", said)
+    for condition in pod.conditions():
+        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
+            words = f"{condition.get('reason', 'disrupted')}: {condition.get('message', '')}".strip(": ")
+            yield Finding(3, "rank_lost", f"{name}: {words}")
+    waiting = pod.why_pending() if pod.phase == "Pending" else ""
+    if waiting and "Unschedulable" in waiting:
+        yield Finding(4, "gpu_unavailable" if _GPU.search(waiting) else "timeout", f"{name} waited: {waiting}")
+
+
+def _of_container(name: str, status: dict) -> Iterator[Finding]:
+    ended = status.get("state", {}).get("terminated") or status.get("lastState", {}).get("terminated") or {}
+    waiting = status.get("state", {}).get("waiting") or {}
+    if ended.get("reason") == "OOMKilled":
+        yield Finding(
+            0, "oom_host", f"{name}: container {status['name']} ended with OOMKilled, exit code {ended['exitCode']}"
+        )
+    for one in (waiting, ended):
+        reason, message = str(one.get("reason", "")), " ".join(str(one.get("message", "")).split())
+        said = f"{name}: {reason}: {message}" if message else f"{name}: {reason}"
+        if _PULL.search(reason):
+            yield Finding(1, "image_pull", said)
+        elif _CANNOT_START.search(reason):
+            known = strongest([message], PATTERNS, started=False)
+            yield Finding(1, known.pattern.kind if known else "config", said)
+
+
+def _of_run(end: RunEnd | None, pods: list[Pod], nodes: int) -> list[Finding]:
+    """What the run's own object adds where the pods say nothing better."""
+    found = []
+    if end is not None and "DeadlineExceeded" in end.said:
+        found.append(Finding(5, "timeout", end.said))
+    elif end is not None and not end.succeeded and len(pods) < nodes:
+        there = {pod.number for pod in pods}
+        gone = ", ".join(str(number) for number in range(nodes) if number not in there)
+        found.append(Finding(6, "rank_lost", f"the pod of node {gone} is gone"))
+    return found
+
+
+def _of_warnings(warnings: Sequence[str]) -> Iterator[Finding]:
+    """Why no pod ever ran, when its controller has deleted the pods that would say so."""
+    for said in warnings:
+        if said.startswith("FailedScheduling") and _GPU.search(said):
+            yield Finding(2, "gpu_unavailable", said)
+        elif said.startswith("FailedCreate:"):
+            yield Finding(2, "config", said)
+        elif _PULL.search(said) or "Failed to pull image" in said:
+            yield Finding(1, "image_pull", said)
+
+
+def _signed(code: int) -> int:
+    """An exit code as the contract has it: negative where a signal ended the container."""
+    return _SIGNAL_BASE - code if _SIGNAL_BASE < code <= _SIGNAL_BASE + _MOST_SIGNAL else code

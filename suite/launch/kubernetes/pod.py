@@ -1,0 +1,196 @@
+"""A job in the words of Kubernetes: the variables of the templates. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from suite.launch.cluster.torchrun import Rendezvous, torchrun_argv
+from suite.launch.job import Job
+from suite.launch.kubernetes.names import literal, object_name, quantity_number
+from suite.launch.kubernetes.settings import KubernetesSettings, Variant
+from suite.spec.base import UsageError
+
+RUN_LABEL, ROLE_LABEL = "suite/run", "suite/role"
+#: user and group of the images
+USER = 1000
+MANIFEST = "manifest.json"
+PORT = 29400
+_FINISH_SECONDS = 30
+_READ_SECONDS = 600
+_INDEX = "$(JOB_COMPLETION_INDEX)"
+
+
+class Engine(NamedTuple):
+    """How an engine tells the pods of a run apart, and what it wants its parts to be called."""
+
+    node_rank: str  # what the kubelet replaces by the number of the node
+    first_node: str  # name of the first node's pod for the others
+    container: str = "suite"
+    port_name: str = "rendezvous"
+
+
+ENGINES: dict[Variant, Engine] = {
+    "job": Engine(_INDEX, "{name}-0.{name}"),
+    "jobset": Engine(_INDEX, "{name}-node-0-0.{name}"),
+    "trainjob": Engine(_INDEX, "{name}-node-0-0.{name}", container="node"),
+    "pytorchjob": Engine("$(RANK)", "{name}-master-0", container="pytorch", port_name="pytorchjob-port"),
+    "mpijob": Engine("", "{name}"),
+    "volcano": Engine("$(VC_TASK_INDEX)", "{name}-node-0.{name}"),
+}
+
+
+class PodMount(NamedTuple):
+    """What a container sees at a path."""
+
+    volume: str
+    path: str
+    read_only: bool = False
+    sub_path: str | None = None
+
+
+def pod_values(job: Job, folder: str, settings: KubernetesSettings, about: Mapping[str, str]) -> dict[str, Any]:
+    """The variables of a run's templates. ``folder``: the bundle as the ranks see it; ``about``: annotations.
+
+    Raises UsageError where the job cannot be what the settings ask for.
+    """
+    check(job, settings)
+    name, engine = object_name(job.name), ENGINES[settings.variant]
+    labels = run_labels(job.name)
+    return {
+        "name": name,
+        "namespace": settings.namespace,
+        "settings": settings,
+        "labels": labels,
+        "pod_labels": {**labels, ROLE_LABEL: "node"},
+        "launcher_labels": {**labels, ROLE_LABEL: "launcher"},
+        "annotations": dict(sorted(about.items())),
+        "pod_annotations": dict(sorted({**settings.pod_annotations, **about}.items())),
+        "service_selector": _service_selector(job, settings),
+        "subdomain": name if settings.variant == "job" else None,
+        "image": job.image,
+        "nodes": job.nodes,
+        "all_pods": job.nodes + (settings.variant == "mpijob"),
+        "ranks_per_node": job.ranks_per_node,
+        "container": engine.container,
+        "command": node_command(job, settings),
+        "mpi_command": mpi_command(job, settings),
+        "env": {key: literal(value) for key, value in sorted(job.env.items())},
+        "indexed": engine.node_rank == _INDEX,
+        "resources": resources(job, settings),
+        "mounts": mounts(job, folder, settings),
+        "port": PORT,
+        "port_name": engine.port_name,
+        "user": USER,
+        "run_seconds": math.ceil(job.limits.run_seconds),
+        "deadline_seconds": math.ceil(job.limits.run_seconds) + settings.wait_seconds,
+        "finish_seconds": _FINISH_SECONDS,
+    }
+
+
+def reader_values(job: Job, folder: str, settings: KubernetesSettings) -> dict[str, Any]:
+    """The variables of the pod that prints what a run left on its claim."""
+    files = [f"{folder}/events/rank-{rank}.jsonl" for rank in range(job.ranks)]
+    return {
+        "generate_name": f"{object_name(job.name)}-read-",
+        "namespace": settings.namespace,
+        "settings": settings,
+        "labels": {**run_labels(job.name), ROLE_LABEL: "reader"},
+        "image": job.image,
+        "command": ["sed", "-s", "--", "s/^/::suite:: /", *map(literal, files)],
+        "bundle": folder,
+        "sub_path": claim_folder(job),
+        "user": USER,
+        "read_seconds": _READ_SECONDS,
+    }
+
+
+def check(job: Job, settings: KubernetesSettings) -> None:
+    """Raises UsageError where the job cannot be what the settings ask for."""
+    if job.image is None:
+        raise UsageError("pods run images: name one with --image, best by digest (name@sha256:...)")
+    if job.mounts or job.working_directory:
+        raise UsageError("pods see no folder of this host; leave out what is mounted from it")
+    if job.devices:
+        raise UsageError(f"a cluster chooses the devices itself: ask for how many, not for {', '.join(job.devices)}")
+    if settings.variant == "mpijob" and settings.claim is None:
+        raise UsageError("mpirun mixes what the ranks print: an MPIJob needs a --claim that takes the bundles")
+    if settings.gang is not None and settings.variant != "trainjob":
+        raise UsageError(f"--gang is for a TrainJob; {settings.variant} is placed as its engine or its queue does it")
+    if settings.topology is not None and job.nodes == 1:
+        raise UsageError(f"one node is always in one place: --topology {settings.topology} means nothing to it")
+    for text in (*job.argv, *job.env.values()):
+        if "\0" in text:
+            raise UsageError(f"{text!a} holds a NUL character, which no command line can carry")
+
+
+def run_labels(run_id: str) -> dict[str, str]:
+    """How every object of a run is found again."""
+    return {"app.kubernetes.io/name": "suite", RUN_LABEL: object_name(run_id)}
+
+
+def node_command(job: Job, settings: KubernetesSettings) -> tuple[str, ...]:
+    """The command of a node's pod. A worker of an MPIJob waits for mpirun to start torchrun in it."""
+    if settings.variant == "mpijob":
+        return ("sleep", str(math.ceil(job.limits.run_seconds)))
+    return _torchrun(job, settings, ENGINES[settings.variant].node_rank)
+
+
+def mpi_command(job: Job, settings: KubernetesSettings) -> tuple[str, ...]:
+    """mpirun with one program per worker, each with its own number; empty for the other engines."""
+    if settings.variant != "mpijob":
+        return ()
+    words = ["mpirun", "--bind-to", "none"]
+    for node in range(job.nodes):
+        host = f"{object_name(job.name)}-worker-{node}"
+        words += [*([":"] if node else []), "-np", "1", "--host", host, *_torchrun(job, settings, str(node))]
+    return tuple(words)
+
+
+def resources(job: Job, settings: KubernetesSettings) -> dict[str, str]:
+    """What one pod asks for, and all that it gets."""
+    asked: dict[str, str] = {}
+    if settings.cpus is not None:
+        asked["cpu"] = settings.cpus
+    if job.limits.memory_bytes is not None:
+        shared = math.ceil(quantity_number(settings.shared_memory))
+        asked["memory"] = str(job.limits.memory_bytes * job.ranks_per_node + shared)
+    if job.device_count:
+        asked[settings.gpu_resource] = str(job.device_count)
+    if settings.rdma_resource is not None:
+        asked[settings.rdma_resource] = str(settings.rdma_count)
+    return asked
+
+
+def mounts(job: Job, folder: str, settings: KubernetesSettings) -> tuple[PodMount, ...]:
+    """The root is read-only: the run's folder, its manifest, scratch and shared memory are all that a rank has."""
+    return (
+        PodMount("run", folder, sub_path=claim_folder(job) if settings.claim else None),
+        PodMount("files", f"{folder}/{MANIFEST}", read_only=True, sub_path=MANIFEST),
+        PodMount("scratch", "/tmp"),
+        PodMount("shared-memory", "/dev/shm"),
+    )
+
+
+def claim_folder(job: Job) -> str:
+    """The run's folder on the claim."""
+    return f"runs/{object_name(job.name)}"
+
+
+def _torchrun(job: Job, settings: KubernetesSettings, node_rank: str) -> tuple[str, ...]:
+    escaped = job.model_copy(update={"argv": tuple(literal(part) for part in job.argv)})
+    address = ENGINES[settings.variant].first_node.format(name=object_name(job.name))
+    return torchrun_argv(escaped, Rendezvous(address=address, port=str(PORT), node_rank=node_rank))
+
+
+def _service_selector(job: Job, settings: KubernetesSettings) -> dict[str, str]:
+    """All nodes of a Job; of an MPIJob the first worker, whose address the name then is."""
+    if settings.variant != "mpijob":
+        return {**run_labels(job.name), ROLE_LABEL: "node"}
+    prefix = "training.kubeflow.org"
+    return {
+        f"{prefix}/job-name": object_name(job.name),
+        f"{prefix}/replica-type": "worker",
+        f"{prefix}/replica-index": "0",
+    }

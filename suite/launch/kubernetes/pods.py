@@ -1,0 +1,139 @@
+"""What a cluster says of a run's pods and of the run itself, read from their JSON. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from suite.launch.kubernetes.pod import ROLE_LABEL
+
+#: where an engine writes the number of a pod among its own kind
+_NUMBERS = (
+    ("annotations", "batch.kubernetes.io/job-completion-index"),
+    ("labels", "batch.kubernetes.io/job-completion-index"),
+    ("labels", "training.kubeflow.org/replica-index"),
+    ("labels", "volcano.sh/task-index"),
+    ("annotations", "volcano.sh/task-index"),
+)
+_REPLICA_TYPE = "training.kubeflow.org/replica-type"
+_TERMINAL = ("Succeeded", "Failed")
+#: conditions by which the engines' own objects say that a run is over
+_DONE = {"Complete": True, "Completed": True, "Succeeded": True, "Failed": False}
+
+
+class Pod(NamedTuple):
+    """One pod as the API server last saw it."""
+
+    name: str
+    role: str  # node, launcher or reader
+    number: int  # of the node, from 0
+    phase: str  # Pending, Running, Succeeded, Failed, Unknown
+    node: str | None  # of the cluster, where it was placed
+    body: dict[str, Any]
+
+    @property
+    def stream(self) -> str:
+        """Name of its log in a bundle."""
+        return f"node-{self.number}" if self.role == "node" else self.role
+
+    @property
+    def is_over(self) -> bool:
+        return self.phase in _TERMINAL
+
+    @property
+    def container(self) -> str:
+        return str(self.body["spec"]["containers"][0]["name"])
+
+    def statuses(self) -> Iterator[dict[str, Any]]:
+        """What is said of its containers, those that prepare it among them."""
+        status = self.body.get("status", {})
+        yield from status.get("initContainerStatuses", ())
+        yield from status.get("containerStatuses", ())
+
+    def conditions(self) -> list[dict[str, Any]]:
+        return list(self.body.get("status", {}).get("conditions", ()))
+
+    def ended(self) -> dict[str, Any]:
+        """How its own container ended: reason, exitCode, startedAt, finishedAt; empty while it runs."""
+        for status in self.body.get("status", {}).get("containerStatuses", ()):
+            ended = status.get("state", {}).get("terminated")
+            if ended:
+                return dict(ended)
+        return {}
+
+    def why_pending(self) -> str:
+        """What it waits for, in the cluster's words; empty where nothing is said."""
+        for status in self.statuses():
+            waiting = status.get("state", {}).get("waiting") or {}
+            if waiting.get("reason") not in (None, "PodInitializing", "ContainerCreating"):
+                return _sentence(waiting["reason"], waiting.get("message"))
+        for condition in self.conditions():
+            if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+                return _sentence(condition.get("reason") or "not scheduled", condition.get("message"))
+        return ""
+
+
+class RunEnd(NamedTuple):
+    """What the engine's own object says of the run's end."""
+
+    succeeded: bool
+    said: str
+
+
+def read_pods(bodies: Iterable[dict[str, Any]]) -> list[Pod]:
+    """The pods in the order of their nodes; a launcher follows its workers."""
+    pods = [_pod(body) for body in bodies]
+    return sorted(pods, key=lambda pod: (pod.role, pod.number, pod.body["metadata"].get("creationTimestamp") or ""))
+
+
+def run_end(run: dict[str, Any]) -> RunEnd | None:
+    """How the run ended as its Job, JobSet ... says; ``None`` while it goes on."""
+    status = run.get("status", {})
+    for condition in status.get("conditions", ()):
+        if condition.get("type") in _DONE and condition.get("status") == "True":
+            words = _sentence(
+                f"{condition['type']}, {condition.get('reason', '')}".strip(", "), condition.get("message")
+            )
+            return RunEnd(_DONE[condition["type"]], f"{run['kind']}: {words}")
+    state = status.get("state")  # Volcano's
+    if isinstance(state, dict) and state.get("phase") in ("Completed", "Failed", "Aborted", "Terminated"):
+        words = _sentence(state["phase"], state.get("message") or state.get("reason"))
+        return RunEnd(state["phase"] == "Completed", f"{run['kind']}: {words}")
+    return None
+
+
+def moment(text: str | None) -> float | None:
+    """Unix seconds of a time as the API writes it."""
+    return None if text is None else datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def _pod(body: dict[str, Any]) -> Pod:
+    metadata = body["metadata"]
+    return Pod(
+        name=metadata["name"],
+        role=metadata.get("labels", {}).get(ROLE_LABEL, "node"),
+        number=_number(metadata),
+        phase=body.get("status", {}).get("phase", "Unknown"),
+        node=body["spec"].get("nodeName"),
+        body=body,
+    )
+
+
+def _number(metadata: dict[str, Any]) -> int:
+    for part, key in _NUMBERS:
+        text = metadata.get(part, {}).get(key)
+        if text is not None and text.isdecimal():
+            # the master of a PyTorchJob is node 0, its workers count from 0 behind it
+            is_behind = metadata.get("labels", {}).get(_REPLICA_TYPE) == "worker" and _has_master(metadata)
+            return int(text) + is_behind
+    return 0
+
+
+def _has_master(metadata: dict[str, Any]) -> bool:
+    owners = metadata.get("ownerReferences", ())
+    return any(owner.get("kind") == "PyTorchJob" for owner in owners)
+
+
+def _sentence(reason: str, message: str | None) -> str:
+    return f"{reason}: {' '.join(message.split())}" if message else reason

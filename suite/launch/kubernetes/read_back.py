@@ -1,0 +1,138 @@
+"""Rendered objects read as a cluster will read them: what each node runs, sees and may use, and for how long."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from suite.launch.cluster.torchrun import Rendezvous, torchrun_argv
+from suite.launch.job import Job
+from suite.launch.kubernetes.names import object_name
+from suite.launch.kubernetes.pod import ENGINES, PORT, mounts, resources
+from suite.launch.kubernetes.settings import KubernetesSettings
+from suite.spec.base import Frozen
+
+_REFERENCE = re.compile(r"\$(?:\$|\(([^()]*)\))")
+#: what the engines themselves tell a pod of its number
+_NUMBERS = ("JOB_COMPLETION_INDEX", "RANK", "VC_TASK_INDEX")
+
+
+class Placed(Frozen):
+    """A run as its pods will be."""
+
+    image: str
+    commands: tuple[tuple[str, ...], ...]  # by node, as the process gets them
+    env: dict[str, str]
+    requests: dict[str, str]
+    limits: dict[str, str]
+    mounts: tuple[tuple[str, str, bool, str | None], ...]
+    run_seconds: int
+
+
+def wanted(job: Job, folder: str, settings: KubernetesSettings) -> Placed:
+    """What the job asks for."""
+    address = ENGINES[settings.variant].first_node.format(name=object_name(job.name))
+    meetings = [Rendezvous(address=address, port=str(PORT), node_rank=str(node)) for node in range(job.nodes)]
+    asked = resources(job, settings)
+    return Placed(
+        image=str(job.image),
+        commands=tuple(torchrun_argv(job, meeting) for meeting in meetings),
+        env=job.env,
+        requests=asked,
+        limits=asked,
+        mounts=tuple(mounts(job, folder, settings)),
+        run_seconds=math.ceil(job.limits.run_seconds),
+    )
+
+
+def placed(objects: list[dict[str, Any]]) -> Placed:
+    """What the objects will do. Raises KeyError and ValueError where they are not those of a run."""
+    nodes, template = _nodes(objects)
+    spec, container = template["spec"], template["spec"]["containers"][0]
+    env = {entry["name"]: entry["value"] for entry in container.get("env", ()) if "value" in entry}
+    asked = container.get("resources", {"requests": {}, "limits": {}})
+    command = _mpi_commands(objects) or [
+        [expanded(part, {**env, **dict.fromkeys(_NUMBERS, str(node))}) for part in container["command"]]
+        for node in range(nodes)
+    ]
+    return Placed(
+        image=container["image"],
+        commands=tuple(tuple(part) for part in command),
+        env={name: expanded(value, {}) for name, value in env.items()},
+        requests=asked["requests"],
+        limits=asked["limits"],
+        mounts=tuple(
+            (entry["name"], entry["mountPath"], entry["readOnly"], entry.get("subPath"))
+            for entry in container["volumeMounts"]
+        ),
+        run_seconds=spec["activeDeadlineSeconds"],
+    )
+
+
+def expanded(text: str, variables: Mapping[str, str]) -> str:
+    """Text as the kubelet hands it on: ``$(NAME)`` replaced where there is such a variable, ``$$`` made one ``$``."""
+
+    def value(match: re.Match[str]) -> str:
+        return "$" if match.group() == "$$" else variables.get(match.group(1), match.group())
+
+    return _REFERENCE.sub(value, text)
+
+
+def pod_templates(objects: list[dict[str, Any]]) -> list[tuple[str, int, dict[str, Any]]]:
+    """The kinds of pods of a run: role, how many, template."""
+    by_kind = {one["kind"]: one for one in objects}
+    if "TrainJob" in by_kind:
+        return [_of_job(by_kind["TrainingRuntime"]["spec"]["template"]["spec"]["replicatedJobs"][0]["template"])]
+    if "JobSet" in by_kind:
+        return [_of_job(by_kind["JobSet"]["spec"]["replicatedJobs"][0]["template"])]
+    if "PyTorchJob" in by_kind:
+        return _of_replicas(by_kind["PyTorchJob"]["spec"]["pytorchReplicaSpecs"])
+    if "MPIJob" in by_kind:
+        return _of_replicas(by_kind["MPIJob"]["spec"]["mpiReplicaSpecs"])
+    job = by_kind["Job"]
+    if job["apiVersion"].startswith("batch.volcano.sh"):
+        task = job["spec"]["tasks"][0]
+        return [(task["name"], task["replicas"], task["template"])]
+    return [_of_job(job)]
+
+
+def _nodes(objects: list[dict[str, Any]]) -> tuple[int, dict[str, Any]]:
+    """How many nodes, and the template of all their pods, which must be one."""
+    found = [entry for entry in pod_templates(objects) if entry[0] != "Launcher"]
+    first = found[0][2]
+    if any(template != first for _, _, template in found):
+        raise ValueError("the nodes of a run are not alike")
+    return sum(count for _, count, _ in found), first
+
+
+def _mpi_commands(objects: list[dict[str, Any]]) -> list[list[str]]:
+    """The program that mpirun starts in each worker; empty where no launcher does."""
+    launchers = [template for role, _, template in pod_templates(objects) if role == "Launcher"]
+    if not launchers:
+        return []
+    words = [expanded(part, {}) for part in launchers[0]["spec"]["containers"][0]["command"]]
+    programs, rest = [], words[words.index("--bind-to") + 2 :]
+    while rest:
+        end = _context_end(rest)
+        programs.append(rest[4:end])
+        rest = rest[end + 1 :]
+    return programs
+
+
+def _context_end(words: list[str]) -> int:
+    """Where the next ``: -np 1 --host`` begins; an argument of the program may itself be a colon."""
+    for index in range(len(words)):
+        if words[index] == ":" and words[index + 1 : index + 4] == ["-np", "1", "--host"]:
+            return index
+    return len(words)
+
+
+def _of_job(template: dict[str, Any]) -> tuple[str, int, dict[str, Any]]:
+    spec = template["spec"]
+    return "node", spec["completions"], spec["template"]
+
+
+def _of_replicas(specs: dict[str, Any]) -> list[tuple[str, int, dict[str, Any]]]:
+    return [(role, spec["replicas"], spec["template"]) for role, spec in specs.items()]

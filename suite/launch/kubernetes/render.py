@@ -1,0 +1,41 @@
+"""From a job to the YAML of its objects: one template per engine, read back and held to the job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from suite.launch.cluster.render import render_yaml
+from suite.launch.job import Job
+from suite.launch.kubernetes.pod import pod_values, reader_values
+from suite.launch.kubernetes.read_back import placed, wanted
+from suite.launch.kubernetes.settings import KubernetesSettings
+
+
+def render(
+    job: Job, folder: str, settings: KubernetesSettings, files: Mapping[str, str], about: Mapping[str, str]
+) -> str:
+    """The YAML documents of a run, in the order in which a cluster should get them.
+
+    ``folder``: the bundle as the ranks see it. ``files``: text files that the objects carry, the manifest among them.
+    ``about``: annotations. Raises UsageError where the job cannot be what the settings ask for.
+    """
+    values = pod_values(job, folder, settings, about)
+    text = render_yaml(f"kubernetes/{settings.variant}.yaml.j2", **values, files=dict(files))
+    objects = parse(text)
+    assert placed(objects) == wanted(job, folder, settings), "the template of this engine changed the job"
+    assert objects[0]["data"] == dict(files), "the template changed the files of the run"
+    return text
+
+
+def render_reader(job: Job, folder: str, settings: KubernetesSettings) -> dict[str, Any]:
+    """The pod that prints what a run left on its claim."""
+    return parse(render_yaml("kubernetes/reader.yaml.j2", **reader_values(job, folder, settings)))[0]
+
+
+def parse(text: str) -> list[dict[str, Any]]:
+    """The objects of a rendered text."""
+    # libyaml's parser where PyYAML was built with it: ten times faster, the same safe subset
+    return list(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))

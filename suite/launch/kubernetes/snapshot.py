@@ -1,0 +1,46 @@
+"""What a cluster said of a run, kept on this machine: deleted objects take their logs with them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from suite.spec.base import UsageError
+
+
+class Snapshot(NamedTuple):
+    """A run as the API server last saw it."""
+
+    run: dict[str, Any] | None  # its Job, JobSet ...
+    pods: list[dict[str, Any]]
+    warnings: list[str]  # what the cluster said of them, oldest first; it forgets this within hours
+    logs: dict[str, bytes]  # by pod
+
+
+def write_snapshot(path: Path, snapshot: Snapshot) -> None:
+    """Keep it, replacing an older one. Raises UsageError when it cannot be written."""
+    body = snapshot._asdict() | {
+        "logs": {pod: text.decode(errors="surrogateescape") for pod, text in snapshot.logs.items()}
+    }
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(json.dumps(body), encoding="ascii")
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise UsageError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from error
+
+
+def read_snapshot(path: Path) -> Snapshot | None:
+    """``None`` where nothing was kept. Raises UsageError when it cannot be used."""
+    try:
+        body = json.loads(path.read_text(encoding="ascii"))
+        logs = {pod: text.encode(errors="surrogateescape") for pod, text in body["logs"].items()}
+        return Snapshot(body["run"], body["pods"], body["warnings"], logs)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise UsageError(f"{path} cannot be used: {error}; delete it") from error

@@ -1,0 +1,129 @@
+"""What a job's output file holds: each task's lines behind its number, and Slurm's own between them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from suite.launch.cluster.engine import Stream
+from suite.launch.cluster.torchrun import Starter
+from suite.launch.outcome import Failure, FailureKind
+from suite.spec.layout import Layout
+
+#: srun --label
+_LABEL = re.compile(rb"\s*(\d+): ?")
+_ENDED = re.compile(
+    r"srun: error: \S+: tasks? ([\d,-]+): (?:Exited with exit code (\d+)|(\w[\w ]*?))(?: \(core dumped\))?$"
+)
+_SIGNALS = {
+    "Killed": -9,
+    "Terminated": -15,
+    "Segmentation fault": -11,
+    "Aborted": -6,
+    "Bus error": -7,
+    "Out Of Memory": -9,
+}
+_JOB_ENDED = re.compile(r"error: \*\*\* JOB \S+ ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+[A-Z]))?")
+_OOM = re.compile(r"[Dd]etected \d+ oom.kill event|: Out Of Memory$")
+_DUE_TO: dict[str, FailureKind] = {"TIME LIMIT": "timeout", "NODE FAILURE": "rank_lost", "PREEMPTION": "interrupted"}
+OWN_STREAM = "slurm"
+
+
+class Output(NamedTuple):
+    """A job's output, parted."""
+
+    streams: tuple[Stream, ...]
+    own: tuple[str, ...]  # Slurm's and the batch script's lines
+    exit_codes: dict[str, int]  # by name of stream, where a task ended badly; negative: signal
+
+
+def read_output(lines: Iterable[bytes], layout: Layout, starter: Starter) -> Output:
+    """Part the lines by task. With torchrun a task is a node, else a rank."""
+    tasks = layout.nodes if starter == "torchrun" else layout.ranks
+    parted: list[list[bytes]] = [[] for _ in range(tasks)]
+    own: list[bytes] = []
+    for line in lines:
+        label = _LABEL.match(line)
+        if label and int(label[1]) < tasks:
+            parted[int(label[1])].append(line[label.end() :])
+        else:
+            own.append(line)
+    streams = [
+        Stream(stream_name(task, starter), part, ranks_of(task, layout, starter)) for task, part in enumerate(parted)
+    ]
+    said = tuple(line.decode(errors="replace").rstrip() for line in own)
+    said += tuple(
+        line.decode(errors="replace").rstrip() for part in parted for line in part if line.startswith(b"slurmstepd")
+    )
+    codes = {stream_name(task, starter): code for task, code in _exit_codes(said).items() if task < tasks}
+    return Output((*streams, Stream(OWN_STREAM, own)), said, codes)
+
+
+def stream_name(task: int, starter: Starter) -> str:
+    """How a task's log is called in the bundle."""
+    return f"node-{task}" if starter == "torchrun" else f"rank-{task}"
+
+
+def ranks_of(task: int, layout: Layout, starter: Starter) -> tuple[int, ...]:
+    """The ranks that print into a task's output."""
+    if starter == "engine":
+        return (task,)
+    first = task * layout.devices_per_node
+    return tuple(range(first, first + layout.devices_per_node))
+
+
+def verdict(said: Sequence[str], word: str | None, reason: str) -> Failure | None:
+    """Why Slurm itself ended the job, by its state and its own lines; ``None`` where the job ended by itself."""
+    lines = [line for line in said if _JOB_ENDED.search(line) or _OOM.search(line)]
+    kind = _KIND_OF_STATE.get(word or "") or _kind_of_lines(lines)
+    if kind is None:
+        return None
+    state = f"Slurm's state of the job: {word}" + (f" ({reason})" if reason not in ("", "None") else "")
+    return Failure(kind=kind, evidence=(*([state] if word else []), *lines))
+
+
+_KIND_OF_STATE: dict[str, FailureKind] = {
+    "TIMEOUT": "timeout",
+    "DEADLINE": "timeout",
+    "OUT_OF_MEMORY": "oom_host",
+    "NODE_FAIL": "rank_lost",
+    "BOOT_FAIL": "rank_lost",
+    "CANCELLED": "interrupted",
+    "PREEMPTED": "interrupted",
+    "REVOKED": "interrupted",
+}
+
+
+def _kind_of_lines(lines: Sequence[str]) -> FailureKind | None:
+    for line in lines:
+        ended = _JOB_ENDED.search(line)
+        if ended:
+            return _DUE_TO.get(ended[1] or "", "interrupted")
+    return "oom_host" if lines else None
+
+
+def _exit_codes(said: Iterable[str]) -> dict[int, int]:
+    """Task -> exit code as srun tells it; first to end first."""
+    codes: dict[int, int] = {}
+    for line in said:
+        ended = _ENDED.search(line)
+        if ended:
+            code = _code(int(ended[2])) if ended[2] else _SIGNALS.get(ended[3])
+            if code is not None:
+                codes |= {task: code for task in _tasks(ended[1]) if task not in codes}
+    return codes
+
+
+def _code(code: int) -> int:
+    """A task's shell tells the signal that ended its command as 128 and the signal's number."""
+    return 128 - code if 128 < code < 160 else code
+
+
+def _tasks(text: str) -> list[int]:
+    """``0-2,5`` -> 0, 1, 2, 5."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found

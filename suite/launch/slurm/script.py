@@ -1,0 +1,170 @@
+"""The batch script of one run, or of an array of runs that ask the cluster for the same. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from suite.launch.cluster.render import Raw, render_shell, shell_word
+from suite.launch.cluster.submission import FOLDER
+from suite.launch.cluster.torchrun import RankPlace, Rendezvous, rank_variables, torchrun_argv
+from suite.launch.job import Job, Mount
+from suite.launch.slurm.settings import SlurmSettings
+from suite.spec.base import UsageError
+from suite.spec.manifest import Manifest
+
+JOB_TEMPLATE, TASK_TEMPLATE = "slurm/job.sbatch.j2", "slurm/task.sh.j2"
+#: What the batch script and Slurm set for a task. A NUL cannot be in any other word, so nothing is mistaken for one.
+_MEETING = Rendezvous(address="\0SUITE_ADDRESS\0", port="\0SUITE_PORT\0", node_rank="\0SLURM_NODEID\0")
+_PLACE = RankPlace(rank="\0SLURM_PROCID\0", local_rank="\0SLURM_LOCALID\0", node_rank="\0SLURM_NODEID\0")
+_FOLDER = "\0folder\0"
+_VARIABLE = re.compile("\0([A-Za-z_]+)\0")
+_LONGEST_NAME = 200
+
+
+class SlurmRun(NamedTuple):
+    """One run of a script."""
+
+    manifest: Manifest
+    job: Job
+
+
+def batch_script(runs: Sequence[SlurmRun], settings: SlurmSettings, root: Path) -> str:
+    """The script of one run, or of an array: all runs must ask for the same. ``root``: the results folder, absolute.
+
+    Raises UsageError for what Slurm or a container cannot be told.
+    """
+    job = runs[0].job
+    assert all(same_request(run.job) == same_request(job) for run in runs), "an array's runs ask for the same"
+    return render_shell(
+        JOB_TEMPLATE,
+        options=sbatch_options([run.job.name for run in runs], job, settings, root),
+        runs=[
+            {
+                "number": number,
+                "id": run.manifest.run.id,
+                "hash": run.manifest.hash,
+                "manifest": run.manifest.model_dump_json(by_alias=True),
+            }
+            for number, run in enumerate(runs)
+        ],
+        command=srun_argv(job, settings),
+    )
+
+
+def same_request(job: Job) -> Job:
+    """What must be equal between the runs of one array: everything but who they are."""
+    return job.model_copy(update={"name": "any", "labels": {}})
+
+
+def output_pattern(names: Sequence[str], root: Path) -> str:
+    """Where a job's output goes, in sbatch's spelling: ``%j`` the job, ``%A_%a`` the array and its member."""
+    text = str(root / FOLDER / names[0])
+    if "\\" in text:
+        raise UsageError(f"{root}: Slurm writes no output below a folder whose name holds a backslash; choose --runs")
+    return text.replace("%", "%%") + ("-%A_%a.out" if len(names) > 1 else "-%j.out")
+
+
+def sbatch_options(names: Sequence[str], job: Job, settings: SlurmSettings, root: Path) -> list[str]:
+    """Every #SBATCH line, each as one word."""
+    tasks = 1 if settings.starter == "torchrun" else job.ranks_per_node
+    options = [
+        f"--job-name={names[0][:_LONGEST_NAME]}",
+        f"--output={output_pattern(names, root)}",
+        f"--chdir={root / FOLDER}",
+        "--open-mode=truncate",
+        f"--nodes={job.nodes}",
+        f"--ntasks-per-node={tasks}",
+        f"--time={math.ceil((job.limits.run_seconds + settings.allowance_seconds) / 60)}",
+        "--requeue" if settings.requeue else "--no-requeue",
+    ]
+    if len(names) > 1:
+        options.append(f"--array=0-{len(names) - 1}%{settings.array_limit}")
+    for name in ("partition", "account", "qos", "reservation", "constraint"):
+        value = getattr(settings, name)
+        if value is not None:
+            options.append(f"--{name}={value}")
+    if job.device_count:
+        options.append(gpu_option(job.device_count, settings))
+    if settings.exclusive:
+        options.append("--exclusive")
+    if settings.cpus_per_node is not None:
+        options.append(f"--cpus-per-task={_cpus_per_task(settings.cpus_per_node, tasks)}")
+    if job.limits.memory_bytes is not None:
+        options.append(f"--mem={math.ceil(job.limits.memory_bytes * job.ranks_per_node / 2**20)}M")
+    elif settings.exclusive:
+        options.append("--mem=0")
+    return [*options, *settings.options]
+
+
+def gpu_option(count: int, settings: SlurmSettings) -> str:
+    """GPUs of each node."""
+    kind = f"{settings.gpu_type}:" if settings.gpu_type else ""
+    return f"--gres=gpu:{kind}{count}" if settings.gpu_request == "gres" else f"--gpus-per-node={kind}{count}"
+
+
+def _cpus_per_task(cpus: int, tasks: int) -> int:
+    if cpus < tasks:
+        raise UsageError(f"{cpus} CPUs of a node are fewer than its {tasks} tasks")
+    return cpus // tasks
+
+
+def srun_argv(job: Job, settings: SlurmSettings) -> list[Raw]:
+    """The step: one task on each node, or one for each rank, as quoted shell words.
+
+    The ranks of a torchrun are not Slurm's to bind. A task that fails ends the step, so that no node waits for it.
+    """
+    tasks = 1 if settings.starter == "torchrun" else job.ranks_per_node
+    words = ["srun", f"--nodes={job.nodes}", f"--ntasks={job.nodes * tasks}", f"--ntasks-per-node={tasks}"]
+    if settings.cpus_per_node is not None:
+        words.append(f"--cpus-per-task={_cpus_per_task(settings.cpus_per_node, tasks)}")
+    words += ["--cpu-bind=none", "--mpi=none", "--label", "--kill-on-bad-exit=1", "--wait=60"]
+    if settings.container == "pyxis":
+        words += _pyxis(job)
+    command = Raw(" \\\n    ".join(_expanding(word) for word in task_argv(job, settings)))
+    task = render_shell(TASK_TEMPLATE, command=command)
+    return [shell_word(word) for word in (*words, "bash", "-c", task)]
+
+
+def task_argv(job: Job, settings: SlurmSettings) -> tuple[str, ...]:
+    """What one task runs. Names between NULs are variables that the task's shell replaces."""
+    env = dict(job.env)
+    if settings.starter == "torchrun":
+        command = torchrun_argv(job, _MEETING)
+    else:
+        env |= rank_variables(job, _PLACE, _MEETING)
+        command = job.argv
+    inside = ("env", *(f"{name}={value}" for name, value in sorted(env.items())), *command)
+    return (*_apptainer(job), *inside) if settings.container == "apptainer" else inside
+
+
+def _expanding(word: str) -> Raw:
+    """A word in which variables are replaced by the shell, quoted, and all else stands as it is."""
+    parts = _VARIABLE.split(word)
+    quoted = [f'"${part}"' if index % 2 else shell_word(part) for index, part in enumerate(parts) if part]
+    return Raw("".join(quoted) or "''")
+
+
+def _pyxis(job: Job) -> list[str]:
+    assert job.image is not None, "a container has an image"
+    words = [f"--container-image={job.image}", "--no-container-mount-home", "--container-writable"]
+    if job.mounts:
+        words.append(f"--container-mounts={','.join(_mount(mount) for mount in job.mounts)}")
+    return words
+
+
+def _apptainer(job: Job) -> tuple[str, ...]:
+    assert job.image is not None, "a container has an image"
+    gpus = ("--nv",) if job.device_count else ()
+    mounts = tuple(f"--bind={_mount(mount)}" for mount in job.mounts)
+    return ("apptainer", "exec", *gpus, "--no-home", *mounts, f"--bind={_FOLDER}", f"--pwd={_FOLDER}", job.image)
+
+
+def _mount(mount: Mount) -> str:
+    for path in (mount.source, mount.target):
+        if set(path) & set(",:"):
+            raise UsageError(f"{path} cannot be mounted by Slurm's containers: its name holds a comma or a colon")
+    return f"{mount.source}:{mount.target}:{'ro' if mount.read_only else 'rw'}"

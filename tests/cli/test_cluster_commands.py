@@ -1,0 +1,121 @@
+"""The commands around clusters where no cluster is: what they render, skip and refuse."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from suite.bundle.derive import derive
+from suite.bundle.store import Bundle
+from tests.synthetic import driver_events, rank_events, write_bundle
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = ("--backend", "deepspeed", "--size", "1M", "--device", "cpu", "--gpus-per-node", "2", "--repeats", "1")
+BIG = ("--backend", "megatron", "--size", "66B", "--nodes", "4", "--image", "/images/engines.sqsh", "--repeats", "1")
+
+
+def suite(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command, with a scripted worker, where there is no Slurm."""
+    environment = {name: value for name, value in os.environ.items() if name != "SLURM_CONF"}
+    command = [sys.executable, str(ROOT / "tests/scripted_suite.py"), *arguments]
+    return subprocess.run(
+        command, env={**environment, "PATH": "/nowhere"}, cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+
+
+@pytest.mark.parametrize("command", ["status", "cancel", "collect", "render slurm", "submit slurm"])
+def test_every_command_explains_itself_and_offers_json(command: str) -> None:
+    done = suite(*command.split(), "--help")
+    assert done.returncode == 0
+    assert "--json" in done.stdout and "Usage" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("submit", "slurm", *SMALL), "there is no Slurm here: sbatch is not on the PATH"),
+        (("submit", "slurm", *BIG, "--tp", "3"), "do not divide"),
+        (("render", "slurm", *BIG, "--gpu", "H1000"), "there is no device 'H1000'"),
+        (("render", "slurm", *BIG, "--backend", "trlx-nemo"), "--stack"),
+        (("render", "slurm", *SMALL, "--container", "pyxis"), "without an image"),
+        (("render", "slurm", *BIG, "--container", "none"), "beside --image"),
+        (("render", "slurm", *BIG, "--container", "podman"), "container"),
+        (("render", "slurm", *BIG, "--image", "engines.sqsh"), "the whole path"),
+        (("render", "slurm", *SMALL, "--mount", "/data:/data"), "without --image"),
+        (("render", "slurm", *BIG, "--mount", "data:/data"), "absolute paths"),
+        (("render", "slurm", *SMALL, "--env", "A-B=1"), "cannot be the name of a variable"),
+        (("render", "slurm", *SMALL, "--env", "A"), "NAME=VALUE"),
+        (("render", "slurm", *SMALL, "--device", "tpu"), "cuda or cpu"),
+        (("render", "slurm", *SMALL, "--partition", "a\nb"), "cannot carry"),
+        (("render", "slurm", *SMALL, "--starter", "mpirun"), "starter"),
+        (("render", "slurm", *SMALL, "--memory-per-rank", "much"), "is no size"),
+        (("status", "nobody"), "nobody was not submitted from"),
+        (("cancel", "nobody"), "nobody was not submitted from"),
+        (("collect", "nobody"), "nobody was not submitted from"),
+        (("cancel",), "--all"),
+    ],
+)
+def test_a_mistake_is_one_clear_line_and_leaves_nothing(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    done = suite(*arguments, "--runs", str(runs))
+    assert done.returncode == 2, done.stdout
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not runs.exists()
+
+
+def test_the_ladders_largest_run_asks_for_four_nodes_of_eight(tmp_path: Path) -> None:
+    done = suite("render", "slurm", *BIG, "--gpu", "H100-SXM-80GB", "--json", "--runs", str(tmp_path / "runs"))
+    assert done.returncode == 0, done.stderr
+    (script,) = json.loads(done.stdout)["scripts"]
+    lines = script["text"].splitlines()
+    assert "#SBATCH --nodes=4" in lines
+    assert "#SBATCH --gpus-per-node=8" in lines
+    assert "--container-image=/images/engines.sqsh" in script["text"]
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_preset_brings_its_own_nodes_and_an_array_joins_what_asks_for_the_same(tmp_path: Path) -> None:
+    preset = ("--preset", "ladder", "--backend", "megatron", "--image", "/images/engines.sqsh", "--array")
+    done = suite("render", "slurm", *preset, "--repeats", "2", "--json", "--runs", str(tmp_path / "runs"))
+    assert done.returncode == 0, done.stderr
+    scripts = json.loads(done.stdout)["scripts"]
+    assert sorted(len(script["runs"]) for script in scripts) == [4, 8]
+
+
+def test_scripts_in_a_folder_come_with_what_collects_their_runs(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    done = suite("render", "slurm", *SMALL, "--runs", str(runs), "-o", str(tmp_path / "scripts"))
+    (path,) = (tmp_path / "scripts").iterdir()
+    assert done.stdout == f"sbatch {path}\n"
+    subprocess.run(["/bin/bash", "-n", str(path)], check=True)
+    assert [entry.name for entry in (runs / ".submitted").iterdir()] == [f"{path.stem}.json"]
+
+
+def test_what_the_results_folder_holds_is_not_submitted_again(tmp_path: Path) -> None:
+    told = json.loads(suite("render", "slurm", *SMALL, "--json", "--runs", str(tmp_path / "runs")).stdout)
+    (run_id,) = told["scripts"][0]["runs"]
+    suite("render", "slurm", *SMALL, "--runs", str(tmp_path / "runs"), "-o", str(tmp_path / "scripts"))
+    from suite.launch.cluster.submission import read_submission, submission_path
+
+    manifest = read_submission(submission_path(tmp_path / "runs", run_id)).manifest
+    events = {rank: rank_events(manifest, rank, lambda iteration, rank: 1.0) for rank in range(2)}
+    bundle = Bundle(write_bundle(tmp_path / "runs", manifest, events, driver_events(manifest, "ok")))
+    bundle.write_record(derive(bundle))
+    done = suite("submit", "slurm", *SMALL, "--runs", str(tmp_path / "runs"))
+    assert done.returncode == 0, done.stderr
+    assert f"done, so not submitted: {run_id}" in done.stdout
+    assert "collected" in suite("status", "--runs", str(tmp_path / "runs")).stdout
+
+
+def test_a_folder_from_which_nothing_was_submitted_says_so(tmp_path: Path) -> None:
+    for command, words in (("status", "nothing was handed"), ("collect", "nothing is left to collect")):
+        done = suite(command, "--runs", str(tmp_path))
+        assert done.returncode == 0
+        assert words in done.stdout
+    assert json.loads(suite("status", "--json", "--runs", str(tmp_path)).stdout) == []

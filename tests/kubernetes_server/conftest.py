@@ -1,0 +1,42 @@
+"""An API server for the whole session, a namespace for each test. These tests come last: it may still be built."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kubernetes_server.server import Server, missing, started_server
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: HERE in item.path.parents)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """Skips loudly where there is none: building it takes minutes, so that it is not asked of everybody."""
+    lacks = missing()
+    if lacks:
+        reason = f"no Kubernetes API server can be started here: {', '.join(lacks)} missing"
+        if os.environ.get("SUITE_TEST_KUBE_REQUIRED"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with started_server() as started:
+        yield started
+
+
+@pytest.fixture
+def namespace(server: Server) -> str:
+    """A namespace of the test's own."""
+    from kubernetes import client, config
+
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    api = config.new_client_from_config(str(server.kubeconfig()))
+    client.CoreV1Api(api).create_namespace({"metadata": {"name": name}})
+    return name

@@ -1,0 +1,155 @@
+"""A real Kubernetes API server on this machine, for as long as a test session: etcd, the server, and two users."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILT = ROOT / "build" / "kubernetes"
+#: names the folder of a server that was built elsewhere
+VARIABLE = "SUITE_TEST_KUBE_APISERVER"
+START_SECONDS = 60.0
+#: the first may do everything, the second nothing
+USERS = {"admin": ("admin-token", "system:masters"), "guest": ("guest-token", "")}
+
+
+@dataclass
+class Server:
+    """A running API server."""
+
+    folder: Path
+    url: str
+
+    def kubeconfig(self, user: str = "admin", namespace: str = "default") -> Path:
+        """A kubeconfig file of one of the users."""
+        path = self.folder / f"kubeconfig-{user}-{namespace}"
+        cluster = {"server": self.url, "insecure-skip-tls-verify": True}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "tests", "cluster": cluster}],
+            "users": [{"name": user, "user": {"token": USERS[user][0]}}],
+            "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": user, "namespace": namespace}}],
+            "current-context": "tests",
+        }
+        path.write_text(json.dumps(body))
+        return path
+
+
+def missing() -> list[str]:
+    """What a server would need and this machine lacks; empty where one can be started."""
+    lacks = [program for program in ("etcd", "openssl") if shutil.which(program) is None]
+    if not program_path().is_file():
+        lacks.append(f"{program_path()} (make test-kubernetes builds it)")
+    return lacks
+
+
+def program_path() -> Path:
+    return Path(os.environ.get(VARIABLE, BUILT)) / "kube-apiserver"
+
+
+@contextmanager
+def started_server() -> Iterator[Server]:
+    """Raises RuntimeError with the end of the server's log when it does not answer in time."""
+    folder = Path(tempfile.mkdtemp(prefix="kubernetes-"))
+    processes: list[subprocess.Popen] = []
+    try:
+        _make_keys(folder)
+        etcd, peers, port = (f"http://127.0.0.1:{free_port()}", f"http://127.0.0.1:{free_port()}", free_port())
+        processes.append(_start(folder, "etcd", _etcd(folder, etcd, peers)))
+        processes.append(_start(folder, "apiserver", _apiserver(folder, etcd, port)))
+        server = Server(folder, f"https://127.0.0.1:{port}")
+        _wait(server, processes)
+        yield server
+    finally:
+        for process in processes:
+            process.kill()  # nothing of theirs is kept, and a server without its etcd takes long to end by itself
+            process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1 that nobody vouches for, and its key."""
+    key, certificate = folder / "kubelet.key", folder / "kubelet.crt"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"),
+            *("-keyout", str(key), "-out", str(certificate)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return certificate, key
+
+
+def _make_keys(folder: Path) -> None:
+    key = folder / "accounts.key"
+    subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
+    public = ["openssl", "rsa", "-in", str(key), "-pubout", "-out", str(folder / "accounts.pub")]
+    subprocess.run(public, check=True, capture_output=True)
+    lines = [f'{token},{user},{user},"{group}"' for user, (token, group) in USERS.items()]
+    (folder / "tokens.csv").write_text("\n".join(lines) + "\n")
+
+
+def _etcd(folder: Path, clients: str, peers: str) -> list[str]:
+    return [
+        *("etcd", "--data-dir", str(folder / "etcd"), "--unsafe-no-fsync"),
+        *("--listen-client-urls", clients, "--advertise-client-urls", clients),
+        *("--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", f"default={peers}"),
+    ]
+
+
+def _apiserver(folder: Path, etcd: str, port: int) -> list[str]:
+    return [
+        *(str(program_path()), "--etcd-servers", etcd, "--secure-port", str(port), "--insecure-port", "0"),
+        *("--bind-address", "127.0.0.1", "--advertise-address", "192.0.2.2", "--cert-dir", str(folder)),
+        *("--token-auth-file", str(folder / "tokens.csv"), "--authorization-mode", "RBAC"),
+        *("--service-account-key-file", str(folder / "accounts.pub")),
+        *("--service-account-signing-key-file", str(folder / "accounts.key")),
+        *("--service-account-issuer", "https://kubernetes.default.svc", "--service-cluster-ip-range", "10.96.0.0/16"),
+        # what needs controllers that do not run here
+        *("--disable-admission-plugins", "ServiceAccount"),
+    ]
+
+
+def _start(folder: Path, name: str, command: list[str]) -> subprocess.Popen:
+    with (folder / f"{name}.log").open("wb") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+
+
+def _wait(server: Server, processes: list[subprocess.Popen]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not _ready(server.url):
+        if time.monotonic() > deadline or any(process.poll() is not None for process in processes):
+            log = (server.folder / "apiserver.log").read_text(errors="replace")
+            raise RuntimeError(f"the API server does not answer: {log[-2000:]}")
+        time.sleep(0.1)
+
+
+def _ready(url: str) -> bool:
+    request = urllib.request.Request(f"{url}/readyz", headers={"Authorization": f"Bearer {USERS['admin'][0]}"})
+    context = ssl._create_unverified_context()
+    try:
+        with urllib.request.urlopen(request, timeout=2, context=context) as answer:
+            return bool(answer.read() == b"ok")
+    except (urllib.error.URLError, OSError):
+        return False

@@ -1,0 +1,149 @@
+"""A real API server takes every plain object that is rendered, and refuses what is broken."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kubernetes import client, config
+
+from suite.launch.kubernetes.client import Cluster, Refused, connect
+from suite.launch.kubernetes.hand_over import hand_over
+from suite.launch.kubernetes.read_back import pod_templates
+from suite.launch.kubernetes.render import parse, render, render_reader
+from suite.spec.base import UsageError
+from tests.kubernetes_server.server import Server
+from tests.launch.kubernetes.runs import FOLDER, FULL, VARIANTS, job_of, settings_of
+
+pytestmark = pytest.mark.engine
+FILES = {"manifest.json": "{}\n", "environment.json": "{}\n"}
+Objects = list[dict[str, Any]]
+#: of Kubernetes after 1.20; tests/launch/kubernetes holds them to newer schemas and to what these pass
+NEWER = ("completionMode", "podFailurePolicy")
+
+
+@pytest.fixture
+def cluster(server: Server, namespace: str, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    path = server.kubeconfig(namespace=namespace)
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    api = config.new_client_from_config(str(path))
+    for make in (
+        lambda: client.SchedulingV1Api(api).create_priority_class({"metadata": {"name": "batch-high"}, "value": 1}),
+        lambda: client.NodeV1Api(api).create_runtime_class({"metadata": {"name": "nvidia"}, "handler": "nvidia"}),
+    ):
+        try:
+            make()
+        except client.ApiException as error:
+            assert error.status == 409, error
+    return connect()
+
+
+def rendered(variant: str, said: dict[str, Any], namespace: str) -> Objects:
+    settings = settings_of(variant, **{**said, "namespace": namespace})  # type: ignore[arg-type]
+    return parse(render(job_of(), FOLDER, settings, FILES, {"suite/run-id": "run"}))
+
+
+def plain(objects: Objects) -> Objects:
+    """What Kubernetes itself knows of them, and a pod of each kind, as its controllers will make them."""
+    known = [copy.deepcopy(body) for body in objects if body["apiVersion"] in ("v1", "batch/v1")]
+    for body in known:
+        for field in NEWER if body["kind"] == "Job" else ():
+            del body["spec"][field]
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            **template,
+            "metadata": {
+                **template["metadata"],
+                "generateName": "pod-",
+                "namespace": objects[0]["metadata"]["namespace"],
+            },
+        }
+        for _, _, template in pod_templates(objects)
+    ]
+    return known + pods
+
+
+@pytest.mark.parametrize("said", [{}, FULL], ids=["least", "most"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_plain_object_is_accepted(cluster: Cluster, variant: str, said: dict[str, Any]) -> None:
+    for body in plain(rendered(variant, said, cluster.namespace)):
+        cluster.create(body, dry_run=True)
+    assert cluster.find("ConfigMap", labelSelector="suite/run") == []
+
+
+def test_the_pod_that_reads_a_claim_is_accepted(cluster: Cluster) -> None:
+    settings = settings_of("job", claim="results", namespace=cluster.namespace)
+    cluster.create(render_reader(job_of(), FOLDER, settings), dry_run=True)
+
+
+def of_pod(change: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]], Any]:
+    return lambda job: change(job["spec"]["template"]["spec"])
+
+
+def of_container(change: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]], Any]:
+    return lambda job: change(job["spec"]["template"]["spec"]["containers"][0])
+
+
+BROKEN: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "restart policy": of_pod(lambda spec: spec.update(restartPolicy="Always")),
+    "unknown volume": of_container(lambda spec: spec["volumeMounts"][0].update(name="other")),
+    "negative parallelism": lambda job: job["spec"].update(parallelism=-1),
+    "pull policy": of_container(lambda spec: spec.update(imagePullPolicy="Sometimes")),
+    "label": lambda job: job["metadata"]["labels"].update({"suite/run": "not a label"}),
+    "name": lambda job: job["metadata"].update(name="Upper"),
+    "part of a GPU": of_container(
+        lambda spec: spec["resources"].update(requests={"nvidia.com/gpu": "1.5"}, limits={"nvidia.com/gpu": "1.5"})
+    ),
+    "no number of GPUs": of_container(lambda spec: spec["resources"]["limits"].update({"nvidia.com/gpu": "many"})),
+    "unequal GPUs": of_container(lambda spec: spec["resources"]["requests"].update({"nvidia.com/gpu": "4"})),
+    "deadline": lambda job: job["spec"].update(activeDeadlineSeconds=-5),
+    "two mounts at one path": of_container(lambda spec: spec["volumeMounts"].append(spec["volumeMounts"][0])),
+    "variable": of_container(lambda spec: spec["env"].append({"name": "A B", "value": ""})),
+    "capability beside privilege": of_container(
+        lambda spec: spec["securityContext"].update(privileged=True, allowPrivilegeEscalation=False)
+    ),
+    "toleration": of_pod(lambda spec: spec.update(tolerations=[{"key": "a", "operator": "Exists", "value": "b"}])),
+    "topology": of_pod(
+        lambda spec: spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0].update(
+            topologyKey=""
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_what_is_broken_is_refused_in_one_line_and_leaves_nothing(cluster: Cluster, how: str) -> None:
+    objects = rendered("job", {}, cluster.namespace)
+    BROKEN[how](objects[-1])
+    with pytest.raises(UsageError) as refusal:
+        hand_over(cluster, objects)
+    assert "\n" not in str(refusal.value)
+    for kind in ("ConfigMap", "Service", "Job"):
+        assert cluster.find(kind, labelSelector="app.kubernetes.io/name=suite") == []
+
+
+def test_an_engine_that_is_not_installed_is_named(cluster: Cluster) -> None:
+    for variant in ("jobset", "trainjob", "pytorchjob", "mpijob", "volcano"):
+        with pytest.raises(Refused, match="install what brings it"):
+            hand_over(cluster, rendered(variant, {}, cluster.namespace))
+    assert cluster.find("ConfigMap", labelSelector="app.kubernetes.io/name=suite") == []
+
+
+def test_objects_belong_to_their_job_so_that_they_go_with_it(cluster: Cluster) -> None:
+    objects = rendered("job", {}, cluster.namespace)
+    job = hand_over(cluster, objects)
+    for kind in ("ConfigMap", "Service"):
+        (body,) = cluster.find(kind, labelSelector="app.kubernetes.io/name=suite")
+        assert body["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
+
+
+def test_a_run_is_handed_over_once(cluster: Cluster) -> None:
+    objects = rendered("job", {}, cluster.namespace)
+    hand_over(cluster, objects)
+    with pytest.raises(Refused, match="already exists"):
+        hand_over(cluster, objects)
+    assert len(cluster.find("Job")) == len(cluster.find("Service", labelSelector="app.kubernetes.io/name=suite")) == 1

@@ -1,0 +1,82 @@
+"""The file that says what a cluster has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from suite.launch.cluster.submission import (
+    FOLDER,
+    Submission,
+    forget_submission,
+    read_submission,
+    submission_path,
+    submissions,
+    write_submission,
+)
+from suite.launch.job import Job
+from suite.spec.base import UsageError
+from tests.synthetic import synthetic_manifest
+
+
+def submission(repeat: int = 1, submitted: float | None = None) -> Submission:
+    manifest = synthetic_manifest(repeat=repeat)
+    return Submission(
+        launcher="slurm",
+        manifest=manifest,
+        job=Job(name=manifest.run.id, argv=("python",), ranks_per_node=1),
+        environment={"launcher": "slurm"},
+        submitted=submitted,
+        engine={"job": "12"},
+    )
+
+
+def test_what_is_written_is_read_again_and_may_be_replaced(tmp_path: Path) -> None:
+    path = write_submission(tmp_path / "runs", submission())
+    assert read_submission(path) == submission()
+    later = submission(submitted=5.0).with_engine(job="13")
+    write_submission(tmp_path / "runs", later)
+    assert list(submissions(tmp_path / "runs")) == [later]
+    assert later.engine == {"job": "13"}
+
+
+def test_the_oldest_comes_first(tmp_path: Path) -> None:
+    for repeat, moment in ((1, 30.0), (2, 10.0), (3, 20.0)):
+        write_submission(tmp_path, submission(repeat, moment))
+    assert [each.submitted for each in submissions(tmp_path)] == [10.0, 20.0, 30.0]
+
+
+def test_a_folder_from_which_nothing_was_handed_over_has_none(tmp_path: Path) -> None:
+    assert list(submissions(tmp_path / "nowhere")) == []
+
+
+def test_taking_one_back_leaves_nothing_but_what_is_others(tmp_path: Path) -> None:
+    root = tmp_path / "runs"
+    write_submission(root, submission())
+    forget_submission(root, submission().run_id)
+    assert not root.exists()
+    write_submission(root, submission())
+    write_submission(root, submission(repeat=2))
+    forget_submission(root, submission().run_id)
+    assert [path.name for path in (root / FOLDER).iterdir()] == [f"{submission(repeat=2).run_id}.json"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": "suite/submission/2"}', "\0"])
+def test_a_damaged_one_is_one_line(tmp_path: Path, text: str) -> None:
+    path = submission_path(tmp_path, "run")
+    path.parent.mkdir()
+    path.write_text(text)
+    with pytest.raises(UsageError, match=r"run\.json is no submission"):
+        read_submission(path)
+
+
+def test_an_unknown_run_is_one_line_that_names_the_folder(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="run was not submitted from"):
+        read_submission(submission_path(tmp_path, "run"))
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file")
+    with pytest.raises(UsageError, match="cannot write"):
+        write_submission(tmp_path / "runs", submission())

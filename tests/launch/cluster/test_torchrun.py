@@ -1,0 +1,71 @@
+"""The command of one node, and torchrun's own word on failed ranks."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from suite.launch.cluster.torchrun import RankPlace, Rendezvous, failed_ranks, rank_variables, torchrun_argv
+from suite.launch.job import Job
+
+JOB = Job(name="run", argv=("/py", "-m", "suite.worker", "m.json", "--bundle", "."), nodes=4, ranks_per_node=8)
+MEETING = Rendezvous(address="10.0.0.1", port="29500", node_rank="2")
+
+
+def test_torchrun_starts_the_jobs_own_command_under_its_own_interpreter() -> None:
+    assert torchrun_argv(JOB, MEETING) == (
+        *("/py", "-m", "torch.distributed.run", "--nnodes=4", "--nproc_per_node=8", "--node_rank=2"),
+        *("--rdzv_backend=static", "--master_addr=10.0.0.1", "--master_port=29500", "--max_restarts=0"),
+        *("-m", "suite.worker", "m.json", "--bundle", "."),
+    )
+
+
+def test_torchrun_reads_its_options_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = pytest.importorskip("torch.distributed.run")
+    options = run.parse_args(list(torchrun_argv(JOB, MEETING)[3:]))
+    assert (options.nnodes, options.nproc_per_node, options.node_rank, options.max_restarts) == ("4", "8", 2, 0)
+    assert (options.rdzv_backend, options.master_addr, options.master_port) == ("static", "10.0.0.1", 29500)
+    assert (options.module, options.training_script) == (True, "suite.worker")
+    assert options.training_script_args == ["m.json", "--bundle", "."]
+
+
+def test_a_rank_of_its_own_gets_what_torchrun_would_set() -> None:
+    variables = rank_variables(JOB, RankPlace(rank="17", local_rank="1", node_rank="2"), MEETING)
+    assert variables == {
+        "RANK": "17",
+        "WORLD_SIZE": "32",
+        "LOCAL_RANK": "1",
+        "LOCAL_WORLD_SIZE": "8",
+        "GROUP_RANK": "2",
+        "MASTER_ADDR": "10.0.0.1",
+        "MASTER_PORT": "29500",
+    }
+
+
+def test_the_table_of_failures_names_ranks_codes_and_the_first() -> None:
+    table = """
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+suite.worker FAILED
+------------------------------------------------------------
+Failures:
+[1]:
+  time      : 2026-11-21_13:02:00
+  rank      : 2 (local_rank: 0)
+  exitcode  : -15 (pid: 9322)
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-21_13:02:00
+  rank      : 3 (local_rank: 1)
+  exitcode  : -9 (pid: 9323)
+============================================================
+"""
+    failed = failed_ranks(table.encode().splitlines(keepends=True))
+    assert {rank: (row.exit_code, row.is_first) for rank, row in failed.items()} == {2: (-15, False), 3: (-9, True)}
+
+
+@pytest.mark.parametrize("text", ["", "exitcode  : 1 (pid: 3)", "rank: 3", shlex.join(JOB.argv)])
+def test_what_is_no_table_tells_nothing(text: str) -> None:
+    assert failed_ranks([text.encode()]) == {}

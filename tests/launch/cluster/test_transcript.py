@@ -1,0 +1,101 @@
+"""Output, however it was carried, becomes each rank's events again."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from suite.launch.cluster.engine import Stream
+from suite.launch.cluster.transcript import read_streams
+from suite.worker.events import EventLog
+
+
+def line(rank: int, seq: int, **fields: object) -> bytes:
+    event = {"kind": "phase", "rank": rank, "time": 1.0, "seq": seq, **fields}
+    return b"::suite:: " + json.dumps(event).encode() + b"\n"
+
+
+def read(*lines: bytes, ranks: int = 2):
+    return read_streams([Stream("node-0", lines, (0, 1))], ranks)
+
+
+def seqs(lines: list[bytes]) -> list[int]:
+    return [json.loads(text)["seq"] for text in lines]
+
+
+@given(order=st.permutations(range(12)), twice=st.sets(st.integers(0, 11)))
+def test_events_are_in_order_and_once_however_they_came(order: list[int], twice: set[int]) -> None:
+    lines = [line(index % 2, index // 2) for index in (*order, *sorted(twice))]
+    transcript = read(*lines)
+    assert {rank: seqs(found) for rank, found in transcript.events.items()} == {0: list(range(6)), 1: list(range(6))}
+    assert transcript.notes == []
+
+
+def test_what_is_no_event_is_log() -> None:
+    texts = [b"hello\n", b"::suite:: {half\n", b"::suite:: [1]\n", b"\xff\xfe\n", b"::suite::\n"]
+    transcript = read(*texts, line(0, 0))
+    assert transcript.logs == {"node-0": texts}
+    assert seqs(transcript.events[0]) == [0]
+
+
+def test_an_event_behind_somebodys_unfinished_line_is_found() -> None:
+    transcript = read(b"loading 50 %" + line(1, 0))
+    assert seqs(transcript.events[1]) == [0]
+    assert transcript.logs == {"node-0": [b"loading 50 %\n"]}
+
+
+def test_what_follows_a_gap_is_left_out_and_said() -> None:
+    transcript = read(line(0, 0), line(0, 1), line(0, 3), line(0, 4))
+    assert seqs(transcript.events[0]) == [0, 1]
+    assert transcript.notes == ["rank 0: event 2 is missing from the output; 2 that follow it were left out"]
+
+
+@pytest.mark.parametrize("rank", [2, -1, None, "0", True, 0.0])
+def test_an_event_of_no_rank_of_the_run_is_left_out_and_said(rank: object) -> None:
+    body = json.dumps({"kind": "phase", "rank": rank, "seq": 0}).encode()
+    transcript = read(b"::suite:: " + body + b"\n")
+    assert transcript.events == {}
+    assert len(transcript.notes) == 1
+
+
+def test_what_the_batch_script_tells_is_kept_apart() -> None:
+    transcript = read(b'::suite:: {"kind":"batch","job":"7","time":1}\n')
+    assert transcript.own == [{"kind": "batch", "job": "7", "time": 1}]
+    assert transcript.events == {}
+
+
+@given(text=st.text(max_size=3000), rank=st.integers(0, 1))
+def test_a_long_event_comes_in_short_lines_and_is_whole_again(
+    tmp_path_factory: pytest.TempPathFactory, text: str, rank: int
+) -> None:
+    folder = tmp_path_factory.mktemp("events")
+    printed = mirrored(folder, rank, text)
+    assert all(len(part) <= 1000 for part in printed)
+    transcript = read(*random.Random(0).sample(printed, len(printed)))
+    assert transcript.events[rank] == Path(folder, "events", f"rank-{rank}.jsonl").read_bytes().splitlines(
+        keepends=True
+    )
+
+
+def test_a_long_event_that_lacks_a_piece_is_missing(tmp_path: Path) -> None:
+    printed = mirrored(tmp_path, 0, "x" * 2000)
+    transcript = read(*printed[:-1])
+    assert transcript.events == {}
+
+
+def mirrored(folder: Path, rank: int, text: str) -> list[bytes]:
+    """The lines that a rank prints where every rank's events are wanted."""
+    import contextlib
+    import io
+
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        log = EventLog(str(folder), rank, mirror=True, in_pieces=True)
+        log.emit("environment", facts={"text": text})
+        log.close()
+    return output.getvalue().encode().splitlines(keepends=True)

@@ -1,0 +1,60 @@
+"""A cluster in memory, with the calls of ``suite.launch.kubernetes.client.Cluster``."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from suite.launch.kubernetes.client import Refused, kind_of
+
+
+class MemoryCluster:
+    """Keeps objects by kind and name. ``on_create`` may refuse one by raising."""
+
+    server = "https://cluster.example"
+    context = None
+
+    def __init__(self, namespace: str = "default") -> None:
+        self.namespace = namespace
+        self.objects: dict[tuple[str, str], dict[str, Any]] = {}
+        self.logs: dict[str, bytes] = {}
+        self.rehearsed: list[dict[str, Any]] = []
+        self.on_create: Callable[[dict[str, Any], bool], None] = lambda body, dry_run: None
+        self._made = 0
+
+    def create(self, body: dict[str, Any], dry_run: bool = False) -> dict[str, Any]:
+        self.on_create(body, dry_run)
+        if dry_run:
+            self.rehearsed.append(body)
+            return body
+        made = copy.deepcopy(body)
+        self._made += 1
+        name = made["metadata"].setdefault("name", f"{made['metadata'].get('generateName')}{self._made}")
+        made["metadata"]["uid"] = f"uid-{self._made}"
+        key = (kind_of(made), name)
+        if key in self.objects:
+            raise Refused(f"{name} already exists", 409, "already exists")
+        self.objects[key] = made
+        return made
+
+    def get(self, kind: str, name: str) -> dict[str, Any] | None:
+        return self.objects.get((kind, name))
+
+    def find(self, kind: str, **query: str) -> list[dict[str, Any]]:
+        label, _, value = query.get("labelSelector", "").partition("=")
+        found = [body for (one, _), body in self.objects.items() if one == kind]
+        return [body for body in found if not label or body["metadata"].get("labels", {}).get(label) == value]
+
+    def patch(self, kind: str, name: str, body: dict[str, Any]) -> None:
+        self.objects[kind, name]["metadata"].update(body["metadata"])
+
+    def delete(self, kind: str, name: str) -> None:
+        self.objects.pop((kind, name), None)
+
+    def log(self, pod: str, container: str, tail_lines: int | None = None) -> bytes:
+        lines = self.logs.get(pod, b"").splitlines(keepends=True)
+        return b"".join(lines[-tail_lines:] if tail_lines else lines)
+
+    def kinds(self) -> list[str]:
+        return sorted(kind for kind, _ in self.objects)

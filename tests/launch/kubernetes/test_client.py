@@ -1,0 +1,161 @@
+"""Whatever a cluster answers, or does not, is one line that says what to do."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.launch.kubernetes.client import Cluster, Refused, connect, kind_of
+from suite.spec.base import UsageError
+
+CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+
+
+class Answers:
+    """A server on loopback that gives one answer and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.status, self.body = 200, b"{}"
+        self.asked: list[tuple[str, str, bytes]] = []
+
+    def say(self, status: int, message: str) -> None:
+        self.status = status
+        self.body = json.dumps({"kind": "Status", "status": "Failure", "message": message, "code": status}).encode()
+
+
+@pytest.fixture
+def answers() -> Iterator[tuple[Answers, str]]:
+    told = Answers()
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            told.asked.append((self.command, self.path, self.rfile.read(length)))
+            self.send_response(told.status)
+            self.end_headers()
+            self.wfile.write(told.body)
+
+        do_GET = do_POST = do_DELETE = do_PATCH = answer
+
+        def log_message(self, *arguments: Any) -> None:
+            return
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield told, f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def kubeconfig(path: Path, url: str, namespace: str | None = None) -> Path:
+    context = {"cluster": "c", "user": "u", **({"namespace": namespace} if namespace else {})}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "users": [{"name": "u", "user": {"token": "secret"}}],
+        "contexts": [{"name": "lab", "context": context}],
+        "current-context": "lab",
+    }
+    path.write_text(json.dumps(body))
+    return path
+
+
+@pytest.fixture
+def cluster(answers: tuple[Answers, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path / "config", answers[1], "benchmarks")))
+    return connect()
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "told"),
+    [
+        (401, "Unauthorized", "log in again"),
+        (403, 'configmaps is forbidden: User "x" cannot create resource', "you may not do this"),
+        (403, 'pods "a" is forbidden: exceeded quota: gpus, requested: 8', "the quota of"),
+        (404, 'namespaces "benchmarks" not found', "make it, or name another"),
+        (404, "404 page not found", "install what brings it"),
+        (409, 'configmaps "a" already exists', "collect or cancel that run first"),
+        (422, "Job is invalid:\nspec: wrong\nspec: wronger", "spec: wrong spec: wronger"),
+        (500, "etcdserver: request timed out", "request timed out"),
+    ],
+)
+def test_a_refusal_is_one_line_with_the_servers_words(
+    cluster: Cluster, answers: tuple[Answers, str], status: int, message: str, told: str
+) -> None:
+    answers[0].say(status, message)
+    with pytest.raises(Refused) as refusal:
+        cluster.create(CONFIG_MAP)
+    assert told in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+    assert refusal.value.status == status
+
+
+def test_an_answer_that_is_no_status_is_shown_as_it_is(cluster: Cluster, answers: tuple[Answers, str]) -> None:
+    answers[0].status, answers[0].body = 502, b"<html>bad gateway</html>"
+    with pytest.raises(Refused, match="bad gateway"):
+        cluster.get("Job", "a")
+
+
+def test_what_is_not_there_is_none_and_deleting_it_is_fine(cluster: Cluster, answers: tuple[Answers, str]) -> None:
+    answers[0].say(404, 'jobs.batch "a" not found')
+    assert cluster.get("Job", "a") is None
+    cluster.delete("Job", "a")
+    assert cluster.log("a", "suite") == b""
+
+
+def test_a_dry_run_says_so_to_the_server(cluster: Cluster, answers: tuple[Answers, str]) -> None:
+    cluster.create(CONFIG_MAP, dry_run=True)
+    method, path, body = answers[0].asked[-1]
+    assert (method, path) == ("POST", "/api/v1/namespaces/benchmarks/configmaps?dryRun=All")
+    assert json.loads(body) == CONFIG_MAP
+
+
+def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path / "config", "http://127.0.0.1:9")))
+    with pytest.raises(UsageError, match=r"the cluster at http://127.0.0.1:9 does not answer: .*refused"):
+        connect().find("Job")
+
+
+class TestConnecting:
+    def test_the_context_says_which_namespace(self, cluster: Cluster, tmp_path: Path) -> None:
+        assert cluster.namespace == "benchmarks"
+        assert connect(namespace="other").namespace == "other"
+        kubeconfig(tmp_path / "config", "http://127.0.0.1:9")
+        assert connect().namespace == "default"
+
+    def test_no_cluster_is_configured(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+        with pytest.raises(UsageError, match="no cluster is configured"):
+            connect()
+
+    def test_an_unknown_context(self, cluster: Cluster) -> None:
+        with pytest.raises(UsageError, match="there is no kubeconfig context 'prod'"):
+            connect("prod")
+
+    def test_a_broken_kubeconfig(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        broken = tmp_path / "config"
+        monkeypatch.setenv("KUBECONFIG", str(broken))
+        for text in ("{", "[]", "a: b", "\0", "clusters: 3\ncurrent-context: x\ncontexts: 7"):
+            broken.write_text(text)
+            with pytest.raises(UsageError):
+                connect()
+
+    def test_the_missing_extra_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "kubernetes", None)
+        with pytest.raises(UsageError, match=r"suite\[kubernetes\]"):
+            connect()
+
+
+def test_volcanos_job_is_told_from_that_of_kubernetes() -> None:
+    assert kind_of({"apiVersion": "batch/v1", "kind": "Job"}) == "Job"
+    assert kind_of({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}) == "VolcanoJob"

@@ -1,0 +1,222 @@
+"""Why a run ended, from what a cluster says of its pods: pure, one case for each thing that happens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from suite.launch.kubernetes.diagnose import engine_end
+from suite.launch.kubernetes.pods import RunEnd, read_pods, run_end
+
+NAME = "suite-run"
+
+
+def pod(number: int = 0, phase: str = "Failed", role: str = "node", **status: Any) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": f"{NAME}-{number}-x",
+            "labels": {"suite/role": role},
+            "annotations": {"batch.kubernetes.io/job-completion-index": str(number)},
+        },
+        "spec": {"containers": [{"name": "suite"}]},
+        "status": {"phase": phase, **status},
+    }
+
+
+def container(state: dict[str, Any]) -> dict[str, Any]:
+    return {"containerStatuses": [{"name": "suite", "state": state}]}
+
+
+def ended(code: int, reason: str = "Error", **more: Any) -> dict[str, Any]:
+    times = {"startedAt": "2026-01-01T00:00:10Z", "finishedAt": "2026-01-01T00:01:10Z"}
+    return container({"terminated": {"exitCode": code, "reason": reason, **times, **more}})
+
+
+FAILED = RunEnd(False, "Job: Failed, PodFailurePolicy: Container suite failed with exit code 1")
+DEADLINE = RunEnd(False, "Job: Failed, DeadlineExceeded: Job was active longer than specified deadline")
+GPUS = "0/8 nodes are available: 8 Insufficient nvidia.com/gpu."
+UNPLACED = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": GPUS}]}
+
+CASES: dict[str, tuple[list[dict[str, Any]], RunEnd | None, str, str]] = {
+    "OOM kill": ([pod(**ended(137, "OOMKilled"))], FAILED, "oom_host", "OOMKilled"),
+    "OOM kill of one of two": (
+        [pod(0, **ended(1)), pod(1, **ended(137, "OOMKilled"))],
+        FAILED,
+        "oom_host",
+        "OOMKilled",
+    ),
+    "disk": (
+        [pod(reason="Evicted", message="The node was low on resource: ephemeral-storage.")],
+        FAILED,
+        "disk_full",
+        "ephemeral-storage",
+    ),
+    "shared memory": (
+        [pod(reason="Evicted", message='Usage of EmptyDir volume "shared-memory" exceeds the limit "16Gi".')],
+        FAILED,
+        "disk_full",
+        "shared-memory",
+    ),
+    "node without memory": (
+        [pod(reason="Evicted", message="The node was low on resource: memory.")],
+        FAILED,
+        "oom_host",
+        "memory",
+    ),
+    "pull": (
+        [pod(phase="Pending", **container({"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}}))],
+        DEADLINE,
+        "image_pull",
+        "ImagePullBackOff",
+    ),
+    "no such command": (
+        [pod(**ended(128, "StartError", message="exec: python: not found"))],
+        FAILED,
+        "config",
+        "not found",
+    ),
+    "driver of the node": (
+        [pod(**ended(128, "StartError", message="nvidia-container-cli: Driver/library version mismatch"))],
+        FAILED,
+        "driver_mismatch",
+        "mismatch",
+    ),
+    "no GPU is free": ([pod(phase="Pending", **UNPLACED)], DEADLINE, "gpu_unavailable", "Insufficient"),
+    "device plugin": (
+        [
+            pod(
+                reason="UnexpectedAdmissionError",
+                message="Allocate failed due to requested number of devices unavailable for nvidia.com/gpu",
+            )
+        ],
+        FAILED,
+        "gpu_unavailable",
+        "Allocate failed",
+    ),
+    "node lost": ([pod(reason="NodeLost", message="Node n1 is unresponsive")], FAILED, "rank_lost", "n1"),
+    "preempted": (
+        [
+            pod(
+                **ended(143),
+                conditions=[
+                    {
+                        "type": "DisruptionTarget",
+                        "status": "True",
+                        "reason": "PreemptionByScheduler",
+                        "message": "for a pod of higher priority",
+                    }
+                ],
+            )
+        ],
+        FAILED,
+        "rank_lost",
+        "PreemptionByScheduler",
+    ),
+    "too long": ([pod(reason="DeadlineExceeded", message="Pod was active")], DEADLINE, "timeout", "DeadlineExceeded"),
+    "never placed and deleted": ([], DEADLINE, "timeout", "DeadlineExceeded"),
+    "a pod is gone": ([pod(0, phase="Running")], FAILED, "rank_lost", "the pod of node 1 is gone"),
+}
+
+
+@pytest.mark.parametrize("what", CASES)
+def test_what_the_cluster_says(what: str) -> None:
+    pods, end, kind, evidence = CASES[what]
+    found = engine_end(read_pods(pods), end, nodes=2 if "gone" in what else max(len(pods), 1))
+    assert found.status == "failed"
+    assert found.verdict is not None
+    assert found.verdict.kind == kind
+    assert evidence in found.verdict.evidence[0]
+
+
+def test_what_the_cluster_did_itself_is_proven_and_what_it_only_waited_for_is_not() -> None:
+    proven = {what: engine_end(read_pods(pods), end, 2).proven for what, (pods, end, *_) in CASES.items()}
+    assert {what for what, is_proven in proven.items() if not is_proven} == {
+        *("no GPU is free", "too long", "never placed and deleted", "a pod is gone"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        (f"FailedScheduling: {GPUS}", "gpu_unavailable"),
+        ("Failed: Failed to pull image r.io/x: unauthorized", "image_pull"),
+        ("FailedCreate: exceeded quota: gpus, requested: 8, used: 0, limited: 4", "config"),
+    ],
+)
+def test_a_warning_speaks_for_pods_that_were_deleted(said: str, kind: str) -> None:
+    found = engine_end([], DEADLINE, 2, warnings=[said])
+    assert found.verdict is not None
+    assert (found.verdict.kind, found.verdict.evidence[0]) == (kind, said)
+
+
+def test_warnings_of_a_run_that_began_are_history() -> None:
+    found = engine_end(read_pods([pod(**ended(1))]), FAILED, 1, warnings=[f"FailedScheduling: {GPUS}"])
+    assert found.verdict is None
+
+
+def test_a_run_that_ended_well_needs_no_verdict() -> None:
+    pods = read_pods([pod(number, "Succeeded", **ended(0, "Completed")) for number in (1, 0)])
+    found = engine_end(pods, RunEnd(True, "Job: Complete"), 2)
+    assert (found.status, found.verdict, found.exit_codes) == ("ok", None, {"node-0": 0, "node-1": 0})
+    assert found.ended is not None and found.started is not None
+    assert found.ended - found.started == 60
+
+
+def test_without_its_object_the_pods_tell_how_a_run_ended() -> None:
+    good = [pod(number, "Succeeded", **ended(0)) for number in (0, 1)]
+    assert engine_end(read_pods(good), None, 2).status == "ok"
+    assert engine_end(read_pods(good[:1]), None, 2).status == "failed"
+    assert engine_end([], None, 2).status is None
+
+
+def test_a_cancelled_run_was_interrupted_whatever_its_pods_say() -> None:
+    found = engine_end(read_pods([pod(**ended(137, "OOMKilled"))]), None, 1, cancelled=True)
+    assert found.status == "interrupted"
+    assert found.verdict is not None and found.verdict.kind == "interrupted"
+
+
+def test_a_container_that_a_signal_ended_has_a_negative_code() -> None:
+    assert engine_end(read_pods([pod(**ended(137))]), FAILED, 1).exit_codes == {"node-0": -9}
+
+
+@pytest.mark.parametrize(
+    ("run", "succeeded"),
+    [
+        ({"kind": "Job", "status": {"conditions": [{"type": "Complete", "status": "True"}]}}, True),
+        ({"kind": "Job", "status": {"conditions": [{"type": "Failed", "status": "True"}]}}, False),
+        ({"kind": "Job", "status": {"conditions": [{"type": "SuccessCriteriaMet", "status": "True"}]}}, None),
+        ({"kind": "JobSet", "status": {"conditions": [{"type": "Completed", "status": "True"}]}}, True),
+        ({"kind": "TrainJob", "status": {"conditions": [{"type": "Complete", "status": "True"}]}}, True),
+        ({"kind": "PyTorchJob", "status": {"conditions": [{"type": "Succeeded", "status": "True"}]}}, True),
+        ({"kind": "PyTorchJob", "status": {"conditions": [{"type": "Running", "status": "True"}]}}, None),
+        ({"kind": "MPIJob", "status": {"conditions": [{"type": "Failed", "status": "False"}]}}, None),
+        ({"kind": "Job", "status": {"state": {"phase": "Completed"}}}, True),
+        ({"kind": "Job", "status": {"state": {"phase": "Aborted", "message": "pod failed"}}}, False),
+        ({"kind": "Job", "status": {"state": {"phase": "Running"}}}, None),
+        ({"kind": "Job"}, None),
+    ],
+)
+def test_every_engine_says_in_its_own_way_that_a_run_is_over(run: dict[str, Any], succeeded: bool | None) -> None:
+    end = run_end(run)
+    assert (None if end is None else end.succeeded) is succeeded
+
+
+class TestNumbers:
+    def of(self, **metadata: Any) -> int:
+        body = {"metadata": {"name": "p", **metadata}, "spec": {"containers": [{"name": "c"}]}, "status": {}}
+        return read_pods([body])[0].number
+
+    def test_the_master_of_a_pytorchjob_is_node_0_and_its_workers_follow(self) -> None:
+        owner = [{"kind": "PyTorchJob"}]
+        labels = {"training.kubeflow.org/replica-index": "0", "training.kubeflow.org/replica-type": "master"}
+        assert self.of(labels=labels, ownerReferences=owner) == 0
+        labels["training.kubeflow.org/replica-type"] = "worker"
+        assert self.of(labels=labels, ownerReferences=owner) == 1
+
+    def test_workers_of_an_mpijob_are_the_nodes(self) -> None:
+        labels = {"training.kubeflow.org/replica-index": "1", "training.kubeflow.org/replica-type": "worker"}
+        assert self.of(labels=labels, ownerReferences=[{"kind": "MPIJob"}]) == 1
+
+    def test_volcano_counts_tasks(self) -> None:
+        assert self.of(labels={"volcano.sh/task-index": "3"}) == 3

@@ -1,0 +1,318 @@
+"""Every variant is what its schema asks for, what no schema says, and the job that was rendered, whatever is in it."""
+
+from __future__ import annotations
+
+import copy
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from syrupy.assertion import SnapshotAssertion
+
+from suite.conduct.cluster_plan import prepare
+from suite.launch.kubernetes.engine import KubernetesEngine
+from suite.launch.kubernetes.read_back import placed, pod_templates, wanted
+from suite.launch.kubernetes.render import parse, render, render_reader
+from suite.launch.kubernetes.run import kubernetes_site, render_run
+from suite.launch.kubernetes.settings import KubernetesSettings, Toleration, Variant
+from suite.spec.base import UsageError
+from tests.launch.kubernetes.kinds import cluster_problems, schema_problems
+from tests.launch.kubernetes.runs import (
+    FOLDER,
+    FULL,
+    IMAGE,
+    VARIANTS,
+    job_of,
+    manifest_of,
+    settings_of,
+    submission_of,
+)
+
+FILES = {"manifest.json": "{}\n", "environment.json": "{}\n"}
+ABOUT = {"suite/run-id": "deepspeed-66B-n32-1f3a9c2e-r1", "suite/manifest-hash": "1f3a9c2e"}
+#: any text but half a character, which no file can hold
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+HOSTILE = st.one_of(
+    TEXT,
+    st.sampled_from(
+        [
+            *("'", '"', "\\", "`id`", "$(id)", "$(JOB_COMPLETION_INDEX)", "$$(RANK)", "{{ name }}", "{% raw %}", "#"),
+            *("--- ", "\n---\nkind: Secret", "a: b", "- a", "-", "--help", "!!python/object:os.system", "&a *a", "|"),
+            *(
+                "\t",
+                "\r\n",
+                "\u2028",
+                "\x85",
+                "\ufeff",
+                "😀",
+                "null",
+                "~",
+                "yes",
+                "1e3",
+                "0x1F",
+                "%",
+                "@",
+                "[",
+                "{",
+                ":",
+            ),
+        ]
+    ),
+)
+
+
+def rendered(variant: Variant, **changes: Any) -> list[dict[str, Any]]:
+    return parse(render(job_of(), FOLDER, settings_of(variant, **changes), FILES, ABOUT))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("said", [{}, FULL], ids=["least", "most"])
+class TestVariants:
+    def test_what_is_written(self, variant: Variant, said: dict[str, Any], snapshot: SnapshotAssertion) -> None:
+        assert render(job_of(), FOLDER, settings_of(variant, **said), FILES, ABOUT) == snapshot
+
+    def test_the_schemas_are_content(self, variant: Variant, said: dict[str, Any]) -> None:
+        assert [schema_problems(body) for body in rendered(variant, **said)] == [[]] * len(rendered(variant, **said))
+
+    def test_so_is_a_cluster(self, variant: Variant, said: dict[str, Any]) -> None:
+        assert cluster_problems(rendered(variant, **said)) == []
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+class TestPods:
+    def test_every_node_is_given_the_job_and_its_own_number(self, variant: Variant) -> None:
+        found = placed(rendered(variant))
+        assert found == wanted(job_of(), FOLDER, settings_of(variant))
+        assert [part for command in found.commands for part in command if part.startswith("--node_rank")] == [
+            f"--node_rank={node}" for node in range(4)
+        ]
+        assert found.limits["nvidia.com/gpu"] == "8"
+        assert found.limits["memory"] == str((8 * 100 << 30) + (16 << 30))
+
+    def test_a_single_node_needs_nobody_beside_it(self, variant: Variant) -> None:
+        job = job_of(nodes=1)
+        objects = parse(render(job, FOLDER, settings_of(variant), FILES, ABOUT))
+        assert cluster_problems(objects) == []
+        assert len(placed(objects).commands) == 1
+        assert all("affinity" not in template["spec"] for _, _, template in pod_templates(objects))
+
+    def test_every_object_says_which_run_it_is_of(self, variant: Variant) -> None:
+        objects = rendered(variant)
+        assert len({body["metadata"]["labels"]["suite/run"] for body in objects}) == 1
+        assert objects[0]["metadata"]["annotations"] == objects[-1]["metadata"]["annotations"] == ABOUT
+
+    def test_nothing_runs_as_root_or_gains_rights(self, variant: Variant) -> None:
+        for _, _, template in pod_templates(rendered(variant, rdma_resource="rdma/hca")):
+            context = template["spec"]["securityContext"]
+            assert context["runAsNonRoot"] is True and context["runAsUser"] > 0
+            assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+
+    def test_what_is_written_anywhere_is_a_volume(self, variant: Variant) -> None:
+        template = next(template for role, _, template in pod_templates(rendered(variant)) if role != "Launcher")
+        writable = {
+            mount["mountPath"] for mount in template["spec"]["containers"][0]["volumeMounts"] if not mount["readOnly"]
+        }
+        assert writable == {FOLDER, "/tmp", "/dev/shm"}
+
+    @settings(max_examples=25)
+    @given(words=st.lists(HOSTILE, max_size=4), env=st.dictionaries(st.sampled_from("ABC"), HOSTILE), note=HOSTILE)
+    def test_no_value_breaks_out_of_its_place(
+        self, variant: Variant, words: list[str], env: dict[str, str], note: str
+    ) -> None:
+        words = [word.replace("\0", "") for word in words]
+        env = {name: value.replace("\0", "") for name, value in env.items()}
+        job = job_of(argv=(*job_of().argv, *words), env=env)
+        plain = job_of(argv=(*job_of().argv, *["word"] * len(words)), env=dict.fromkeys(env, "value"))
+        files, about = {"manifest.json": note}, {"suite/run-id": note}
+        objects = parse(render(job, FOLDER, settings_of(variant), files, about))
+        usual = parse(render(plain, FOLDER, settings_of(variant), {"manifest.json": "note"}, {"suite/run-id": "note"}))
+        assert shape_of(objects) == shape_of(usual)
+        assert placed(objects) == wanted(job, FOLDER, settings_of(variant))
+        assert objects[0]["data"] == files
+
+
+def shape_of(value: Any) -> Any:
+    """Keys and types without the leaves."""
+    if isinstance(value, dict):
+        return {key: shape_of(part) for key, part in value.items()}
+    return [shape_of(part) for part in value] if isinstance(value, list) else type(value).__name__
+
+
+@settings(max_examples=50)
+@given(name=st.text(min_size=1, max_size=120))
+def test_any_run_id_gives_valid_names(name: str) -> None:
+    objects = parse(render(job_of(name=name), FOLDER, settings_of("job"), FILES, {}))
+    assert cluster_problems(objects) == []
+
+
+BREAKS: dict[str, Any] = {
+    "restart policy": lambda spec: spec.update(restartPolicy="Always"),
+    "unknown volume": lambda spec: spec["containers"][0]["volumeMounts"][0].update(name="other"),
+    "unequal GPUs": lambda spec: spec["containers"][0]["resources"]["requests"].update({"nvidia.com/gpu": "4"}),
+    "part of a GPU": lambda spec: spec["containers"][0]["resources"].update(
+        requests={"nvidia.com/gpu": "1500m"}, limits={"nvidia.com/gpu": "1500m"}
+    ),
+    "pull policy": lambda spec: spec["containers"][0].update(imagePullPolicy="Sometimes"),
+    "writable root": lambda spec: spec["containers"][0]["securityContext"].update(readOnlyRootFilesystem=False),
+    "name of a variable": lambda spec: spec["containers"][0]["env"][-1].update(name="A B"),
+}
+
+
+@pytest.mark.parametrize("how", BREAKS)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_checks_see_a_broken_pod(variant: Variant, how: str) -> None:
+    objects = copy.deepcopy(rendered(variant))
+    for _, _, template in pod_templates(objects):
+        if "env" in template["spec"]["containers"][0]:
+            BREAKS[how](template["spec"])
+    assert cluster_problems(objects)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_schemas_see_an_unknown_field(variant: Variant) -> None:
+    run = copy.deepcopy(rendered(variant))[-1]
+    run["spec"]["frobnicate"] = True
+    assert schema_problems(run)
+
+
+class TestEngines:
+    def test_a_queue_is_named_where_its_engine_looks(self) -> None:
+        for variant in VARIANTS:
+            run = rendered(variant, queue="lab")[-1]
+            kueue = run["metadata"]["labels"].get("kueue.x-k8s.io/queue-name")
+            assert (run["spec"]["queue"], kueue) == ("lab", None) if variant == "volcano" else kueue == "lab"
+
+    def test_an_oom_is_not_repeated_by_a_job(self) -> None:
+        spec = rendered("job")[-1]["spec"]
+        assert spec["backoffLimit"] == 0
+        assert spec["podFailurePolicy"]["rules"][0] == {
+            "action": "FailJob",
+            "onExitCodes": {"containerName": "suite", "operator": "NotIn", "values": [0]},
+            "onPodConditions": [],
+        }
+
+    def test_gangs(self) -> None:
+        assert rendered("volcano")[-1]["spec"]["minAvailable"] == 4
+        assert rendered("pytorchjob")[-1]["spec"]["runPolicy"]["schedulingPolicy"]["minAvailable"] == 4
+        assert rendered("mpijob")[-1]["spec"]["runPolicy"]["schedulingPolicy"]["minAvailable"] == 5
+        runtime = rendered("trainjob", gang="coscheduling")[1]
+        assert runtime["spec"]["podGroupPolicy"] == {"coscheduling": {"scheduleTimeoutSeconds": 3600}}
+        assert cluster_problems(rendered("trainjob", gang="volcano")) == []
+        assert [schema_problems(body) for body in rendered("trainjob", gang="volcano")] == [[], [], []]
+
+    def test_a_pytorchjob_has_the_names_that_its_operator_looks_for(self) -> None:
+        for replica in rendered("pytorchjob")[-1]["spec"]["pytorchReplicaSpecs"].values():
+            container = replica["template"]["spec"]["containers"][0]
+            assert container["name"] == "pytorch"
+            assert container["ports"][0]["name"] == "pytorchjob-port"
+
+    def test_an_mpijobs_service_is_the_first_workers(self) -> None:
+        service = rendered("mpijob")[1]
+        assert service["spec"]["selector"]["training.kubeflow.org/replica-index"] == "0"
+        assert f"--master_addr={service['metadata']['name']}" in placed(rendered("mpijob")).commands[3]
+
+    def test_adapters_for_rdma_are_devices_and_may_lock_memory(self) -> None:
+        container = rendered("job", rdma_resource="rdma/hca", rdma_count=4)[-1]["spec"]["template"]["spec"][
+            "containers"
+        ][0]
+        assert container["resources"]["limits"]["rdma/hca"] == "4"
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
+
+    def test_the_reader_prints_every_ranks_events_and_can_change_nothing(self) -> None:
+        pod = render_reader(job_of(), FOLDER, settings_of("job", claim="results"))
+        command = pod["spec"]["containers"][0]["command"]
+        assert [part for part in command if part.endswith(".jsonl")] == [
+            f"{FOLDER}/events/rank-{rank}.jsonl" for rank in range(32)
+        ]
+        assert pod["spec"]["volumes"][0]["persistentVolumeClaim"] == {"claimName": "results", "readOnly": True}
+        named = {**pod, "metadata": {**pod["metadata"], "name": "reader"}}
+        assert schema_problems(named) == []
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("changes", "said", "message"),
+        [
+            ({"image": None}, {}, "pods run images"),
+            ({"devices": ("0", "1")}, {}, "ask for how many"),
+            ({"mounts": [{"source": "/data", "target": "/data"}]}, {}, "no folder of this host"),
+            ({}, {"gang": "volcano"}, "--gang is for a TrainJob"),
+            ({"nodes": 1}, {"topology": "rack"}, "means nothing"),
+            ({"env": {"A": "\0"}}, {}, "NUL"),
+        ],
+    )
+    def test_what_no_pod_can_do(self, changes: dict[str, Any], said: dict[str, Any], message: str) -> None:
+        with pytest.raises(UsageError, match=message):
+            render(job_of(**changes), FOLDER, settings_of("job", **said), FILES, ABOUT)
+
+    def test_an_mpijob_without_a_claim(self) -> None:
+        with pytest.raises(UsageError, match="needs a --claim"):
+            render(job_of(), FOLDER, KubernetesSettings(variant="mpijob"), FILES, ABOUT)
+
+    def test_half_a_character(self) -> None:
+        with pytest.raises(UsageError, match="half a character"):
+            render(job_of(), FOLDER, settings_of("job"), {"manifest.json": "\ud800"}, ABOUT)
+
+    @pytest.mark.parametrize(
+        "said",
+        [
+            {"namespace": "A b"},
+            {"queue": "a/b"},
+            {"node_selector": {"a b": "c"}},
+            {"node_selector": {"a": "c d"}},
+            {"gpu_resource": "nvidia.com/"},
+            {"shared_memory": "16GB"},
+            {"claim": "../x"},
+            {"pull_secrets": ("A",)},
+            {"wait_seconds": 0},
+            {"variant": "raycluster"},
+            {"pod_annotations": {"a": 1}},
+        ],
+        ids=str,
+    )
+    def test_settings_that_no_cluster_takes(self, said: dict[str, Any]) -> None:
+        with pytest.raises(ValidationError):
+            KubernetesSettings.model_validate(said)
+
+    def test_a_toleration_without_a_key(self) -> None:
+        with pytest.raises(ValidationError):
+            Toleration(key="")
+
+
+class TestSubmissions:
+    def test_a_run_carries_its_manifest_and_says_what_it_expects(self) -> None:
+        manifest = manifest_of(nodes=4, ranks_per_node=8, device="cuda")
+        objects = parse(render_run(submission_of(manifest), settings_of("job")))
+        files = objects[0]["data"]
+        assert files["manifest.json"] == manifest.model_dump_json(by_alias=True, indent=2) + "\n"
+        about = objects[-1]["metadata"]["annotations"]
+        assert about["suite/manifest-hash"] == manifest.hash
+        assert about["suite/hardware"] == "4 nodes x 8 nvidia.com/gpu, bf16"
+        assert about["suite/stack"] == "deepspeed 1.0"
+
+    def test_every_rank_prints_its_events_and_knows_its_image(self) -> None:
+        env = placed(parse(render_run(submission_of(manifest_of()), settings_of("job")))).env
+        assert env["SUITE_EVENTS_ON_STDOUT"] == "all"
+        assert env["SUITE_IMAGE"] == IMAGE
+        assert env["CUDA_VISIBLE_DEVICES"] == ""
+
+    def test_nccl_uses_the_pods_network_unless_told(self) -> None:
+        manifest = manifest_of(device="cuda")
+        assert (
+            placed(parse(render_run(submission_of(manifest), settings_of("job")))).env["NCCL_SOCKET_IFNAME"] == "eth0"
+        )
+        told = submission_of(manifest, NCCL_SOCKET_IFNAME="ib0")
+        assert placed(parse(render_run(told, settings_of("job")))).env["NCCL_SOCKET_IFNAME"] == "ib0"
+
+    def test_a_whole_ladder_for_all_variants_takes_a_second_at_most(self) -> None:
+        manifests = [manifest_of(nodes=4, ranks_per_node=8, device="cuda", repeat=repeat) for repeat in range(1, 31)]
+        render_run(submission_of(manifests[0]), settings_of("job"))
+        began = time.process_time()
+        prepared = prepare(manifests, KubernetesEngine(), lambda one: kubernetes_site(one, IMAGE, {}))
+        for submission in prepared:  # six sizes on five backends
+            for variant in VARIANTS:
+                render_run(submission, settings_of(variant, **FULL))
+        assert time.process_time() - began < 1.0

@@ -1,0 +1,98 @@
+"""A job's output file: whose line is whose, and what Slurm's own lines say."""
+
+from __future__ import annotations
+
+import pytest
+
+from suite.launch.slurm.output import read_output, verdict
+from suite.spec.layout import Layout
+
+TWO_NODES = Layout(nodes=2, devices_per_node=2, data=4)
+TIME_LIMIT = "slurmstepd-n1: error: *** JOB 23 ON n1 CANCELLED AT 2026-11-21T13:03:10 DUE TO TIME LIMIT ***"
+CANCELLED = "slurmstepd-n1: error: *** JOB 25 ON n1 CANCELLED AT 2026-11-21T13:02:18 ***"
+PREEMPTED = CANCELLED.removesuffix("***") + "DUE TO PREEMPTION ***"
+NODE_FAILED = CANCELLED.removesuffix("***") + "DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***"
+STEP_CANCELLED = "0: slurmstepd-n1: error: *** STEP 19.0 ON n1 CANCELLED AT 2026-11-21T13:01:58 ***"
+OOM = "slurmstepd: error: Detected 1 oom_kill event in StepId=5.0. Some of the step tasks have been OOM Killed."
+
+
+def lines(*texts: str) -> list[bytes]:
+    return [f"{text}\n".encode() for text in texts]
+
+
+def test_each_tasks_lines_are_its_own_and_the_rest_is_slurms() -> None:
+    told = read_output(lines("begin", "0: a", "1: b", "0: ", "1: 0: c", "7: of nobody"), TWO_NODES, "torchrun")
+    assert [(stream.name, stream.lines, stream.ranks) for stream in told.streams] == [
+        ("node-0", lines("a", ""), (0, 1)),
+        ("node-1", lines("b", "0: c"), (2, 3)),
+        ("slurm", lines("begin", "7: of nobody"), ()),
+    ]
+
+
+def test_tasks_that_are_ranks_are_named_so_and_their_numbers_may_be_padded() -> None:
+    layout = Layout(nodes=2, devices_per_node=8, data=16)
+    told = read_output(lines(" 3: a", "12: b"), layout, "engine")
+    assert len(told.streams) == 17
+    assert {stream.name: stream.lines for stream in told.streams if stream.lines} == {
+        "rank-3": lines("a"),
+        "rank-12": lines("b"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "codes"),
+    [
+        ("srun: error: n2: task 1: Exited with exit code 3", {"node-1": 3}),
+        ("srun: error: n2: task 1: Exited with exit code 137", {"node-1": -9}),
+        ("srun: error: n1: task 0: Killed", {"node-0": -9}),
+        ("srun: error: n1: task 0: Segmentation fault (core dumped)", {"node-0": -11}),
+        ("srun: error: n[1-2]: tasks 0-1: Terminated", {"node-0": -15, "node-1": -15}),
+        ("srun: error: n[1-2]: tasks 0,1: Exited with exit code 1", {"node-0": 1, "node-1": 1}),
+        ("srun: error: n1: task 0: Something new", {}),
+        ("srun: error: n9: task 9: Killed", {}),
+    ],
+)
+def test_what_srun_says_of_a_tasks_end(line: str, codes: dict[str, int]) -> None:
+    assert read_output(lines(line), TWO_NODES, "torchrun").exit_codes == codes
+
+
+def test_the_task_that_ended_first_comes_first() -> None:
+    told = read_output(
+        lines("srun: error: n2: task 1: Exited with exit code 1", "srun: error: n1: task 0: Terminated"),
+        TWO_NODES,
+        "torchrun",
+    )
+    assert list(told.exit_codes.items()) == [("node-1", 1), ("node-0", -15)]
+
+
+@pytest.mark.parametrize(
+    ("line", "word", "kind"),
+    [
+        (TIME_LIMIT, "TIMEOUT", "timeout"),
+        (TIME_LIMIT, None, "timeout"),
+        ("", "DEADLINE", "timeout"),
+        (CANCELLED, "CANCELLED", "interrupted"),
+        (CANCELLED, None, "interrupted"),
+        (PREEMPTED, None, "interrupted"),
+        (NODE_FAILED, "NODE_FAIL", "rank_lost"),
+        (NODE_FAILED, None, "rank_lost"),
+        (OOM, "OUT_OF_MEMORY", "oom_host"),
+        (OOM, None, "oom_host"),
+        (OOM, "FAILED", "oom_host"),
+        (STEP_CANCELLED, "FAILED", None),
+        ("", "COMPLETED", None),
+        ("", None, None),
+    ],
+)
+def test_why_slurm_itself_ended_a_job(line: str, word: str | None, kind: str | None) -> None:
+    told = read_output(lines(line), TWO_NODES, "torchrun")
+    found = verdict(told.own, word, "")
+    assert (found and found.kind) == kind
+    if found is not None:
+        assert found.evidence, "a verdict is proven"
+
+
+def test_a_reason_that_slurm_gives_is_part_of_the_evidence() -> None:
+    found = verdict((), "TIMEOUT", "TimeLimit")
+    assert found is not None
+    assert found.evidence == ("Slurm's state of the job: TIMEOUT (TimeLimit)",)

@@ -1,0 +1,260 @@
+"""One job, every launcher: what a rank runs, sees and may use does not depend on who starts it."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from suite.backends.base import LayoutRequest, choice
+from suite.backends.registry import find_backend
+from suite.conduct.execute import make_job
+from suite.launch.cluster.torchrun import EVENTS_ON_OUTPUT
+from suite.launch.docker_engine.document import PYTHON, PYTHON_PATH, RUNS, Placing, container_document
+from suite.launch.docker_engine.settings import DockerSettings
+from suite.launch.job import Job, Mount, Site
+from suite.launch.kubernetes.read_back import placed
+from suite.launch.kubernetes.render import parse, render
+from suite.launch.kubernetes.run import kubernetes_site
+from suite.launch.kubernetes.settings import KubernetesSettings
+from suite.launch.local import rank_variables
+from suite.launch.node import _parse as parse_node
+from suite.launch.slurm.script import SlurmRun, batch_script
+from suite.launch.slurm.settings import SlurmSettings
+from suite.spec.catalogue import find_size, find_workload
+from suite.spec.manifest import Limits, Manifest, Measure
+from suite.spec.resolve import layout_errors, make_manifest
+
+IMAGE = "registry.example/suite-engines@sha256:" + "5" * 64
+ROOT = Path(__file__).resolve().parents[2]
+#: what says where the suite lies, how its output comes back and which network is there: each launcher's own
+OWN_VARIABLES = {"PYTHONPATH", "SUITE_IMAGE", "NCCL_DEBUG", "NCCL_SOCKET_IFNAME", *EVENTS_ON_OUTPUT}
+
+
+names = st.from_regex(r"[A-Z]{1,8}_X", fullmatch=True)
+
+
+class Seen(NamedTuple):
+    """A run as its ranks find it, with the launcher's own paths taken out."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    nodes: int
+    ranks_per_node: int
+    gpus_per_node: int
+    run_seconds: float
+
+
+@st.composite
+def manifests(draw: st.DrawFn) -> Manifest:
+    """Any run of the engine backends that can be laid out."""
+    driver = find_backend(draw(st.sampled_from(["deepspeed", "megatron"])))
+    device = draw(st.sampled_from(["cpu", "cuda"]))
+    workload = find_workload("cpu" if device == "cpu" else "trlx-ds-chat")
+    size = find_size(draw(st.sampled_from(["1M", "8M"] if device == "cpu" else ["1.3B", "13B", "66B"])))
+    shape = {"nodes": draw(st.integers(1, 4)), "devices_per_node": draw(st.sampled_from([1, 2, 4, 8]))}
+    layout = driver.layout(size, workload, LayoutRequest(**shape))
+    measure = Measure(
+        device=device, precision="fp32" if device == "cpu" else "bf16", threads_per_rank=draw(st.integers(1, 16))
+    )
+    if layout_errors(size, workload, layout) or driver.errors(size, workload, layout, measure):
+        layout = driver.layout(size, workload, LayoutRequest(nodes=1, devices_per_node=1))
+    return make_manifest(
+        plan="plan",
+        repeat=draw(st.integers(1, 9)),
+        backend=choice(driver),
+        size=size,
+        workload=workload,
+        layout=layout,
+        measure=measure,
+        limits=Limits(run_seconds=draw(st.integers(1, 10**6)), silence_seconds=60),
+        stack={"torch": "2.13.0"},
+    )
+
+
+@settings(max_examples=40, phases=[Phase.explicit, Phase.generate])
+@given(manifest=manifests(), extra=st.dictionaries(names, st.text("ab' $\"{", max_size=9)))
+def test_every_launcher_gives_the_ranks_the_same_job(manifest: Manifest, extra: dict[str, str]) -> None:
+    wanted = expected(manifest, extra)
+    assert by_kubernetes(manifest, extra) == wanted
+    for container in ("none", "pyxis", "apptainer"):
+        assert by_slurm(manifest, extra, SlurmSettings(container=container)) == wanted
+        assert by_slurm(manifest, extra, SlurmSettings(container=container, starter="engine")) == wanted
+    if manifest.layout.nodes == 1:
+        assert by_local(manifest, extra) == wanted
+        assert by_docker(manifest, extra) == wanted
+
+
+def expected(manifest: Manifest, extra: dict[str, str]) -> Seen:
+    """From the manifest alone."""
+    driver, measure = find_backend(manifest.backend.name), manifest.measure
+    env = {"OMP_NUM_THREADS": str(measure.threads_per_rank), "PYTHONUNBUFFERED": "1", "HF_HUB_OFFLINE": "1"}
+    hidden = {"CUDA_VISIBLE_DEVICES": ""} if measure.device == "cpu" else {}
+    return Seen(
+        argv=("PYTHON", *driver.worker_argv("BUNDLE/manifest.json", "BUNDLE")),
+        env={**env, **hidden, **driver.variables(measure), **extra},
+        nodes=manifest.layout.nodes,
+        ranks_per_node=manifest.layout.devices_per_node,
+        gpus_per_node=gpus(manifest),
+        run_seconds=manifest.limits.run_seconds,
+    )
+
+
+def gpus(manifest: Manifest) -> int:
+    return manifest.layout.devices_per_node if manifest.measure.device == "cuda" else 0
+
+
+def seen(site: Site, argv: list[str], env: dict[str, str], **rest: Any) -> Seen:
+    """With the site's paths named instead of spelt."""
+    python, *words = argv
+    assert python == site.python
+    inside = f"{site.bundle}/"
+    named = [f"BUNDLE/{word.removeprefix(inside)}" if word.startswith(inside) else word for word in words]
+    return Seen(
+        argv=("PYTHON", *("BUNDLE" if word == site.bundle else word for word in named)),
+        env={name: value for name, value in env.items() if name not in OWN_VARIABLES},
+        **rest,
+    )
+
+
+def by_local(manifest: Manifest, extra: dict[str, str]) -> Seen:
+    site = Site(python="/venv/bin/python", bundle="/here/runs/run", python_path="/here", env=extra)
+    job = make_job(manifest, site)
+    places = [rank_variables(job, rank, 29500) for rank in range(job.ranks)]
+    assert [place["RANK"] for place in places] == [str(rank) for rank in range(manifest.layout.ranks)]
+    assert {place["WORLD_SIZE"] for place in places} == {str(manifest.layout.ranks)}
+    # the host's GPUs are as the host has them
+    rest = {"nodes": 1, "ranks_per_node": len(places), "gpus_per_node": gpus(manifest)}
+    return seen(site, list(job.argv), job.env, run_seconds=job.limits.run_seconds, **rest)
+
+
+def by_docker(manifest: Manifest, extra: dict[str, str]) -> Seen:
+    bundle = f"{RUNS}/{manifest.run.id}"
+    site = Site(
+        python=PYTHON,
+        bundle=bundle,
+        python_path=PYTHON_PATH,
+        env=extra,
+        image=IMAGE,
+        device_count=gpus(manifest) or None,
+        mounts=(Mount(source="/here/runs/run", target=bundle, read_only=False),),
+    )
+    body = container_document(make_job(manifest, site), DockerSettings(), Placing(user="1000:1000"))
+    host = body["HostConfig"]
+    node = parse_node(body["Cmd"])
+    env = dict(entry.split("=", 1) for entry in body["Env"])
+    env.pop("HOME", None)
+    assert [(mount["Target"], mount["ReadOnly"]) for mount in host["Mounts"]] == [(bundle, False)]
+    assert str(node.folder) == bundle
+    return seen(
+        site,
+        node.argv,
+        {name: value for name, value in env.items() if name in make_job(manifest, site).env},
+        nodes=1,
+        ranks_per_node=node.ranks,
+        gpus_per_node=sum(request["Count"] for request in host["DeviceRequests"]),
+        run_seconds=node.run_seconds,
+    )
+
+
+def by_kubernetes(manifest: Manifest, extra: dict[str, str]) -> Seen:
+    site = kubernetes_site(manifest, IMAGE, extra, None)
+    job = make_job(manifest, site)
+    found = placed(parse(render(job, site.bundle, KubernetesSettings(), {"manifest.json": "{}"}, {})))
+    commands = [_torchrun(command) for command in found.commands]
+    assert [command["node_rank"] for command in commands] == [str(node) for node in range(manifest.layout.nodes)]
+    assert found.image == IMAGE
+    assert manifest.limits.run_seconds <= found.run_seconds < manifest.limits.run_seconds + 1
+    return seen(
+        site,
+        commands[0]["argv"],
+        found.env,
+        nodes=int(commands[0]["nnodes"]),
+        ranks_per_node=int(commands[0]["nproc_per_node"]),
+        gpus_per_node=int(found.limits.get("nvidia.com/gpu", 0)),
+        run_seconds=manifest.limits.run_seconds,
+    )
+
+
+def by_slurm(manifest: Manifest, extra: dict[str, str], queue: SlurmSettings) -> Seen:
+    image = None if queue.container == "none" else IMAGE
+    mounts = () if image is None else (Mount(source="/data", target="/cache"),)
+    site = Site(
+        python="/venv/bin/python",
+        bundle=".",
+        python_path="/here",
+        env={**EVENTS_ON_OUTPUT, **extra},
+        image=image,
+        device_count=gpus(manifest) or None,
+        mounts=mounts,
+    )
+    job = make_job(manifest, site)
+    script = batch_script([SlurmRun(manifest, job)], queue, Path("/here/runs"))
+    options = dict(_option(line) for line in script.splitlines() if line.startswith("#SBATCH"))
+    step = shlex.split(script.partition("command=(\n")[2].partition("\n)\n")[0])
+    task = shlex.split(step[-1].partition("manifest.json || exit 1\n")[2].replace(" \\\n", " "))
+    before, _, inside = _partition(task, "env")
+    _check_container(queue, step, before, job)
+    count = next((index for index, word in enumerate(inside) if "=" not in word), 0)
+    env = dict(word.split("=", 1) for word in inside[:count])
+    tasks = int(options["--ntasks-per-node"])
+    seconds = int(options["--time"]) * 60 - queue.allowance_seconds
+    assert 0 <= seconds - manifest.limits.run_seconds < 60.001
+    asked = int(options.get("--gpus-per-node", 0))
+    rest: dict[str, Any] = {"gpus_per_node": asked, "run_seconds": manifest.limits.run_seconds}
+    if queue.starter == "engine":
+        assert env["WORLD_SIZE"] == str(manifest.layout.ranks)
+        kept = {name: value for name, value in env.items() if name in job.env}
+        return seen(site, inside[count:], kept, nodes=int(options["--nodes"]), ranks_per_node=tasks, **rest)
+    assert tasks == 1
+    command = _torchrun(inside[count:])
+    shape = {"nodes": int(command["nnodes"]), "ranks_per_node": int(command["nproc_per_node"])}
+    assert options["--nodes"] == command["nnodes"]
+    return seen(site, command["argv"], env, **shape, **rest)
+
+
+def _check_container(settings: SlurmSettings, step: list[str], before: list[str], job: Job) -> None:
+    """The image and what is mounted into it."""
+    if settings.container == "pyxis":
+        assert f"--container-image={job.image}" in step
+        assert "--container-mounts=/data:/cache:ro" in step
+    elif settings.container == "apptainer":
+        assert before[-1] == job.image
+        assert "--bind=/data:/cache:ro" in before
+        assert ("--nv" in before) == bool(job.device_count)
+    else:
+        assert before == []
+
+
+def _torchrun(command: Any) -> dict[str, Any]:
+    """torchrun's options by name, and the command that each rank becomes."""
+    words = list(command)
+    assert words[1:3] == ["-m", "torch.distributed.run"]
+    count = next(index for index in range(3, len(words)) if not words[index].startswith("--"))
+    options = dict(word.removeprefix("--").split("=", 1) for word in words[3:count])
+    return {**options, "argv": [words[0], *words[count:]]}
+
+
+def _option(line: str) -> tuple[str, str]:
+    (word,) = shlex.split(line.removeprefix("#SBATCH "))
+    name, _, value = word.partition("=")
+    return name, value
+
+
+def _partition(words: list[str], word: str) -> tuple[list[str], str, list[str]]:
+    index = words.index(word)
+    return words[:index], word, words[index + 1 :]
+
+
+def test_compose_runs_the_same_command_in_the_same_image_layout() -> None:
+    """Its services start `suite run` in the image: the local launcher there makes the job, and only paths differ."""
+    services = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))["services"]
+    benches = {name: service for name, service in services.items() if name.startswith("bench-")}
+    assert benches
+    for name, service in benches.items():
+        assert service["volumes"] == [f"./runs:{RUNS}"], name
+        assert "run" in service["entrypoint"], name

@@ -1,0 +1,209 @@
+"""A real Slurm for the tests that need one: two logical nodes on this machine, with pretended GPUs and its own munge.
+
+Nothing of it is installed as a service or reaches beyond the loopback interface; it ends with the test session. Without
+root or without Slurm's programs such tests fail in CI and are skipped elsewhere, with the reason in pytest's summary.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol", "scancel")
+PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"
+START_SECONDS = 30.0
+NODES = ("n1", "n2")
+GPUS_PER_NODE = 8
+
+#: Two nodes that do not resolve by name, and a partition of both and of one.
+CONFIGURATION = """\
+ClusterName=tests
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={controller_port}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+MpiDefault=none
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerType=sched/backfill
+SchedulerParameters=bf_interval=1,sched_interval=1
+GresTypes=gpu
+ReturnToService=2
+KillWait=2
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd-%n.log
+SlurmdParameters=config_overrides
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={first_port} CPUs=8 Gres=gpu:8
+NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={second_port} CPUs=8 Gres=gpu:8
+PartitionName=gpu Nodes=n1,n2 Default=YES MaxTime=00:30:00 State=UP OverSubscribe=NO
+PartitionName=one Nodes=n1 MaxTime=00:30:00 State=UP OverSubscribe=NO
+"""
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """A controller and its nodes, and what a command needs to find them."""
+
+    folder: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "SLURM_CONF": str(self.folder / "slurm.conf")}
+
+    def call(self, *command: str, **options: Any) -> subprocess.CompletedProcess:
+        """One of Slurm's commands; output as text."""
+        return subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=60, **options)
+
+    def jobs(self) -> list[str]:
+        """Ids of the jobs that wait or run."""
+        return self.call("squeue", "--noheader", "--format=%i").stdout.split()
+
+    def logs(self) -> str:
+        """The ends of all logs, for a message."""
+        return "\n".join(
+            f"{path.name}: {path.read_text(errors='replace')[-1000:]}" for path in self.folder.glob("*.log")
+        )
+
+
+@contextmanager
+def started_slurm() -> Iterator[Slurm]:
+    """A cluster while the block runs. Raises RuntimeError with the ends of its logs when it does not come up."""
+    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
+    slurm = Slurm(folder)
+    with ExitStack() as ending:
+        ending.callback(shutil.rmtree, folder, ignore_errors=True)
+        _configure(folder)
+        ending.enter_context(_munge(folder))
+        for command in (("slurmctld", "-D"), *(("slurmd", "-D", "-N", node) for node in NODES)):
+            ending.enter_context(_running(command, slurm.environment, folder / f"{'-'.join(command)}.log"))
+        _wait_until_idle(slurm)
+        ending.callback(_end_jobs, slurm)
+        yield slurm
+
+
+def _configure(folder: Path) -> None:
+    folder.chmod(0o755)
+    (folder / "state").mkdir()
+    devices = folder / "devices"
+    devices.mkdir()
+    for index in range(GPUS_PER_NODE):
+        os.mknod(devices / f"gpu{index}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    for node in NODES:
+        (folder / f"spool-{node}").mkdir()
+    ports = free_ports(3)
+    (folder / "slurm.conf").write_text(
+        CONFIGURATION.format(
+            host=socket.gethostname().split(".")[0],
+            folder=folder,
+            controller_port=ports[0],
+            first_port=ports[1],
+            second_port=ports[2],
+        )
+    )
+    (folder / "gres.conf").write_text(
+        f"AutoDetect=off\nNodeName=n[1-2] Name=gpu File={devices}/gpu[0-{GPUS_PER_NODE - 1}]\n"
+    )
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback interface, free a moment ago and different."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
+@contextmanager
+def _munge(folder: Path) -> Iterator[None]:
+    """munge with a key, a socket and files of its own."""
+    key = folder / "munge.key"
+    key.write_bytes(os.urandom(128))
+    key.chmod(0o600)
+    files = (
+        f"--{name}={folder}/munge.{end}"
+        for name, end in (("pid-file", "pid"), ("log-file", "log"), ("seed-file", "seed"))
+    )
+    command = ("munged", "--foreground", "--force", f"--key-file={key}", f"--socket={folder}/munge.socket", *files)
+    with _running(command, dict(os.environ), folder / "munged-output.log"):
+        deadline = time.monotonic() + START_SECONDS
+        while not (folder / "munge.socket").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        yield
+
+
+@contextmanager
+def _running(command: tuple[str, ...], environment: dict[str, str], log: Path) -> Iterator[None]:
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command, env={**environment, "PATH": PATH}, stdout=output, stderr=output, start_new_session=True
+        )
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(START_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_until_idle(slurm: Slurm) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while slurm.call("sinfo", "--noheader", "--partition=gpu", "--format=%T %D").stdout.strip() != "idle 2":
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"Slurm does not come up: {slurm.logs()}")
+        time.sleep(0.2)
+
+
+def _end_jobs(slurm: Slurm) -> None:
+    """What a job still has on its nodes goes with the job, and would outlive the daemons."""
+    deadline = time.monotonic() + START_SECONDS
+    while (jobs := slurm.jobs()) and time.monotonic() < deadline:
+        slurm.call("scancel", "--signal=KILL", "--full", *jobs)
+        slurm.call("scancel", *jobs)
+        time.sleep(0.3)
+
+
+def require_slurm() -> None:
+    """Skip loudly where no Slurm can be started; fail in CI, where there has to be one."""
+    missing = [program for program in PROGRAMS if shutil.which(program, path=PATH) is None]
+    if os.geteuid() != 0:
+        missing.append("root")
+    if missing:
+        reason = f"a Slurm cluster cannot be started here: no {', '.join(missing)}"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def slurm() -> Iterator[Slurm]:
+    """One cluster for the whole session."""
+    require_slurm()
+    with started_slurm() as started:
+        yield started
