@@ -55,6 +55,7 @@ class Turns(NullClock):
 
     def __init__(self, world: World, clocks: dict[str, NullClock], warmup: int) -> None:
         self._world, self._clocks, self._warmup = world, clocks, warmup
+        self._clock, self._name, self._counts, self._began = NullClock(), "", False, 0.0
         self.seconds: dict[str, list[float]] = {name: [] for name in clocks}
 
     def begin(self, iteration: int) -> None:

@@ -17,6 +17,7 @@ from suite.images.build_output import Step
 from suite.images.check import Difference
 from suite.images.digests import Answer
 from suite.images.listing import Row
+from suite.spec.images import VARIANT_LABEL, find_image
 
 PIPE_COLUMNS = 120
 SHORT_ID = len("sha256:") + 12
@@ -69,8 +70,10 @@ def print_rows(rows: Sequence[Row], why_no_engine: str | None) -> None:
 def print_built(built: Built, pinned: Path | None) -> None:
     """The image's id, and how to run it. ``pinned``: the file by which Compose now runs this very image, if it does."""
     print(f"built {built.tag} in {built.seconds:.0f} s: {built.id}, {built.size_bytes / 1e9:.2f} GB; log: {built.log}")
-    print(f"run:   docker run --rm --gpus all -v ./runs:/work/runs {built.tag} run --size 1.3B")
-    print(f"check: suite images check {built.name}")
+    backend = find_image(built.name).backends[0]
+    size = "8M" if built.labels.get(VARIANT_LABEL) == "cpu" else "1.3B"
+    print(f"check: suite images check {built.name} --image {built.tag}")
+    print(f"run:   suite run --launcher docker --image {built.tag} --backend {backend} --size {size}")
     if pinned is not None:
         print(f"{pinned.name}: `docker compose run` takes this image, by its id")
 
