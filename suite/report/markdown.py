@@ -48,7 +48,7 @@ def _view(model: ReportModel, plots: Mapping[str, str]) -> dict[str, Any]:
         "rankings": _rankings(model.ranking.groups),
         "headings": len({row.setting for row in model.rows}) > 1,
         "unranked": _unranked(model),
-        "apart": tables.apart(model.ranking.apart if model.ranking.groups or len(_works(model)) > 1 else ()),
+        "apart": tables.apart(_apart(model)),
         "beside": trainer_tables.beside(model.beside),
         "common": _common(model.rows),
         "throughput": tables.throughput(model),
@@ -71,6 +71,14 @@ def _view(model: ReportModel, plots: Mapping[str, str]) -> dict[str, Any]:
         "reproduce": _reproduce(model.rows),
         "plots": {name: quote(path) for name, path in plots.items()},
     }
+
+
+def _apart(model: ReportModel) -> list[Row]:
+    """Rows that nothing stands beside: not in a ranking, and none of another kind either."""
+    if not model.ranking.groups and len(_works(model)) <= 1:
+        return []
+    beside = {side.row.number for group in model.beside for side in group.sides}
+    return [row for row in model.ranking.apart if row.number not in beside]
 
 
 def _works(model: ReportModel) -> set:
