@@ -7,6 +7,7 @@ import typer
 from suite.cli import (
     backends,
     cancel,
+    claims,
     collect,
     compare,
     doctor,
@@ -44,4 +45,5 @@ app.command("collect", short_help="bring the bundles of a cluster's runs home")(
 app.command("sizes", short_help="list the model sizes by ladder")(sizes.sizes)
 app.command("backends", short_help="list the backends and the versions found")(backends.backends)
 app.add_typer(images.app, name="images", short_help="list, build, lock and check the images of the stacks")
+app.add_typer(claims.app, name="claims", short_help="check published figures against each other")
 app.command("doctor", short_help="say what this machine can run, and why not")(doctor.doctor)

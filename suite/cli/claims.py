@@ -1,0 +1,77 @@
+"""`suite claims`: published figures recomputed from each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from suite.cli.exits import DONE, GATE_NOT_MET, command
+
+if TYPE_CHECKING:
+    from suite.planner.claims import Claims
+
+app = typer.Typer(help="Recompute published figures from each other.", no_args_is_help=True)
+
+
+@app.callback()
+def claims() -> None:
+    """Recompute published figures from each other."""
+
+
+@app.command("check")
+@command
+def check(
+    table: Annotated[Path, typer.Argument(help="CSV file, or Markdown file whose first table is read")],
+    column: Annotated[
+        list[str] | None, typer.Option(help="NAME=MEANING for a column whose name is not known; repeat")
+    ] = None,
+    tolerance: Annotated[float, typer.Option(help="relative difference allowed beside rounding")] = 0.02,
+    most: Annotated[int, typer.Option(help="flagged cells to print; --json has all")] = 40,
+    as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
+) -> int:
+    """Say which convention explains each column of a table, and flag what none explains (exit code 3)."""
+    from suite.cli.options import print_json
+    from suite.planner.claims import check_claims
+    from suite.planner.claims_table import read_table
+    from suite.spec.base import UsageError
+
+    if not 0 <= tolerance < 1 or most < 0:
+        raise UsageError("--tolerance is a fraction from 0 to below 1 and --most not negative")
+    mapping = {}
+    for text in column or []:
+        name, equals, meaning = text.rpartition("=")
+        if not equals:
+            raise UsageError(f"--column is NAME=MEANING, not {text!r}")
+        mapping[name.strip()] = meaning.strip()
+    found = check_claims(read_table(table), mapping, tolerance)
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+    else:
+        for line in claim_lines(found, most):
+            typer.echo(line)
+    return GATE_NOT_MET if found.flags else DONE
+
+
+def claim_lines(found: Claims, most: int) -> list[str]:
+    """The check as a terminal shows it."""
+    lines = [f"{'column':<34} {'rows':>5} {'explained':>9} {'flagged':>7} {'underivable':>11} {'unreadable':>10}"]
+    source = ""
+    for finding in found.findings:
+        if finding.source != source:
+            source = finding.source
+            lines.append(f"-- {source}")
+        counts = (finding.rows, finding.explained, finding.flagged, finding.not_derivable, finding.unreadable)
+        rows, explained, flagged, missing, unreadable = counts
+        lines.append(f"{finding.column[:34]:<34} {rows:>5} {explained:>9} {flagged:>7} {missing:>11} {unreadable:>10}")
+        lines += [f"    {count:>5}  {name}" for name, count in finding.conventions.items()]
+    if found.not_used:
+        lines.append(f"not used: {', '.join(found.not_used)[:300]}")
+    for flag in found.flags[:most]:
+        where = f"line {flag.line}, {flag.source + ', ' if flag.source else ''}{flag.column}"
+        lines.append(f"flagged: {where}: {flag.cell}: {flag.reason}")
+    if len(found.flags) > most:
+        lines.append(f"flagged: {len(found.flags) - most} more (--json has all)")
+    lines.append(f"{len(found.flags)} flagged; tolerance {100 * found.tolerance:g} % and rounding")
+    return lines
