@@ -15,8 +15,10 @@ from suite.planner.fit import Rows, fit
 from suite.planner.jobs import Column
 from suite.planner.memory_fit import fit_memory
 from suite.planner.parameters import NAMES, Band, Parameters, Provenance, write_parameters
+from suite.planner.plain_memory import plain_tables
 from suite.planner.ppo_check import PPORow, ppo_rows
 from suite.planner.published import Collection, csv_files, read_published
+from suite.planner.published_scaling import scaling_table
 from suite.planner.validate import constant, leave_out, regression
 
 #: Sources whose rows were measured and printed with their whole configuration; targets are about these.
@@ -96,6 +98,8 @@ def refit(collection: Collection, date: str) -> tuple[Parameters, str]:
         _alternatives(entries, seconds, good, held),
         _by_source(entries, seconds, found.predict(Rows.of(entries)), held),
         _other(check),
+        plain_tables(collection.entries, check),
+        scaling_table(collection.entries, check),
     ]
     return parameters, "\n\n".join(tables)
 
