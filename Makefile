@@ -52,14 +52,16 @@ bench: $(STAMP) ## measure both backends on this machine's CPU and write results
 	$(call measure,$(BIN)/suite,--ladder cpu --workload cpu $(BACKENDS) $(RANKS:%=--ranks %) --repeats $(REPEATS) $(CPU_MEASURE) --budget $(BUDGET),$(RUNS),$(RESULTS))
 
 # Engines wait more than they compute, ranks compute: two of pytest's processes share the cores. What judges kills runs
-# alone, because the kernel counts those of other containers too.
+# alone, because the kernel counts those of other containers too. Without job control (set -m) a shell has what it starts
+# in the background ignore Ctrl-C, which some of these tests send.
 test: $(STAMP) ## lint, types and all tests
 	@failed=(); begin=$$SECONDS; \
 	step() { local name=$$1; echo "== $$name"; shift; "$$@" || failed+=("$$name"); }; \
 	tests() { local code=0; $(BIN)/python -m pytest "$$@" $(PYTEST_ARGS) || code=$$?; [ $$code = 5 ] || return $$code; }; \
 	side_by_side() { \
 		local code=0; mkdir -p build; \
-		tests -m engine --ignore tests/kubernetes_server >build/engine-tests.log 2>&1 & \
+		set -m; tests -m engine --ignore tests/kubernetes_server >build/engine-tests.log 2>&1 & set +m; \
+		trap "kill -- -$$! 2>/dev/null || true" EXIT; \
 		tests -m "ranks and not engine" || code=1; \
 		wait $$! || code=1; cat build/engine-tests.log; return $$code; }; \
 	step "lint: ruff check" $(BIN)/ruff check --quiet; \
