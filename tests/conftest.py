@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import signal
 import socket
 from typing import Any
 
@@ -17,6 +18,10 @@ from tests.slurm import slurm  # noqa: F401 - fixture
 
 settings.register_profile("suite", deadline=None, database=None, derandomize=True)
 settings.load_profile("suite")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Started in the background of a shell. What tests start would inherit it, and be deaf to the Ctrl-C they send.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
 
