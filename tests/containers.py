@@ -28,7 +28,7 @@ from suite.launch.docker_engine.watch import ContainerPatience
 from suite.launch.job import Job, JobLimits, Mount
 from suite.spec.images import IMAGE_LABEL, VERSION_LABEL, stack_labels
 from suite.spec.version import suite_version
-from tests.engine import Engine
+from tests.engine import Engine, skip_outside_ci
 from tests.launch.ranks import PREAMBLE, Ran, make_folder
 
 ROOT = Path(__file__).parents[1]
@@ -53,7 +53,7 @@ COPY scripted_worker.py {WORKER}
 def scripted_image(engine: Engine, base_image: str) -> str:
     """Built from the base image and this checkout; its labels are those of the real images."""
     if sys.version_info[:2] != (3, 11):
-        pytest.skip("the packages of this Python do not fit Debian 12's, which is 3.11")
+        skip_outside_ci("the packages of this Python do not fit Debian 12's, which is 3.11")
     labels = {IMAGE_LABEL: "engines", VERSION_LABEL: suite_version(), **stack_labels(VERSIONS)}
     api = docker.APIClient(base_url=engine.host, version="auto")
     context = io.BytesIO(_context(base_image))

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -122,16 +122,20 @@ def _add_bridge(name: str) -> None:
         subprocess.run(("ip", *command), check=True)
 
 
+def skip_outside_ci(reason: str) -> NoReturn:
+    """Skip loudly where an engine's tests cannot run; fail in CI, where they have to."""
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
 def require_engine() -> None:
-    """Skip loudly where no engine can be started; fail in CI, where there has to be one."""
+    """See ``skip_outside_ci``: dockerd has to be there, and root to start it."""
     missing = [program for program in ("dockerd", "docker", "ip") if shutil.which(program) is None]
     if os.geteuid() != 0:
         missing.append("root")
     if missing:
-        reason = f"a container engine cannot be started here: no {', '.join(missing)}"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        skip_outside_ci(f"a container engine cannot be started here: no {', '.join(missing)}")
 
 
 @pytest.fixture(scope="session")

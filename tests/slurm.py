@@ -21,6 +21,8 @@ from typing import Any
 
 import pytest
 
+from tests.engine import skip_outside_ci
+
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol", "scancel")
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"
 START_SECONDS = 30.0
@@ -195,10 +197,7 @@ def require_slurm() -> None:
     if os.geteuid() != 0:
         missing.append("root")
     if missing:
-        reason = f"a Slurm cluster cannot be started here: no {', '.join(missing)}"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        skip_outside_ci(f"a Slurm cluster cannot be started here: no {', '.join(missing)}")
 
 
 @pytest.fixture(scope="session")

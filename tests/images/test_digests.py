@@ -13,7 +13,7 @@ import pytest
 
 from suite.images.digests import Answer, ask, write
 from suite.spec.images import BaseImage, bases
-from tests.engine import Engine
+from tests.engine import Engine, skip_outside_ci
 
 ROOT = Path(__file__).resolve().parents[2]
 OLD, NEW = "sha256:" + "a" * 64, "sha256:" + "b" * 64
@@ -69,7 +69,7 @@ def test_nothing_is_written_where_nothing_was_learnt(checkout: Path) -> None:
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A registry of our own on this machine, as ``host:port``."""
     if shutil.which("docker-registry") is None:
-        pytest.skip("no docker-registry here")
+        skip_outside_ci("no docker-registry here")
     folder = tmp_path_factory.mktemp("registry")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
