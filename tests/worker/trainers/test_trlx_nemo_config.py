@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 
 from suite.backends.base import LayoutRequest, choice
 from suite.backends.trlx_nemo import TrlxNemo
@@ -102,10 +102,7 @@ def test_the_configured_model_has_the_parameters_of_the_scripts(size: str) -> No
 
 
 @pytest.mark.parametrize("size", PUBLISHED)
-@pytest.mark.skipif(importlib.util.find_spec("omegaconf") is None, reason="omegaconf is not installed: not read by it")
 def test_omegaconf_reads_the_file_as_it_was_meant(size: str, tmp_path: Path) -> None:
-    from omegaconf import OmegaConf
-
     manifest = manifest_of(POINTS[size])
     body = json.loads(manifest.model_dump_json(by_alias=True))
     meant = megatron_config(body, str(tmp_path), str(tmp_path / "logs"))
