@@ -23,6 +23,7 @@ from suite.launch.kubernetes.run import kubernetes_site
 from suite.launch.kubernetes.settings import KubernetesSettings
 from suite.launch.local import rank_variables
 from suite.launch.node import _parse as parse_node
+from suite.launch.slurm.image_names import apptainer_image, pyxis_image
 from suite.launch.slurm.script import SlurmRun, batch_script
 from suite.launch.slurm.settings import SlurmSettings
 from suite.spec.catalogue import find_size, find_workload
@@ -32,7 +33,7 @@ from suite.spec.resolve import layout_errors, make_manifest
 IMAGE = "registry.example/suite-engines@sha256:" + "5" * 64
 ROOT = Path(__file__).resolve().parents[2]
 #: what says where the suite lies, how its output comes back and which network is there: each launcher's own
-OWN_VARIABLES = {"PYTHONPATH", "SUITE_IMAGE", "NCCL_DEBUG", "NCCL_SOCKET_IFNAME", *EVENTS_ON_OUTPUT}
+OWN_VARIABLES = {"PYTHONPATH", "HOME", "SUITE_IMAGE", "NCCL_DEBUG", "NCCL_SOCKET_IFNAME", *EVENTS_ON_OUTPUT}
 
 
 names = st.from_regex(r"[A-Z]{1,8}_X", fullmatch=True)
@@ -220,10 +221,10 @@ def by_slurm(manifest: Manifest, extra: dict[str, str], queue: SlurmSettings) ->
 def _check_container(settings: SlurmSettings, step: list[str], before: list[str], job: Job) -> None:
     """The image and what is mounted into it."""
     if settings.container == "pyxis":
-        assert f"--container-image={job.image}" in step
+        assert f"--container-image={pyxis_image(IMAGE)}" in step
         assert "--container-mounts=/data:/cache:ro" in step
     elif settings.container == "apptainer":
-        assert before[-1] == job.image
+        assert before[-1] == apptainer_image(IMAGE)
         assert "--bind=/data:/cache:ro" in before
         assert ("--nv" in before) == bool(job.device_count)
     else:

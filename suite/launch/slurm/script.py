@@ -12,6 +12,7 @@ from suite.launch.cluster.render import Raw, render_shell, shell_word
 from suite.launch.cluster.submission import FOLDER
 from suite.launch.cluster.torchrun import RankPlace, Rendezvous, rank_variables, torchrun_argv
 from suite.launch.job import Job, Mount
+from suite.launch.slurm.image_names import apptainer_image, pyxis_image
 from suite.launch.slurm.settings import SlurmSettings
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
@@ -131,7 +132,9 @@ def srun_argv(job: Job, settings: SlurmSettings) -> list[Raw]:
 
 def task_argv(job: Job, settings: SlurmSettings) -> tuple[str, ...]:
     """What one task runs. Names between NULs are variables that the task's shell replaces."""
-    env = dict(job.env)
+    # an image knows no home of the user's, and may be read-only: caches belong into the task's own folder
+    home = {} if settings.container == "none" else {"HOME": _FOLDER}
+    env = {**home, **job.env}
     if settings.starter == "torchrun":
         command = torchrun_argv(job, _MEETING)
     else:
@@ -150,7 +153,7 @@ def _expanding(word: str) -> Raw:
 
 def _pyxis(job: Job) -> list[str]:
     assert job.image is not None, "a container has an image"
-    words = [f"--container-image={job.image}", "--no-container-mount-home", "--container-writable"]
+    words = [f"--container-image={pyxis_image(job.image)}", "--no-container-mount-home", "--container-writable"]
     if job.mounts:
         words.append(f"--container-mounts={','.join(_mount(mount) for mount in job.mounts)}")
     return words
@@ -158,9 +161,9 @@ def _pyxis(job: Job) -> list[str]:
 
 def _apptainer(job: Job) -> tuple[str, ...]:
     assert job.image is not None, "a container has an image"
-    gpus = ("--nv",) if job.device_count else ()
+    gpus, image = ("--nv",) if job.device_count else (), apptainer_image(job.image)
     mounts = tuple(f"--bind={_mount(mount)}" for mount in job.mounts)
-    return ("apptainer", "exec", *gpus, "--no-home", *mounts, f"--bind={_FOLDER}", f"--pwd={_FOLDER}", job.image)
+    return ("apptainer", "exec", *gpus, "--no-home", *mounts, f"--bind={_FOLDER}", f"--pwd={_FOLDER}", image)
 
 
 def _mount(mount: Mount) -> str:

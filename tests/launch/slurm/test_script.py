@@ -254,6 +254,22 @@ def test_the_node_finds_its_manifest_in_a_folder_of_its_own_that_goes_with_it(to
     assert [json.loads(line.removeprefix("::suite:: "))["kind"] for line in (first, last)] == ["batch", "batch_end"]
 
 
+@pytest.mark.parametrize("container", ["pyxis", "apptainer"])
+def test_a_container_that_lacks_the_nodes_folder_of_temporary_files_runs_and_has_a_home_that_can_be_written(
+    tools: Path, tmp_path: Path, container: str
+) -> None:
+    (tmp_path / "apptainer").write_text('#!/bin/bash\nwhile [ "$1" != env ]; do shift; done\nexec "$@"\n')
+    (tmp_path / "apptainer").chmod(0o755)
+    for name in ("srun", "scontrol"):
+        (tmp_path / name).symlink_to(tools / name)
+    code = "import os; print(os.environ['HOME'] == os.getcwd(), os.access('.', os.W_OK))"
+    asked = Job(name="run", argv=(sys.executable, "-c", code), image=IMAGE, ranks_per_node=1)
+    queue = SlurmSettings(starter="engine", container=container)
+    script = batch_script([SlurmRun(manifest(nodes=1, gpus=1), asked)], queue, ROOT)
+    lines = run_script(script, tmp_path, TMPDIR=str(tmp_path / "of the node"), HOME="/home/nobody")
+    assert lines[1] == "True True"
+
+
 def test_the_members_of_an_array_each_take_their_own_manifest(tools: Path) -> None:
     made = [manifest(nodes=1, gpus=1, repeat=repeat) for repeat in (1, 2)]
     asked = Job(name="run", argv=(sys.executable, "-c", "print(open('manifest.json').read())"), ranks_per_node=1)
