@@ -14,6 +14,8 @@ from suite.spec.base import Frozen, UsageError
 
 #: between two looks at a run; the first ones come sooner
 POLL_SECONDS = 5.0
+#: for a cluster that answered before to answer again, while a run of hours is waited for
+PATIENCE_SECONDS = 600.0
 _RENDERED = EngineState(
     phase="gone", word="rendered", detail="not submitted from here, and the cluster does not know it"
 )
@@ -61,11 +63,22 @@ def bring_home(root: Path, submission: Submission) -> Record:
 def wait_until_over(
     root: Path, submission: Submission, on_change: Callable[[Standing], None], poll_seconds: float = POLL_SECONDS
 ) -> None:
-    """Come back when the cluster is done with the run. Raises UsageError when it cannot be asked."""
+    """Come back when the cluster is done with the run.
+
+    Raises UsageError when it cannot be asked at first, or later for longer than its controller may be busy or away.
+    """
     before: EngineState | None = None
     pause = poll_seconds / 16
+    give_up = 0.0
     while True:
-        now = standing(root, submission)
+        try:
+            now = standing(root, submission)
+            give_up = time.monotonic() + PATIENCE_SECONDS
+        except UsageError as error:
+            if time.monotonic() >= give_up:
+                raise
+            away = EngineState(phase="running", word="no answer", detail=str(error))
+            now = Standing(submission=submission, state=away, collected=False)
         if now.state != before:
             on_change(now)
             before = now.state
