@@ -33,6 +33,11 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and -1e30 < value < 1e30
 
 
+def is_moment(value: Any) -> bool:
+    """Unix seconds of any time that a clock could show."""
+    return type(value) in (int, float) and 0 <= value < 1e11
+
+
 def _is_seconds(value: Any) -> bool:
     return type(value) in (int, float) and 0 <= value <= _MOST_SECONDS
 

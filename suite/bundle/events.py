@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from suite.bundle.event_fields import FIELDS, wrong_field
+from suite.bundle.event_fields import FIELDS, is_moment, wrong_field
 from suite.bundle.files import EVENTS_BYTES, LINE_BYTES, DamagedBundle, open_plain, parse_object
 from suite.spec.manifest import Manifest
 
@@ -114,7 +114,7 @@ def _check_head(event: Event, rank: int | None, seq: int, where: str) -> None:
         raise DamagedBundle(f"{where} says rank {str(event.get('rank'))[:40]} in the file of {rank_name(rank)}")
     if type(event.get("seq")) is not int or event["seq"] != seq:
         raise DamagedBundle(f"{where} has seq {str(event.get('seq'))[:40]} where {seq} follows")
-    if type(time) not in (int, float) or not 0 <= time < 1e11:
+    if not is_moment(time):
         raise DamagedBundle(f"{where} has time {str(time)[:40]}, which is not Unix seconds")
 
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from suite.bundle.derive import derive
+from suite.bundle.event_fields import is_moment
 from suite.bundle.files import writing
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle
@@ -50,7 +51,9 @@ def _with_times(end: EngineEnd, transcript: Transcript) -> EngineEnd:
     """An engine that has forgotten the run tells no times; the run's own output does."""
     told = {event["kind"]: event.get("time") for event in transcript.own}
     times = {"started": end.started or told.get("batch"), "ended": end.ended or told.get("batch_end")}
-    return end.model_copy(update={name: float(time) for name, time in times.items() if isinstance(time, (int, float))})
+    return end.model_copy(
+        update={name: float(time) for name, time in times.items() if time is not None and is_moment(time)}
+    )
 
 
 def _write_output(bundle: Bundle, transcript: Transcript) -> None:

@@ -71,12 +71,19 @@ class EventStream:
             self._write(line)
 
 
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)
+
+
 def parse_event(line: bytes) -> dict[str, Any] | None:
     """The event of a line of standard output; ``None`` where the line is none."""
     if not line.startswith(EVENT_PREFIX):
         return None
     try:
-        event = json.loads(line[len(EVENT_PREFIX) :])
+        event = _DECODER.decode(line[len(EVENT_PREFIX) :].decode())
     except (ValueError, RecursionError):
         return None
     return event if isinstance(event, dict) and isinstance(event.get("kind"), str) else None

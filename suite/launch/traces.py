@@ -42,7 +42,7 @@ def told_by(lines: Iterable[bytes]) -> Told:
         event = _event(line)
         started = started or event.get("kind") == "start"
         if event.get("kind") == "failure":
-            reports.append(Report(_number(event.get("time")) or 0.0, _failure(event)))
+            reports.append(Report(finite(event.get("time")) or 0.0, _failure(event)))
     return Told(started, tuple(reports))
 
 
@@ -62,14 +62,20 @@ def _failure(event: dict[str, Any]) -> Failure:
     lines = evidence if isinstance(evidence, list) else []
     return Failure(
         kind=kind,
-        phase=phase if isinstance(phase, str) else None,
+        phase=_text(phase) if isinstance(phase, str) else None,
         iteration=iteration if isinstance(iteration, int) else None,
-        evidence=tuple(str(line)[:LONGEST_LINE] for line in lines[:EVIDENCE_LINES]),
+        evidence=tuple(_text(line) for line in lines[:EVIDENCE_LINES]),
     )
 
 
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) else None
+def _text(value: Any) -> str:
+    """Cut to a length one can print; half of a surrogate pair, which JSON can spell, becomes a question mark."""
+    return str(value)[:LONGEST_LINE].encode(errors="replace").decode()
+
+
+def finite(value: Any) -> float | None:
+    """A number of parsed JSON that a float holds; null for anything else."""
+    return float(value) if isinstance(value, (int, float)) and abs(value) < 1e300 else None
 
 
 def log_size(log_file: Path) -> int:

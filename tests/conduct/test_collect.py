@@ -119,3 +119,17 @@ def test_32_ranks_with_ten_thousand_events_are_collected_within_three_seconds(tm
     seconds = time.perf_counter() - began
     assert record.status == "ok"
     assert seconds < 3.0
+
+
+@pytest.mark.parametrize("time", ["1" * 400, "1e999", "NaN", "-5", "true"])
+def test_times_that_no_clock_shows_are_not_taken_from_the_output(tmp_path: Path, manifest: Manifest, time: str) -> None:
+    told = [b'::suite:: {"kind":"batch","time":%s}\n' % time.encode()]
+    back = gathered(manifest, EngineEnd(status=None))
+    record = collected(tmp_path, manifest, Gathered((*back.streams, Stream("slurm", told)), back.end))
+    assert (record.status, record.run.started) == ("ok", BEGAN)
+
+
+def test_a_rank_that_ends_at_no_time_leaves_a_line_and_no_traceback(tmp_path: Path, manifest: Manifest) -> None:
+    end = b'::suite:: {"kind":"end","rank":0,"seq":0,"status":"failed","time":%s}\n' % (b"9" * 400)
+    with pytest.raises(DamagedBundle, match="is not Unix seconds"):
+        collect(tmp_path, submission(manifest), gathered(manifest, EngineEnd(status="failed"), node_0=[end]))

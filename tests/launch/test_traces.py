@@ -83,3 +83,11 @@ def test_of_a_dump_the_running_thread_is_kept():
     )
     assert stack_lines(dump, 10) == dump[2:]
     assert stack_lines(dump[:2], 1) == dump[:1]
+
+
+def test_what_no_float_and_no_file_can_hold_is_read_all_the_same(tmp_path):
+    file = tmp_path / "rank-0.jsonl"
+    failure = {"kind": "failure", "time": 10**400, "failure": "hang", "phase": "\ud800", "evidence": ["a\udfff"]}
+    file.write_text(json.dumps(failure))
+    (report,) = told(file).reports
+    assert (report.time, report.failure.phase, report.failure.evidence) == (0.0, "?", ("a?",))

@@ -14,7 +14,7 @@ from suite.launch.cluster.torchrun import FailedRank, failed_ranks
 from suite.launch.cluster.transcript import Transcript
 from suite.launch.outcome import Failure, Outcome
 from suite.launch.patterns import PATTERNS
-from suite.launch.traces import TAIL_BYTES, printable_lines, told_by
+from suite.launch.traces import TAIL_BYTES, finite, printable_lines, told_by
 
 
 class _Rank(NamedTuple):
@@ -51,12 +51,11 @@ def judge(ranks: int, gathered: Gathered, transcript: Transcript) -> Outcome:
 def _rank(lines: list[bytes]) -> _Rank:
     started, reports = told_by(lines)
     last: dict[str, Any] = json.loads(lines[-1]) if lines else {}
-    time = last.get("time")
     return _Rank(
         started=started,
         reports=reports,
         status=str(last.get("status")) if last.get("kind") == "end" else None,
-        last_time=float(time) if isinstance(time, (int, float)) else 0.0,
+        last_time=finite(last.get("time")) or 0.0,
     )
 
 

@@ -36,8 +36,8 @@ class RankPlace(Frozen):
     node_rank: str
 
 
-_FAILED_RANK = re.compile(rb"\s*rank\s*: (\d+) \(local_rank: \d+\)")
-_EXIT_CODE = re.compile(rb"\s*exitcode\s*: (-?\d+)")
+_FAILED_RANK = re.compile(rb"\s*rank\s*: (\d{1,9}) \(local_rank: \d+\)")
+_EXIT_CODE = re.compile(rb"\s*exitcode\s*: (-?\d{1,9})\b")
 
 
 def torchrun_argv(job: Job, meeting: Rendezvous) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ class _Sorting:
         self.transcript = Transcript()
         self._ranks = ranks
         self._seen: dict[int, dict[int, bytes]] = {rank: {} for rank in range(ranks)}
-        self._pieces: dict[tuple[int, int], dict[Any, dict[str, Any]]] = {}
+        self._pieces: dict[tuple[int, int], dict[int, dict[str, Any]]] = {}
 
     def take(self, event: dict[str, Any], line: bytes) -> None:
         if event["kind"] in OWN_KINDS:
@@ -68,7 +68,8 @@ class _Sorting:
             kind = str(event["kind"])[:40]
             self.transcript.notes.append(f"an event of kind {kind!r} names no rank of this run and was left out")
         elif event["kind"] == PIECE:
-            self._pieces.setdefault((rank, seq), {}).setdefault(event.get("part"), event)
+            if type(event.get("part")) is int:
+                self._pieces.setdefault((rank, seq), {}).setdefault(event["part"], event)
         else:
             self._seen[rank].setdefault(seq, line.rstrip() + b"\n")
 
@@ -94,14 +95,13 @@ class _Sorting:
         return whole
 
 
-def _joined(parts: dict[Any, dict[str, Any]]) -> bytes | None:
+def _joined(parts: dict[int, dict[str, Any]]) -> bytes | None:
     """A long event whose pieces are all there; ``None`` where one is missing or they make no event."""
     told = next(iter(parts.values())).get("parts")
-    if type(told) is not int or set(parts) != set(range(told)):
+    if told != len(parts) or sorted(parts) != list(range(len(parts))):
         return None
-    text = "".join(str(parts[index].get("text")) for index in range(told))
+    text = "".join(str(parts[index].get("text")) for index in range(len(parts))).strip()
     try:
-        is_event = isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
+        return text.encode() + b"\n" if isinstance(json.loads(text), dict) else None
+    except (ValueError, RecursionError):  # no JSON, or no Unicode
         return None
-    return text.strip().encode() + b"\n" if is_event else None

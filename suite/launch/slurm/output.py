@@ -12,10 +12,12 @@ from suite.launch.outcome import Failure, FailureKind
 from suite.spec.layout import Layout
 
 #: srun --label
-_LABEL = re.compile(rb"\s*(\d+): ?")
+_LABEL = re.compile(rb"\s*(\d{1,9}): ?")
 _ENDED = re.compile(
-    r"srun: error: \S+: tasks? ([\d,-]+): (?:Exited with exit code (\d+)|(\w[\w ]*?))(?: \(core dumped\))?$"
+    r"srun: error: \S+: tasks? ([\d,-]+): (?:Exited with exit code (\d{1,9})|(\w[\w ]*?))(?: \(core dumped\))?$"
 )
+#: of the list that srun prints, such as 0-2,5
+_TASKS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _SIGNALS = {
     "Killed": -9,
     "Terminated": -15,
@@ -56,7 +58,7 @@ def read_output(lines: Iterable[bytes], layout: Layout, starter: Starter) -> Out
     said += tuple(
         line.decode(errors="replace").rstrip() for part in parted for line in part if line.startswith(b"slurmstepd")
     )
-    codes = {stream_name(task, starter): code for task, code in _exit_codes(said).items() if task < tasks}
+    codes = {stream_name(task, starter): code for task, code in _exit_codes(said, tasks).items()}
     return Output((*streams, Stream(OWN_STREAM, own)), said, codes)
 
 
@@ -103,7 +105,7 @@ def _kind_of_lines(lines: Sequence[str]) -> FailureKind | None:
     return "oom_host" if lines else None
 
 
-def _exit_codes(said: Iterable[str]) -> dict[int, int]:
+def _exit_codes(said: Iterable[str], tasks: int) -> dict[int, int]:
     """Task -> exit code as srun tells it; first to end first."""
     codes: dict[int, int] = {}
     for line in said:
@@ -111,7 +113,7 @@ def _exit_codes(said: Iterable[str]) -> dict[int, int]:
         if ended:
             code = _code(int(ended[2])) if ended[2] else _SIGNALS.get(ended[3])
             if code is not None:
-                codes |= {task: code for task in _tasks(ended[1]) if task not in codes}
+                codes |= {task: code for task in _tasks(ended[1], tasks) if task not in codes}
     return codes
 
 
@@ -120,10 +122,9 @@ def _code(code: int) -> int:
     return 128 - code if 128 < code < 160 else code
 
 
-def _tasks(text: str) -> list[int]:
-    """``0-2,5`` -> 0, 1, 2, 5."""
+def _tasks(text: str, tasks: int) -> list[int]:
+    """``0-2,5`` -> 0, 1, 2, 5, as far as there are so many tasks."""
     found: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
+    for first, last in _TASKS.findall(text):
+        found += range(int(first), min(int(last or first) + 1, tasks))
     return found

@@ -69,3 +69,9 @@ Root Cause (first observed failure):
 @pytest.mark.parametrize("text", ["", "exitcode  : 1 (pid: 3)", "rank: 3", shlex.join(JOB.argv)])
 def test_what_is_no_table_tells_nothing(text: str) -> None:
     assert failed_ranks([text.encode()]) == {}
+
+
+def test_numbers_of_thousands_of_digits_are_no_ranks() -> None:
+    many = b"9" * 5000
+    assert failed_ranks([b"rank : " + many + b" (local_rank: 0)", b"exitcode : " + many]) == {}
+    assert failed_ranks([b"rank : 1 (local_rank: 0)", b"exitcode : " + many]) == {}

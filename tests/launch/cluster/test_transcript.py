@@ -99,3 +99,16 @@ def mirrored(folder: Path, rank: int, text: str) -> list[bytes]:
         log.emit("environment", facts={"text": text})
         log.close()
     return output.getvalue().encode().splitlines(keepends=True)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        b'{"kind":"piece","rank":0,"seq":0,"part":[0],"parts":1,"text":"{}"}',
+        b'{"kind":"piece","rank":0,"seq":0,"part":0,"parts":99999999999,"text":"{}"}',
+        b'{"kind":"piece","rank":0,"seq":0,"part":0,"parts":[1],"text":"{}"}',
+        b'{"kind":"piece","rank":0,"seq":0,"part":0,"parts":1,"text":"{\\"kind\\":\\"\\ud800\\"}"}',
+    ],
+)
+def test_pieces_that_cannot_be_joined_make_no_event(piece: bytes) -> None:
+    assert read(b"::suite:: " + piece + b"\n").events == {}

@@ -96,3 +96,18 @@ def test_a_reason_that_slurm_gives_is_part_of_the_evidence() -> None:
     found = verdict((), "TIMEOUT", "TimeLimit")
     assert found is not None
     assert found.evidence == ("Slurm's state of the job: TIMEOUT (TimeLimit)",)
+
+
+@pytest.mark.parametrize(
+    ("line", "codes"),
+    [
+        ("srun: error: x: tasks 0-99999999999999: Exited with exit code 3", {"node-0": 3, "node-1": 3}),
+        ("srun: error: x: tasks 1-999999999: Exited with exit code 3", {"node-1": 3}),
+        ("srun: error: x: tasks ,-,: Exited with exit code 3", {}),
+        (f"srun: error: x: tasks 0: Exited with exit code {'9' * 5000}", {}),
+        (f"srun: error: x: tasks {'9' * 5000}: Killed", {}),
+        (f"{'9' * 5000}: hello", {}),
+    ],
+)
+def test_numbers_beyond_any_job_keep_nobody_busy(line: str, codes: dict[str, int]) -> None:
+    assert read_output(lines(line), TWO_NODES, "torchrun").exit_codes == codes
