@@ -80,12 +80,12 @@ class Cluster:
                 raise
 
     def log(self, pod: str, container: str, tail_lines: int | None = None) -> bytes:
-        """What a container printed; nothing where it never started or its node cannot be asked."""
+        """What a container printed; nothing where it never started. Raises Refused where its node cannot be asked."""
         query = [("container", container)] + ([("tailLines", str(tail_lines))] if tail_lines else [])
         try:
             return self._raw("GET", "Pod", f"{pod}/log", query=query)
         except Refused as error:
-            if error.status in (400, 404, 500):
+            if error.status in (400, 404):
                 return b""
             raise
 

@@ -60,7 +60,8 @@ class KubernetesEngine:
         if found.run is not None and _is_suspended(found.run):
             told.append("suspended: it waits in its queue")
         if running and running[0].number == 0:
-            told += _progress(cluster.log(running[0].name, running[0].container, _TAIL_LINES))
+            with suppress(Refused):
+                told += _progress(cluster.log(running[0].name, running[0].container, _TAIL_LINES))
         return EngineState(phase=phase, word=phase.capitalize(), detail="; ".join(told))
 
     def cancel(self, submission: Submission) -> None:
@@ -68,15 +69,15 @@ class KubernetesEngine:
         if self.look(submission).phase not in ("pending", "running"):
             return
         cluster = self._cluster(submission)
-        write_snapshot(_spool(submission), self._with_logs(cluster, self._ask(cluster, submission)))
+        write_snapshot(_spool(submission), _with_logs(cluster, self._ask(cluster, submission), needed=False))
         _delete(cluster, submission)
 
     def gather(self, submission: Submission) -> Gathered:
         """Logs of the pods, and what a claim holds. Raises UsageError when the cluster has forgotten the run."""
         cluster = self._cluster(submission)
         kept = read_snapshot(_spool(submission))
-        found = kept or self._with_logs(cluster, self._ask(cluster, submission))
         settings = _settings(submission)
+        found = kept or _with_logs(cluster, self._ask(cluster, submission), needed=settings.claim is None)
         if found.run is None and not found.pods and settings.claim is None:
             raise UsageError(
                 f"{submission.run_id}: the cluster has forgotten the run and its logs (namespace "
@@ -111,9 +112,25 @@ class KubernetesEngine:
         is_whole = len(pods) >= submission.job.nodes and all(pod.phase != "Pending" for pod in read_pods(pods))
         return Snapshot(run=run, pods=pods, warnings=[] if is_whole else _warnings(cluster, name), logs={})
 
-    def _with_logs(self, cluster: Cluster, found: Snapshot) -> Snapshot:
-        logs = {pod.name: cluster.log(pod.name, pod.container) for pod in read_pods(found.pods)}
-        return found._replace(logs=logs)
+
+def _with_logs(cluster: Cluster, found: Snapshot, needed: bool) -> Snapshot:
+    """``needed``: nothing but the logs holds what the ranks measured."""
+    pods = read_pods(found.pods)
+    return found._replace(logs={pod.name: _log(cluster, pod, needed and pod.phase == "Succeeded") for pod in pods})
+
+
+def _log(cluster: Cluster, pod: Pod, needed: bool) -> bytes:
+    """What a pod printed; nothing where its node is out of reach. Raises UsageError where a good run would be lost."""
+    try:
+        return cluster.log(pod.name, pod.container)
+    except Refused as error:
+        if error.status < 500:
+            raise
+        if needed:
+            raise UsageError(
+                f"the log of pod {pod.name}, which holds its results, cannot be read now: {error.said}; try again later"
+            ) from error
+        return b""
 
 
 def _warnings(cluster: Cluster, name: str) -> list[str]:

@@ -19,6 +19,7 @@ class MemoryCluster:
         self.namespace = namespace
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
         self.logs: dict[str, bytes] = {}
+        self.unreachable: set[str] = set()  # pods whose node does not answer
         self.rehearsed: list[dict[str, Any]] = []
         self.on_create: Callable[[dict[str, Any], bool], None] = lambda body, dry_run: None
         self._made = 0
@@ -53,6 +54,8 @@ class MemoryCluster:
         self.objects.pop((kind, name), None)
 
     def log(self, pod: str, container: str, tail_lines: int | None = None) -> bytes:
+        if pod in self.unreachable:
+            raise Refused("the kubelet does not answer", 500, "dial tcp 10.0.0.7:10250: i/o timeout")
         lines = self.logs.get(pod, b"").splitlines(keepends=True)
         return b"".join(lines[-tail_lines:] if tail_lines else lines)
 

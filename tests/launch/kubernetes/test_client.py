@@ -113,6 +113,12 @@ def test_what_is_not_there_is_none_and_deleting_it_is_fine(cluster: Cluster, ans
     assert cluster.log("a", "suite") == b""
 
 
+def test_a_node_that_cannot_be_asked_for_a_log_is_no_empty_log(cluster: Cluster, answers: tuple[Answers, str]) -> None:
+    answers[0].say(500, "dial tcp 10.0.0.7:10250: i/o timeout")
+    with pytest.raises(Refused, match="i/o timeout"):
+        cluster.log("a", "suite")
+
+
 def test_a_dry_run_says_so_to_the_server(cluster: Cluster, answers: tuple[Answers, str]) -> None:
     cluster.create(CONFIG_MAP, dry_run=True)
     method, path, body = answers[0].asked[-1]

@@ -192,6 +192,29 @@ class TestComingHome:
         bundle = Bundle(tmp_path / handed.run_id)
         assert (bundle.path / "logs" / "node-1.log").read_bytes() == b"a line of the stack\n"
 
+    def test_a_good_run_whose_log_cannot_be_read_now_is_collected_later(
+        self, cluster: MemoryCluster, handed: Submission, tmp_path: Path
+    ) -> None:
+        for node in range(NODES):
+            name = add_pod(cluster, handed, node, "Succeeded")
+            cluster.logs[name] = printed(handed, node)
+        finish(cluster, handed)
+        cluster.unreachable.add(name)
+        with pytest.raises(UsageError, match=rf"the log of pod {name}.* try again later"):
+            engine_of(cluster).gather(handed)
+        cluster.unreachable.clear()
+        assert collect(tmp_path, handed, engine_of(cluster).gather(handed)).status == "ok"
+
+    def test_a_lost_nodes_log_keeps_nobody_from_looking_cancelling_and_collecting(
+        self, cluster: MemoryCluster, handed: Submission, tmp_path: Path
+    ) -> None:
+        cluster.unreachable.add(add_pod(cluster, handed, 0, "Running"))
+        assert engine_of(cluster).look(handed).detail == "1 of 2 pods run"
+        cluster.unreachable.add(add_pod(cluster, handed, 1, "Failed", reason="NodeLost"))
+        finish(cluster, handed, "Failed")
+        record = collect(tmp_path, handed, engine_of(cluster).gather(handed))
+        assert record.failure is not None and record.failure.kind == "rank_lost"
+
     def test_a_cancelled_run_keeps_what_it_said_although_the_cluster_forgets(
         self, cluster: MemoryCluster, handed: Submission, tmp_path: Path
     ) -> None:
