@@ -43,9 +43,11 @@ _INTERVAL = (
     "its iterations alone and are too narrow for what another run would give."
 )
 _RANKING = (
-    f"Ranking: ratio to the best of equal work on equally many ranks (Welch on logarithms, not corrected for several "
-    f"comparisons); not distinguishable is not equal, which needs the ratio's 90 % interval within "
-    f"{DEFAULT_MARGIN * 100:g} % of 1; {RUNS_TO_PUBLISH} runs are needed to publish, {RUNS_TO_RANK} to rank."
+    f"Ranking: ratio to the best of equal work on equally many ranks (Welch on logarithms; the bounds of a group of "
+    f"more than two rows hold for all its pairs together, by Bonferroni); groups are judged one by one, so of twenty "
+    f"groups of equal rates one would show a difference; not distinguishable is not equal, which needs the ratio's "
+    f"90 % interval within {DEFAULT_MARGIN * 100:g} % of 1; {RUNS_TO_PUBLISH} runs are needed to publish, "
+    f"{RUNS_TO_RANK} to rank."
 )
 _PHASES = (
     "Phases: mean seconds per iteration of the slowest rank in each; other is what the iteration took beyond them."

@@ -9,7 +9,7 @@ from typing import Literal
 
 from suite.report.parts import RUNS_TO_PUBLISH, RUNS_TO_RANK, Setting
 from suite.report.pool import Row
-from suite.stats.compare import Comparison, compare
+from suite.stats.compare import Comparison, compare, ratio_interval
 from suite.stats.intervals import Interval
 
 Verdict = Literal["faster", "slower", "not distinguishable", "too few runs"]
@@ -17,7 +17,10 @@ Verdict = Literal["faster", "slower", "not distinguishable", "too few runs"]
 
 @dataclass(frozen=True)
 class Place:
-    """A row against the best of its group: ``ratio`` of their rates; the best's own verdict is against all others."""
+    """A row against the best of its group: ``ratio`` of their rates; the best's own verdict is against all others.
+
+    The bounds of all ratios between rows of a group hold together at 95 %.
+    """
 
     row: Row
     ratio: Interval
@@ -64,14 +67,15 @@ def rank(rows: Sequence[Row]) -> Ranking:
 def _group(rows: Sequence[Row]) -> Group:
     ordered = sorted(rows, key=lambda row: (-_rate(row), row.number))
     best, others = ordered[0], ordered[1:]
-    against_best = [compare(row.measured, best.measured) for row in others]
+    pairs = len(ordered) * (len(ordered) - 1) // 2
+    against_best = [compare(row.measured, best.measured, pairs=pairs) for row in others]
     places = [_place(row, best, comparison) for row, comparison in zip(others, against_best, strict=True)]
     return Group(
         size=best.size,
         ranks=best.ranks,
         workload=best.workload,
         setting=best.setting,
-        lead=compare(best.measured, others[0].measured).ratio,
+        lead=ratio_interval(best.measured, others[0].measured, pairs),
         places=(_best(best, places), *places),
     )
 

@@ -54,10 +54,11 @@ def welch(a: Sequence[RunSeconds], b: Sequence[RunSeconds]) -> LogDifference | N
     return LogDifference(mean=mean_a - mean_b, error=math.sqrt(total), degrees=degrees)
 
 
-def ratio_interval(a: Sequence[RunSeconds], b: Sequence[RunSeconds]) -> Interval:
+def ratio_interval(a: Sequence[RunSeconds], b: Sequence[RunSeconds], pairs: int = 1) -> Interval:
     """Ratio of the geometric mean rates a / b with its 95 % interval (Welch, on logarithms).
 
-    The bounds are null where either side has fewer than two runs. Raises ValueError where one has none.
+    With ``pairs`` above 1 the intervals of so many ratios hold together at 95 % (Bonferroni). The bounds are null where
+    either side has fewer than two runs. Raises ValueError where one has none.
     """
     if not a or not b:
         raise ValueError("a ratio needs at least one run on each side")
@@ -65,27 +66,34 @@ def ratio_interval(a: Sequence[RunSeconds], b: Sequence[RunSeconds]) -> Interval
     if difference is None:
         mean = math.fsum(log_rates(a)) / len(a) - math.fsum(log_rates(b)) / len(b)
         return Interval(math.exp(mean), None, None)
-    low, high = difference.interval()
+    low, high = difference.interval(1 - 0.025 / pairs)
     return Interval(math.exp(difference.mean), low, high)
 
 
-def compare(a: Sequence[RunSeconds], b: Sequence[RunSeconds], margin: float = DEFAULT_MARGIN) -> Comparison:
+def compare(
+    a: Sequence[RunSeconds], b: Sequence[RunSeconds], margin: float = DEFAULT_MARGIN, pairs: int = 1
+) -> Comparison:
     """Rate of ``a`` against rate of ``b``; the caller sees to it that their work is equal.
 
     ``faster`` or ``slower`` when the 95 % interval of the ratio leaves out 1. Not distinguishable is not equal:
     ``equivalent`` is two one-sided tests at 5 % each (TOST; Schuirmann, J. Pharmacokinet. Biopharm. 15, 1987): the
     90 % interval of the ratio lies within 1 / (1 + margin) .. 1 + margin. A ratio can be both faster and equivalent.
 
+    ``pairs``: of how many comparisons this is one, where both levels shall hold for all of them together. Who compares
+    several sides with the best of them has chosen it by its rate, so that all pairs count, k (k - 1) / 2.
+
+    Runs that took turns share some of their noise, which is not used: the intervals are then rather too wide.
+
     Raises ValueError for a margin that is not positive or a side without runs.
     """
     if not margin > 0:
         raise ValueError(f"the margin is {margin}, must be above 0")
-    ratio = ratio_interval(a, b)
+    ratio = ratio_interval(a, b, pairs)
     difference = welch(a, b)
     if difference is None or ratio.low is None or ratio.high is None:
         reason = f"{len(a)} and {len(b)} runs: at least 2 on each side tell the spread between runs"
         return Comparison(ratio, "not distinguishable", None, margin, (reason,))
     verdict: ComparisonVerdict = "faster" if ratio.low > 1 else "slower" if ratio.high < 1 else "not distinguishable"
-    low, high = difference.interval(probability=0.95)
+    low, high = difference.interval(1 - 0.05 / pairs)
     equivalent = 1 / (1 + margin) <= low and high <= 1 + margin
     return Comparison(ratio, verdict, equivalent, margin, ())

@@ -98,6 +98,40 @@ def test_a_difference_at_the_margin_is_called_equivalent_at_most_once_in_twenty(
     assert called / trials <= 0.065
 
 
+@pytest.mark.parametrize(("sides", "runs"), [(2, 3), (3, 5), (6, 5), (10, 3)])
+def test_among_equal_sides_the_best_beats_another_at_most_once_in_twenty_groups(sides: int, runs: int):
+    """The best is chosen by its rate: with six sides, pairs judged one by one would differ in three groups of ten."""
+    source = random.Random(13)
+    trials, together, alone = 400, 0, 0
+    for _ in range(trials):
+        best, *others = sorted(
+            (noisy_runs(source, runs, 1.0, 0.05) for _ in range(sides)), key=lambda side: -sum(run.rate for run in side)
+        )
+        pairs = sides * (sides - 1) // 2
+        together += any(compare(other, best, pairs=pairs).verdict == "slower" for other in others)
+        alone += any(compare(other, best).verdict == "slower" for other in others)
+    assert together / trials <= 0.07
+    assert sides < 6 or alone / trials > 0.2
+
+
+def test_more_pairs_widen_the_interval_and_leave_the_ratio():
+    a, b = runs_at(1.0, 1.1, 0.9), runs_at(2.0, 2.1, 1.9)
+    one, many = ratio_interval(a, b), ratio_interval(a, b, pairs=10)
+    assert many.value == one.value
+    assert many.low < one.low < one.high < many.high
+    assert ratio_interval(a, b, pairs=1) == one
+
+
+def test_runs_that_share_the_noise_of_their_round_are_told_apart_too_seldom_never_too_often():
+    source = random.Random(14)
+    trials, false = 1000, 0
+    for _ in range(trials):
+        rounds = [math.exp(source.gauss(0, 0.05)) for _ in range(5)]
+        first, second = (runs_at(*(common * math.exp(source.gauss(0, 0.03)) for common in rounds)) for _ in range(2))
+        false += compare(first, second).verdict != "not distinguishable"
+    assert false / trials <= 0.05
+
+
 def test_a_margin_of_nothing_and_a_side_without_runs_are_refused():
     with pytest.raises(ValueError, match="margin"):
         compare(runs_at(1.0, 1.0), runs_at(1.0, 1.0), margin=0.0)
