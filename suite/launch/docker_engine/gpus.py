@@ -53,7 +53,7 @@ def usable_gpus(engine: Engine, settings: DockerSettings, image: str) -> tuple[L
             raise UsageError(
                 f"there is no GPU {', '.join(unknown)}; this host has 0 to {len(here) - 1} (`nvidia-smi -L` lists them)"
             )
-        return tuple(by_name.get(name, here[0]) for name in settings.gpu_ids)
+        return tuple(by_name.get(name) or _slice(name) for name in settings.gpu_ids)
     if settings.gpus is not None and settings.gpus > len(here):
         raise UsageError(f"--gpus {settings.gpus}: this host has {len(here)}")
     return here[: settings.gpus]
@@ -71,8 +71,15 @@ def _ask_container(engine: Engine, settings: DockerSettings, image: str) -> tupl
         known = engine_failure(words)
         told = "; ".join(known.evidence) if known else essence(words)
         raise UsageError(f"the engine gives no {_asked(settings)} to a container: {told}") from error
+    if settings.gpu_ids and all(name.startswith("MIG-") for name in settings.gpu_ids):
+        return tuple(map(_slice, settings.gpu_ids))
     found = [match.groups() for match in map(_LISTED.match, said.splitlines()) if match]
     return tuple(LocalDevice(index=int(index), uuid=uuid, name=name, memory_bytes=None) for index, name, uuid in found)
+
+
+def _slice(name: str) -> LocalDevice:
+    """A part of a GPU (MIG), which has its own name and less memory than the whole: how much, nobody was asked."""
+    return LocalDevice(index=0, uuid=name, name="MIG device", memory_bytes=None)
 
 
 def _requests(settings: DockerSettings, access: Literal["nvidia", "cdi"]) -> Sequence[dict[str, Any]]:
