@@ -10,12 +10,13 @@ from suite.spec.catalogue import devices, find_device
 from suite.spec.device import Device
 
 GIB = 2**30
-#: Without NVLink or its like: PCIe 4.0 x16, one direction (PCI-SIG).
-PCIE_BYTES_PER_SECOND = 32e9
-#: The makers' own systems: DGX-1 and DGX-2 (100 Gb/s per card or two), DGX A100 (200), DGX H100 and B200 (400),
-#: GB200 NVL72 (400), GB300 NVL72 and HGX B300 (800), one card per device; bytes per second and direction.
-_NETWORK = {"volta": 12.5e9, "ampere": 25e9, "hopper": 50e9, "blackwell": 50e9, "other": 25e9}
-_NETWORK_800G = ("GB300", "B300")
+#: Without NVLink or its like: PCIe x16, one direction (PCI-SIG): 4.0, before it 3.0, from Hopper on 5.0.
+_PCIE = {"volta": 16e9, "ampere": 32e9, "hopper": 64e9, "blackwell": 64e9, "other": 32e9}
+#: The makers' own systems, bytes per second, direction and device: DGX-1 and DGX-2 (a card of 100 Gb/s for two
+#: devices), DGX A100 (200 Gb/s each), DGX H100 and B200 and GB200 NVL72 (400).
+_NETWORK = {"volta": 6.25e9, "ampere": 25e9, "hopper": 50e9, "blackwell": 50e9, "other": 25e9}
+#: GB300 NVL72 and HGX B300 (800 Gb/s each), AMD's MI300X platform (400), Frontier (four cards of 200 for eight dies).
+_OWN_NETWORK = {"GB300": 100e9, "B300": 100e9, "MI300X": 50e9, "MI250X": 12.5e9}
 #: GB200 NVL72 and GB300 NVL72 join 72 devices by NVLink, of which powers of two are used; other systems eight.
 _NODE_DEVICES = {"GB200": 64, "GB300": 64}
 _USUAL_NODE = 8
@@ -73,7 +74,8 @@ def place_of(device: Device) -> Place | None:
         return None
     architecture = _architecture(device.name)
     family = next((name for name in _FAMILIES if name in device.name), device.name)
-    link = device.link_bytes_per_second
+    # A bridge joins two or four cards of a node; a ring over all of them goes at the pace of PCIe.
+    link = device.link_bytes_per_second if device.link_devices is None else None
     return Place(
         name=device.name,
         architecture=architecture,
@@ -81,8 +83,8 @@ def place_of(device: Device) -> Place | None:
         peak_by_precision=dict(device.peak_flops),
         memory_bytes=device.memory_bytes,
         memory_bandwidth=device.memory_bytes_per_second,
-        link=link / 2 if link else PCIE_BYTES_PER_SECOND,
-        network=2 * _NETWORK["blackwell"] if family in _NETWORK_800G else _NETWORK[architecture],
+        link=link / 2 if link else _PCIE[architecture],
+        network=_OWN_NETWORK.get(family, _NETWORK[architecture]),
         node_devices=_NODE_DEVICES.get(family, _USUAL_NODE),
     )
 

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from suite.planner.jobs import Column, Jobs
-from suite.planner.timing import block_seconds, forward_seconds, gather_seconds, local_parameters, rates, step_parts
+from suite.planner.timing import (
+    block_seconds,
+    forward_seconds,
+    gather_seconds,
+    local_parameters,
+    rates,
+    ring_bandwidth,
+    step_parts,
+)
 from suite.theory import decode
 from suite.theory.communication import all_reduce_bytes, overlapped
 from suite.theory.offload import fetch_seconds, optimizer_seconds
@@ -123,7 +131,8 @@ def _decode(work: Iterations, p: Mapping[str, float]) -> Column:
     products = steps * flops / (DECODE_MATRIX_SHARE * rate.dense)
     device = reads + overlapped(reads, products, SHARPNESS)
     launches = np.where(jobs.eager > 0, steps * LAUNCH_FORWARD * jobs.layers, 0)
-    volume = all_reduce_bytes(2 * work.rollouts * jobs.hidden, jobs.tensor) / jobs.link
+    bandwidth = ring_bandwidth(jobs, jobs.tensor, 1)
+    volume = all_reduce_bytes(2 * work.rollouts * jobs.hidden, jobs.tensor) / bandwidth
     collective = np.where(jobs.tensor > 1, 2 * jobs.layers * steps * (COLLECTIVE_LATENCY + volume), 0)
     gathers = steps * gather_seconds(jobs, p) if work.gathers_to_decode else gather_seconds(jobs, p)
     return (

@@ -27,13 +27,16 @@ PARTS = (
 )
 #: DeepSpeed reduces gradients in buckets of this many elements, 16 bit, allocated whatever the model's size.
 _BUCKET = 5e8
+#: An optimizer step of DeepSpeed casts a shard's 16-bit gradients to fp32 first, under ZeRO-3 at most this many at once
+#: (its documentation counts 4 bytes a parameter for it: "Memory Requirements"; ``sub_group_size``).
+_SUB_GROUP = 1e9
 #: Bytes per logit in score and training: 16-bit and fp32 copies, log-softmax.
 _SCORE_LOGITS = 10
 
 
 def iteration_memory(work: Iterations, p: Mapping[str, float], gradient_buffer: bool) -> dict[str, Column]:
     """Bytes by part in the most demanding phase. Never below the memory floor of the same layout."""
-    phases = {name: _phase(work, p, gradient_buffer, name) for name in ("generate", "score", "train")}
+    phases = {name: _phase(work, p, gradient_buffer, name) for name in ("generate", "score", "train", "step")}
     totals = np.array([sum(parts.values()) for parts in phases.values()])
     most = totals.argmax(axis=0)
     return {part: np.choose(most, [phases[name][part] for name in phases]) for part in PARTS}
@@ -51,15 +54,19 @@ def _phase(work: Iterations, p: Mapping[str, float], gradient_buffer: bool, phas
         "reference": states["reference"],
         "optimizer states": states["optimizer"],
     }
-    parts["gradients"] = states["gradients"] if phase == "train" or gradient_buffer else zero
-    if phase == "generate":
+    parts["gradients"] = states["gradients"] if phase in ("train", "step") or gradient_buffer else zero
+    if phase == "step":
+        parts["gradients"] = parts["gradients"] + states["cast"]
+        parts |= dict.fromkeys(("activations", "logits", "KV cache"), zero)
+    elif phase == "generate":
         parts["activations"] = 2 * 4 * work.rollouts * work.prompt * jobs.hidden
         parts["logits"] = 2 * 4 * work.rollouts * jobs.vocab / jobs.tensor
         width = (work.rollouts, work.prompt + work.new, depth, jobs.hidden, jobs.kv_share, jobs.tensor)
         parts["KV cache"] = kv_cache_bytes(*width)
     else:
         each = max(_SCORE_LOGITS, p["logit_bytes"]) if phase == "train" else _SCORE_LOGITS
-        kept = layer["kept"] * depth * jobs.trained_share * in_flight(jobs.pipeline, jobs.chunks, count)
+        held = in_flight(jobs.pipeline, jobs.chunks, count, jobs.pipeline - 1)
+        kept = layer["kept"] * depth * jobs.trained_share * held
         parts["activations"] = kept + layer["again"] if phase == "train" else layer["once"]
         parts["logits"] = shown * each
         parts["KV cache"] = zero
@@ -87,6 +94,8 @@ def _end(work: Iterations, gradient_buffer: bool, end: str) -> dict[str, Column]
         weights, gradients, optimizer = megatron_bytes(jobs.zero_stage >= 1, shards, 0.0)
     else:
         weights, gradients, optimizer = zero_bytes(jobs.zero_stage, shards)
+    share = np.maximum(trainable, critic) / np.where(jobs.zero_stage >= 1, shards, 1)
+    cast = np.where(jobs.zero_stage >= 3, np.minimum(share, _SUB_GROUP), share) * (0 if gradient_buffer else 4)
     kept = np.where(work.offload_parameters > 0, 0, 1)
     host = np.where(work.offload_optimizer > 0, 0, 1)
     bucket = 0.0 if gradient_buffer else 2 * np.minimum(_BUCKET, trainable)
@@ -95,6 +104,7 @@ def _end(work: Iterations, gradient_buffer: bool, end: str) -> dict[str, Column]
         "reference": weights * reference * kept,
         "optimizer": optimizer * (trainable + critic) * host,
         "gradients": gradients * (trainable + critic) * host + bucket,
+        "cast": cast * host,
     }
 
 

@@ -55,8 +55,8 @@ def memory_parts(jobs: Jobs, p: Mapping[str, float], half: Column | float = 0.0)
         / jobs.tensor
         * np.where(_megatron(jobs), LOGIT_BYTES_ENGINE, p["logit_bytes"])
     )
-    kept_first = layer["kept"] * depth * in_flight(jobs.pipeline, jobs.chunks, count)
-    kept_last = layer["kept"] * depth
+    kept_first = layer["kept"] * depth * in_flight(jobs.pipeline, jobs.chunks, count, jobs.pipeline - 1)
+    kept_last = layer["kept"] * depth * in_flight(jobs.pipeline, jobs.chunks, count, 0)
     per = weights + gradients + optimizer
     at_end = per * last + kept_last + logits > per * first + kept_first + np.where(jobs.pipeline == 1, logits, 0)
     own = np.where(at_end, last, first)

@@ -100,14 +100,14 @@ def block_seconds(jobs: Jobs, p: Values, rate: Rates) -> Block:
     ) + p["activation_traffic"] * blocks.activation_function_bytes(tokens, jobs.ffn, jobs.gated, tensor)
     slow = np.where(jobs.eager > 0, p["eager"] ** 3, 1) * np.where(fused, 1, p["unfused_traffic"])
     exposed = p["tensor_exposed"] * np.where(jobs.asynchronous_tensor > 0, p["tensor_asynchronous"], 1)
-    ring = 2 * 2 * tokens * hidden * jobs.kv_share / tensor * (jobs.context - 1)
+    passed = 2 * 2 * tokens * hidden * jobs.kv_share / tensor * (jobs.context - 1)
     return Block(
         linear=linear,
         attention=attention * np.where(jobs.packed > 0, PACKED_ATTENTION, 1),
         elementwise=elementwise * slow / rate.memory,
         scores=scores,
-        collective=exposed * all_reduce_bytes(2 * tokens * hidden, tensor) / jobs.link,
-        exchange=p["context_exposed"] * ring / jobs.link,
+        collective=exposed * all_reduce_bytes(2 * tokens * hidden, tensor) / ring_bandwidth(jobs, tensor, 1),
+        exchange=p["context_exposed"] * passed / ring_bandwidth(jobs, jobs.context, tensor),
     )
 
 
@@ -117,9 +117,14 @@ def local_parameters(jobs: Jobs) -> Column:
     return jobs.layers * jobs.elements / (jobs.tensor * jobs.pipeline) + jobs.vocab * jobs.hidden * share / jobs.tensor
 
 
+def ring_bandwidth(jobs: Jobs, members: Column, stride: Column | int) -> Column:
+    """Bytes per second of a ring over ``members`` ranks, ``stride`` apart: tensor parallel ranks are neighbours."""
+    return group_bandwidth(members, stride, jobs.node_devices, jobs.link, jobs.network)
+
+
 def shard_bandwidth(jobs: Jobs) -> Column:
     """Bytes per second of the rings over data parallel ranks, which are one tensor parallel group apart."""
-    return group_bandwidth(jobs.data * jobs.context, jobs.tensor, jobs.node_devices, jobs.link, jobs.network)
+    return ring_bandwidth(jobs, jobs.data * jobs.context, jobs.tensor)
 
 
 def gather_seconds(jobs: Jobs, p: Values) -> Column:
@@ -200,8 +205,9 @@ def _gathers(jobs: Jobs, p: Values, count: Column, body: Column) -> Column:
 def _reduction(jobs: Jobs, p: Values, behind: Column) -> Column:
     """Gradients reduced and weights gathered once a step, in part behind the last micro batch's backward pass."""
     share = np.where(jobs.low_rank > 0, LOW_RANK_SHARE, 1)
-    seconds = DATA_PARALLEL_BYTES * local_parameters(jobs) * share / shard_bandwidth(jobs)
-    seconds = np.where((jobs.zero_stage >= 3) | (jobs.data * jobs.context <= 1), 0, seconds)
+    whole = DATA_PARALLEL_BYTES * share * local_parameters(jobs)
+    seconds = gather_bytes(whole, jobs.data * jobs.context) / shard_bandwidth(jobs)
+    seconds = np.where(jobs.zero_stage >= 3, 0, seconds)
     return p["data_exposed"] * seconds + p["data_last"] * overlapped(behind, seconds, DATA_SHARPNESS)
 
 

@@ -20,13 +20,14 @@ def bubble(pipeline: Numbers, chunks: Numbers) -> Numbers:
     return (pipeline - 1) / chunks
 
 
-def in_flight(pipeline: Numbers, chunks: Numbers, micro_batches: Numbers) -> Numbers:
-    """Micro batches whose activations the first stage holds: p, at most all, more when interleaved.
+def in_flight(pipeline: Numbers, chunks: Numbers, micro_batches: Numbers, behind: Numbers) -> Numbers:
+    """Micro batches whose activations a stage holds with ``behind`` stages after it: one more than these, at most all.
 
-    (Korthikanti et al., arXiv 2205.05198, section 4.2.3: a factor 1 + (p - 1) / (p v).)
+    Interleaved, its warm-up is 2 ``behind`` + (v - 1) p chunks of 1 / v of the stage each: for the first stage
+    p (1 + (p - 1) / (p v)) micro batches (Korthikanti et al., arXiv 2205.05198, section 4.2.3).
     """
-    penalty = np.where(chunks > 1, 1 + (pipeline - 1) / (pipeline * chunks), 1.0)
-    return np.minimum(pipeline * penalty, np.maximum(micro_batches, 1) * np.where(chunks > 1, penalty, 1))
+    interleaved = (2 * behind + (chunks - 1) * pipeline + 1) / chunks
+    return np.minimum(np.where(chunks > 1, interleaved, behind + 1), np.maximum(micro_batches, 1))
 
 
 def usual_chunks(layers: Numbers, pipeline: Numbers) -> Numbers:

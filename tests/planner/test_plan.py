@@ -18,6 +18,7 @@ from suite.spec.base import UsageError
 from suite.spec.catalogue import devices, find_size, find_workload
 from suite.spec.manifest import Work
 from suite.spec.workload import Critic
+from suite.theory.adapters import work_parameters
 from suite.theory.memory import memory_floor
 from tests.theory.shapes import shapes, workloads
 
@@ -98,6 +99,18 @@ def test_larger_models_take_longer_and_need_more():
         needed.append(predicted.total[row])
     assert seconds == sorted(seconds)
     assert needed == sorted(needed)
+
+
+def test_deepspeed_casts_gradients_to_step_and_megatron_keeps_them_in_fp32():
+    gradients = {
+        backend: next(option for option in ask("1.3B", backend).plan([1]).options if option.micro_batch == 4).memory[
+            "gradients"
+        ]
+        for backend in ("deepspeed", "megatron")
+    }
+    trained = work_parameters(find_size("1.3B"), find_workload("trlx-ds-chat")).trainable
+    assert gradients["deepspeed"] == pytest.approx(6 * trained + 2 * 5e8, rel=0.01)
+    assert gradients["megatron"] == pytest.approx(4 * trained, rel=0.01)
 
 
 def test_recomputation_needs_less_activation_and_more_time():
@@ -216,6 +229,15 @@ def test_what_cannot_be_planned_is_one_clear_line(make, words):
 )
 def test_devices_of_tables_are_found_in_the_catalogue(name, memory, expected):
     assert published_place(name, memory).name == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "link", "network"),
+    [("A100-SXM", 300e9, 25e9), ("A100-PCIe", 32e9, 25e9), ("H100-PCIe", 64e9, 50e9), ("V100", 150e9, 6.25e9)],
+)
+def test_a_bridge_between_two_cards_is_no_link_of_a_node(name, link, network):
+    place = published_place(name, None)
+    assert (place.link, place.network) == (link, network)
 
 
 def test_a_power_limit_and_slower_memory_in_the_name_count():

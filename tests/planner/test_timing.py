@@ -106,6 +106,24 @@ def test_no_step_is_faster_than_the_peak_allows(tensor, pipeline, data, recomput
     assert float(step_seconds(rows.jobs, P.vector())[0]) > fastest / 1.05
 
 
+def parts(**changes):
+    return {name: float(value[0]) for name, value in step_parts(Jobs.of([job(**changes)]), P.values).items()}
+
+
+def test_a_tensor_parallel_group_that_spans_nodes_goes_at_the_pace_of_their_network():
+    layout = {"devices": 16, "tensor": 16, "gpu": "A100-SXM"}
+    inside, across = parts(**layout, node_devices=16), parts(**layout, node_devices=8)
+    assert across["tensor parallel"] == pytest.approx(1.5 * inside["tensor parallel"])
+    alone = parts(devices=16, tensor=8, context=2, node_devices=8)["context parallel"]
+    assert alone == pytest.approx(9 * parts(devices=16, tensor=8, context=2, node_devices=16)["context parallel"])
+
+
+def test_two_replicas_reduce_half_of_what_many_do():
+    exposed = {count: parts(devices=count, global_batch=128 * count, node_devices=512) for count in (2, 512)}
+    assert exposed[2]["gradient reduction"] < 0.6 * exposed[512]["gradient reduction"]
+    assert parts(devices=1)["gradient reduction"] == 0
+
+
 def test_effects_of_a_known_stack_count_and_unknown_ones_do_not():
     model = fitted(P)
     assert model.effect({"family": "no such", "framework": "no such"}) == 0

@@ -104,9 +104,15 @@ def test_interleaving_divides_the_bubble(pipeline, chunks):
 
 
 def test_a_pipeline_holds_as_many_micro_batches_as_it_has_stages_and_more_when_interleaved():
-    assert float(in_flight(8.0, 1.0, 64.0)) == 8
-    assert float(in_flight(8.0, 1.0, 2.0)) == 2
-    assert float(in_flight(35.0, 3.0, 280.0)) == pytest.approx(35 * (1 + 34 / (35 * 3)))
+    assert float(in_flight(8.0, 1.0, 64.0, 7.0)) == 8
+    assert float(in_flight(8.0, 1.0, 64.0, 0.0)) == 1
+    assert float(in_flight(8.0, 1.0, 2.0, 7.0)) == 2
+    assert float(in_flight(35.0, 3.0, 280.0, 34.0)) == pytest.approx(35 * (1 + 34 / (35 * 3)))
+
+
+def test_no_stage_holds_more_micro_batches_than_there_are_and_the_last_of_an_interleaved_one_holds_many():
+    assert float(in_flight(8.0, 4.0, 8.0, 7.0)) == 8
+    assert float(in_flight(8.0, 4.0, 64.0, 0.0)) == pytest.approx((3 * 8 + 1) / 4)
 
 
 def test_micro_batches_are_whole_and_chunks_follow_the_layers():
