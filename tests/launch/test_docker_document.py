@@ -52,6 +52,11 @@ def test_a_container_may_do_what_its_work_needs_and_no_more(job: Job, access: st
     json.dumps(document, allow_nan=False)
 
 
+def test_an_engine_that_labels_containers_lets_them_reach_the_bundle_and_the_gpus() -> None:
+    host = container_document(job(), DockerSettings(), Placing("1000:100", selinux=True))["HostConfig"]
+    assert host["SecurityOpt"] == ["no-new-privileges", "label=disable"]
+
+
 @given(jobs, accesses)
 def test_gpus_are_asked_for_by_ids_or_by_count_and_never_by_both(job: Job, access: str) -> None:
     document = container_document(job, DockerSettings(), Placing("0:0", access))

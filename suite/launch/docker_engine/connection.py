@@ -47,6 +47,7 @@ class Engine:
     runtimes: tuple[str, ...]
     cdi_folders: tuple[str, ...]
     cdi_devices: tuple[str, ...]
+    selinux: bool
 
 
 def connect(copy_back: bool = False) -> Engine:
@@ -114,7 +115,7 @@ def _require_new_enough(host: str, version: dict[str, Any]) -> None:
 
 
 def _engine(api: APIClient, host: str, version: dict[str, Any], info: dict[str, Any], copy_back: bool) -> Engine:
-    options = " ".join(info.get("SecurityOptions") or ())
+    options = {part for entry in info.get("SecurityOptions") or () for part in entry.split(",")}
     facts = EngineFacts(
         name=(version.get("Platform") or {}).get("Name") or "Docker Engine",
         version=str(version.get("Version")),
@@ -137,6 +138,7 @@ def _engine(api: APIClient, host: str, version: dict[str, Any], info: dict[str, 
         cdi_devices=tuple(
             str(one.get("ID")) for one in info.get("DiscoveredDevices") or () if one.get("Source") == "cdi"
         ),
+        selinux="name=selinux" in options,
     )
 
 

@@ -25,6 +25,7 @@ class Placing(NamedTuple):
     access: Literal["nvidia", "cdi"] = "nvidia"
     remapped: bool = False  # the engine gives users of a container other ids on the host
     volume: str | None = None  # name of the volume that takes the place of the job's mounts
+    selinux: bool = False  # the engine labels containers, and neither the caller's folder nor the GPUs carry a label
 
 
 def container_document(job: Job, settings: DockerSettings, placing: Placing) -> dict[str, Any]:
@@ -54,7 +55,7 @@ def container_document(job: Job, settings: DockerSettings, placing: Placing) -> 
             "ReadonlyRootfs": True,
             "Tmpfs": {"/tmp": "exec,mode=1777"},
             "CapDrop": ["ALL"],
-            "SecurityOpt": ["no-new-privileges"],
+            "SecurityOpt": ["no-new-privileges", *(["label=disable"] if placing.selinux else [])],
             "UsernsMode": "host" if placing.remapped else "",
             "Ulimits": [{"Name": name, "Soft": value, "Hard": value} for name, value in sorted(limits.items())],
             "ShmSize": settings.shm_bytes,

@@ -145,6 +145,7 @@ class DockerLauncher:
             access=access_of(self.engine, self.settings.gpu_access),
             remapped=facts.remapped,
             volume=_container_name(job) if self._copies else None,
+            selinux=self.engine.selinux,
         )
 
     def _patiently(self, call: Callable[[], Answer]) -> Answer:

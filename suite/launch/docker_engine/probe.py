@@ -31,7 +31,12 @@ def ask(engine: Engine, image: str, command: Sequence[str], **host: Any) -> str:
         "Labels": {SESSION_LABEL: session_id(), DRIVER_LABEL: this_driver().label},
         "Env": ["HOME=/tmp", "NVIDIA_DRIVER_CAPABILITIES=utility"],
         "Healthcheck": {"Test": ["NONE"]},
-        "HostConfig": {"CapDrop": ["ALL"], "NetworkMode": "none", **host},
+        "HostConfig": {
+            "CapDrop": ["ALL"],
+            "SecurityOpt": ["label=disable"] if engine.selinux else [],
+            "NetworkMode": "none",
+            **host,
+        },
     }
     container = engine.api.create_container_from_config(body)["Id"]
     try:
