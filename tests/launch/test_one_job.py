@@ -6,7 +6,6 @@ import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -31,7 +30,6 @@ from suite.spec.manifest import Limits, Manifest, Measure
 from suite.spec.resolve import layout_errors, make_manifest
 
 IMAGE = "registry.example/suite-engines@sha256:" + "5" * 64
-ROOT = Path(__file__).resolve().parents[2]
 #: what says where the suite lies, how its output comes back and which network is there: each launcher's own
 OWN_VARIABLES = {"PYTHONPATH", "HOME", "SUITE_IMAGE", "NCCL_DEBUG", "NCCL_SOCKET_IFNAME", *EVENTS_ON_OUTPUT}
 
@@ -47,6 +45,7 @@ class Seen(NamedTuple):
     nodes: int
     ranks_per_node: int
     gpus_per_node: int
+    memory_bytes: int | None  # of all ranks of a node
     run_seconds: float
 
 
@@ -78,20 +77,36 @@ def manifests(draw: st.DrawFn) -> Manifest:
 
 
 @settings(max_examples=40, phases=[Phase.explicit, Phase.generate])
-@given(manifest=manifests(), extra=st.dictionaries(names, st.text("ab' $\"{", max_size=9)))
-def test_every_launcher_gives_the_ranks_the_same_job(manifest: Manifest, extra: dict[str, str]) -> None:
-    wanted = expected(manifest, extra)
-    assert by_kubernetes(manifest, extra) == wanted
+@given(
+    manifest=manifests(),
+    extra=st.dictionaries(names, st.text("ab' $\"{", max_size=9)),
+    memory=st.none() | st.integers(1, 1 << 20).map(lambda mebibytes: mebibytes << 20),
+)
+def test_every_launcher_gives_the_ranks_the_same_job(
+    manifest: Manifest, extra: dict[str, str], memory: int | None
+) -> None:
+    asked = Asked(manifest, extra, memory)
+    wanted = expected(asked)
+    assert by_kubernetes(asked) == wanted
     for container in ("none", "pyxis", "apptainer"):
-        assert by_slurm(manifest, extra, SlurmSettings(container=container)) == wanted
-        assert by_slurm(manifest, extra, SlurmSettings(container=container, starter="engine")) == wanted
+        assert by_slurm(asked, SlurmSettings(container=container)) == wanted
+        assert by_slurm(asked, SlurmSettings(container=container, starter="engine")) == wanted
     if manifest.layout.nodes == 1:
-        assert by_local(manifest, extra) == wanted
-        assert by_docker(manifest, extra) == wanted
+        assert by_local(asked) == wanted
+        assert by_docker(asked) == wanted
 
 
-def expected(manifest: Manifest, extra: dict[str, str]) -> Seen:
+class Asked(NamedTuple):
+    """A run, and what its user adds to it."""
+
+    manifest: Manifest
+    extra: dict[str, str]
+    memory: int | None  # bytes of one rank
+
+
+def expected(asked: Asked) -> Seen:
     """From the manifest alone."""
+    manifest, extra, memory = asked
     driver, measure = find_backend(manifest.backend.name), manifest.measure
     env = {"OMP_NUM_THREADS": str(measure.threads_per_rank), "PYTHONUNBUFFERED": "1", "HF_HUB_OFFLINE": "1"}
     hidden = {"CUDA_VISIBLE_DEVICES": ""} if measure.device == "cpu" else {}
@@ -101,6 +116,7 @@ def expected(manifest: Manifest, extra: dict[str, str]) -> Seen:
         nodes=manifest.layout.nodes,
         ranks_per_node=manifest.layout.devices_per_node,
         gpus_per_node=gpus(manifest),
+        memory_bytes=None if memory is None else memory * manifest.layout.devices_per_node,
         run_seconds=manifest.limits.run_seconds,
     )
 
@@ -122,18 +138,27 @@ def seen(site: Site, argv: list[str], env: dict[str, str], **rest: Any) -> Seen:
     )
 
 
-def by_local(manifest: Manifest, extra: dict[str, str]) -> Seen:
-    site = Site(python="/venv/bin/python", bundle="/here/runs/run", python_path="/here", env=extra)
+def by_local(asked: Asked) -> Seen:
+    manifest, extra, memory = asked
+    where = {"python": "/venv/bin/python", "bundle": "/here/runs/run", "python_path": "/here"}
+    return on_this_host(manifest, Site(**where, env=extra, memory_bytes=memory))
+
+
+def on_this_host(manifest: Manifest, site: Site) -> Seen:
+    """What the local launcher makes of a run."""
     job = make_job(manifest, site)
     places = [rank_variables(job, rank, 29500) for rank in range(job.ranks)]
     assert [place["RANK"] for place in places] == [str(rank) for rank in range(manifest.layout.ranks)]
     assert {place["WORLD_SIZE"] for place in places} == {str(manifest.layout.ranks)}
-    # the host's GPUs are as the host has them
+    # the host's GPUs are as the host has them; the memory is each process's own
+    each = job.limits.memory_bytes
     rest = {"nodes": 1, "ranks_per_node": len(places), "gpus_per_node": gpus(manifest)}
+    rest["memory_bytes"] = None if each is None else each * len(places)
     return seen(site, list(job.argv), job.env, run_seconds=job.limits.run_seconds, **rest)
 
 
-def by_docker(manifest: Manifest, extra: dict[str, str]) -> Seen:
+def by_docker(asked: Asked) -> Seen:
+    manifest, extra, memory = asked
     bundle = f"{RUNS}/{manifest.run.id}"
     site = Site(
         python=PYTHON,
@@ -142,6 +167,7 @@ def by_docker(manifest: Manifest, extra: dict[str, str]) -> Seen:
         env=extra,
         image=IMAGE,
         device_count=gpus(manifest) or None,
+        memory_bytes=memory,
         mounts=(Mount(source="/here/runs/run", target=bundle, read_only=False),),
     )
     body = container_document(make_job(manifest, site), DockerSettings(), Placing(user="1000:1000"))
@@ -151,6 +177,7 @@ def by_docker(manifest: Manifest, extra: dict[str, str]) -> Seen:
     env.pop("HOME", None)
     assert [(mount["Target"], mount["ReadOnly"]) for mount in host["Mounts"]] == [(bundle, False)]
     assert str(node.folder) == bundle
+    assert host.get("Memory") == host.get("MemorySwap"), "no swap beyond the memory"
     return seen(
         site,
         node.argv,
@@ -158,14 +185,20 @@ def by_docker(manifest: Manifest, extra: dict[str, str]) -> Seen:
         nodes=1,
         ranks_per_node=node.ranks,
         gpus_per_node=sum(request["Count"] for request in host["DeviceRequests"]),
+        memory_bytes=host.get("Memory"),
         run_seconds=node.run_seconds,
     )
 
 
-def by_kubernetes(manifest: Manifest, extra: dict[str, str]) -> Seen:
-    site = kubernetes_site(manifest, IMAGE, extra, None)
+def by_kubernetes(asked: Asked) -> Seen:
+    manifest, extra, memory = asked
+    site = kubernetes_site(manifest, IMAGE, extra, memory)
     job = make_job(manifest, site)
-    found = placed(parse(render(job, site.bundle, KubernetesSettings(), {"manifest.json": "{}"}, {})))
+    pods = KubernetesSettings(shared_memory="64Gi")
+    found = placed(parse(render(job, site.bundle, pods, {"manifest.json": "{}"}, {})))
+    assert found.requests == found.limits
+    # what is in /dev/shm counts to a pod's memory, and is no rank's
+    room = int(found.limits["memory"]) - (64 << 30) if "memory" in found.limits else None
     commands = [_torchrun(command) for command in found.commands]
     assert [command["node_rank"] for command in commands] == [str(node) for node in range(manifest.layout.nodes)]
     assert found.image == IMAGE
@@ -177,11 +210,13 @@ def by_kubernetes(manifest: Manifest, extra: dict[str, str]) -> Seen:
         nodes=int(commands[0]["nnodes"]),
         ranks_per_node=int(commands[0]["nproc_per_node"]),
         gpus_per_node=int(found.limits.get("nvidia.com/gpu", 0)),
+        memory_bytes=room,
         run_seconds=manifest.limits.run_seconds,
     )
 
 
-def by_slurm(manifest: Manifest, extra: dict[str, str], queue: SlurmSettings) -> Seen:
+def by_slurm(asked: Asked, queue: SlurmSettings) -> Seen:
+    manifest, extra, memory = asked
     image = None if queue.container == "none" else IMAGE
     mounts = () if image is None else (Mount(source="/data", target="/cache"),)
     site = Site(
@@ -191,6 +226,7 @@ def by_slurm(manifest: Manifest, extra: dict[str, str], queue: SlurmSettings) ->
         env={**EVENTS_ON_OUTPUT, **extra},
         image=image,
         device_count=gpus(manifest) or None,
+        memory_bytes=memory,
         mounts=mounts,
     )
     job = make_job(manifest, site)
@@ -205,8 +241,9 @@ def by_slurm(manifest: Manifest, extra: dict[str, str], queue: SlurmSettings) ->
     tasks = int(options["--ntasks-per-node"])
     seconds = int(options["--time"]) * 60 - queue.allowance_seconds
     assert 0 <= seconds - manifest.limits.run_seconds < 60.001
-    asked = int(options.get("--gpus-per-node", 0))
-    rest: dict[str, Any] = {"gpus_per_node": asked, "run_seconds": manifest.limits.run_seconds}
+    room = int(options["--mem"].removesuffix("M")) << 20
+    rest: dict[str, Any] = {"gpus_per_node": int(options.get("--gpus-per-node", 0)), "memory_bytes": room or None}
+    rest["run_seconds"] = manifest.limits.run_seconds
     if queue.starter == "engine":
         assert env["WORLD_SIZE"] == str(manifest.layout.ranks)
         kept = {name: value for name, value in env.items() if name in job.env}
@@ -249,13 +286,3 @@ def _option(line: str) -> tuple[str, str]:
 def _partition(words: list[str], word: str) -> tuple[list[str], str, list[str]]:
     index = words.index(word)
     return words[:index], word, words[index + 1 :]
-
-
-def test_compose_runs_the_same_command_in_the_same_image_layout() -> None:
-    """Its services start `suite run` in the image: the local launcher there makes the job, and only paths differ."""
-    services = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))["services"]
-    benches = {name: service for name, service in services.items() if name.startswith("bench-")}
-    assert benches
-    for name, service in benches.items():
-        assert service["volumes"] == [f"./runs:{RUNS}"], name
-        assert "run" in service["entrypoint"], name

@@ -1,0 +1,69 @@
+"""One job, by Compose too: a service runs `suite run` in the image, where the local launcher makes the job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from suite.cli.app import app
+from suite.conduct.machine import Machine
+from suite.conduct.plan import Plan
+from suite.launch.docker_engine.document import PYTHON, RUNS
+from suite.launch.local import LocalLauncher
+from suite.launch.outcome import Launcher
+from tests.launch.test_one_job import Asked, expected, gpus, on_this_host
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVICES = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))["services"]
+BENCHES = [name for name in SERVICES if name.startswith("bench-")]
+KINDS = {"gpu": "cuda", "cpu": "cpu"}
+CASES = [(name, profile) for name in BENCHES for profile in KINDS if (name, profile) != ("bench-nemo", "cpu")]
+
+
+class Planned(Exception):
+    """What `suite run` was about to work through."""
+
+
+@pytest.mark.parametrize(("name", "profile"), CASES)
+def test_a_service_gives_the_ranks_the_same_job(name: str, profile: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On all GPUs of the host, or on one rank where there are none; only paths may differ."""
+    plan, launcher = planned(name, profile, ("--repeats", "1", "--timeout", "90s"), monkeypatch)
+    (manifest,) = plan.manifests
+    assert isinstance(launcher, LocalLauncher)
+    assert (manifest.layout.devices_per_node, gpus(manifest)) == ((8, 8) if profile == "gpu" else (1, 0))
+    assert manifest.limits.run_seconds == 90
+    site = launcher.site(manifest, Path(RUNS) / manifest.run.id, PYTHON)
+    assert on_this_host(manifest, site) == expected(Asked(manifest, {}, None))
+
+
+def planned(name: str, profile: str, options: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> tuple[Plan, Launcher]:
+    """What a service's own command and variables, in its image, come to on a host of eight GPUs, or of none."""
+    device = yaml.safe_load((ROOT / f"compose/{profile}.yaml").read_text(encoding="utf-8"))["services"]["device"]
+    service = {**device, **SERVICES[name]}
+    assert service["volumes"] == [f"./runs:{RUNS}"]
+    assert not {*service} & {"mem_limit", "memswap_limit", "cpus", "cpuset"}, (
+        "the whole host, as for the local launcher"
+    )
+    reserved = service.get("deploy", {}).get("resources", {}).get("reservations", {}).get("devices", [])
+    assert [one["count"] for one in reserved] == (["all"] if profile == "gpu" else [])
+    defaults = {key: re.sub(r"\$\{\w+:-(.*)\}", r"\1", value) for key, value in device["environment"].items()}
+    for key, value in {**defaults, "SUITE_PYTHON": PYTHON}.items():
+        monkeypatch.setenv(key, value)
+    here = Machine(python=PYTHON, device=KINDS[profile], places=8, device_memory_bytes=80 << 30)
+    monkeypatch.setattr("suite.conduct.machine.look_at_machine", lambda python, device, planning: here)
+    monkeypatch.setattr(Machine, "stacks", lambda self, backends: {name: {"torch": "2.13.0"} for name in backends})
+
+    def run_plan(plan: Plan, settings: object, launcher: Launcher, view: object) -> None:
+        raise Planned(plan, launcher)
+
+    monkeypatch.setattr("suite.conduct.session.run_plan", run_plan)
+    program, command, *words = service["entrypoint"][4:]
+    assert (program, command) == ("suite", "run")
+    done = CliRunner().invoke(app, ["run", *words, "--size", "8M" if profile == "cpu" else "1.3B", *options])
+    assert isinstance(done.exception, Planned), done.output
+    return done.exception.args
