@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import time
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -28,6 +27,7 @@ from tests.synthetic import (
     synthetic_manifest,
     write_bundle,
 )
+from tests.timing import within
 
 TWO_RANKS = Layout(devices_per_node=2, data=2)
 GPU = "NVIDIA A100-SXM4-80GB"
@@ -387,10 +387,8 @@ def test_any_times_give_rates_of_the_slowest_rank(tmp_path, times):
 def test_ten_thousand_events_of_thirty_two_ranks_are_derived_within_two_seconds(tmp_path):
     manifest = synthetic_manifest(layout=Layout(devices_per_node=32, data=32), iterations=26)
     bundle = Bundle(make_bundle(tmp_path, manifest))
-    began = time.process_time()  # other processes of a busy machine do not count
-    record = derive(bundle)
-    assert time.process_time() - began < 2
-    assert record.status == "ok"
+    assert within(2.0, lambda: derive(bundle))
+    assert derive(bundle).status == "ok"
 
 
 def test_parts_are_of_the_slowest_rank_and_of_counted_iterations_alone(tmp_path):

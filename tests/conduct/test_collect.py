@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from suite.spec.base import UsageError
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest
 from tests.synthetic import as_lines, rank_events, synthetic_manifest
+from tests.timing import within
 
 BEGAN = 1_700_000_000.0
 
@@ -114,11 +115,12 @@ def test_32_ranks_with_ten_thousand_events_are_collected_within_three_seconds(tm
     many = synthetic_manifest(layout=Layout(nodes=4, devices_per_node=8, data=32), warmup=1, iterations=28)
     back = gathered(many)
     assert sum(len(list(stream.lines)) for stream in back.streams) > 10_000
-    began = time.perf_counter()
-    record = collect(tmp_path, submission(many), back)
-    seconds = time.perf_counter() - began
-    assert record.status == "ok"
-    assert seconds < 3.0
+    folders = (tmp_path / str(attempt) for attempt in itertools.count())
+
+    def collect_anew() -> None:
+        assert collect(next(folders), submission(many), back).status == "ok"
+
+    assert within(3.0, collect_anew)
 
 
 @pytest.mark.parametrize("time", ["1" * 400, "1e999", "NaN", "-5", "true"])

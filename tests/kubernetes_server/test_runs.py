@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -223,14 +224,14 @@ def detached(field: Field, until: Callable[[], bool], script: dict[str, Any]) ->
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
 
-def told(field: Field, word: str) -> Callable[[], bool]:
-    return lambda: word in field.suite("status").output
+def told(field: Field, pattern: str) -> Callable[[], bool]:
+    return lambda: re.search(pattern, field.suite("status").output) is not None
 
 
 def test_a_failed_run_can_be_done_again_under_its_name(field: Field) -> None:
@@ -253,8 +254,8 @@ def test_a_driver_that_died_does_not_matter(field: Field) -> None:
 
 
 def test_a_cancelled_run_is_gone_and_its_bundle_says_so(field: Field) -> None:
-    script = {"sleep": True, "seconds": 0.3}
-    with detached(field, told(field, "iteration 2"), script) as run:
+    script = {"sleep": True, "seconds": 2}
+    with detached(field, told(field, "iteration [1-5]"), script) as run:
         assert field.suite("cancel", run).exit_code == 0
         wait_for(lambda: not field.left())
         collected = field.suite("collect", run)
