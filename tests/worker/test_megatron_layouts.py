@@ -5,6 +5,7 @@ Run as a script this file is the program of one rank: ``python test_megatron_lay
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import socket
@@ -171,6 +172,8 @@ def observe(case: str, world: Any) -> dict[str, Any]:
     seen["reference"] = engine.reference(batch["tokens"], PROMPT_TOKENS).tolist()
     if case in ("one", "one-untied"):
         seen["hugging_face"] = hugging_face_difference(engine, batch["tokens"])
+    if case in ("one", "tp2"):
+        seen["attention"] = {groups: attention_difference(engine, groups) for groups in (2, 4)}
     return seen
 
 
@@ -242,6 +245,34 @@ def hugging_face_difference(engine: Any, tokens: Any) -> dict[str, float]:
         "spread": (expected.max() - expected.min()).item(),
         "parameters": parameters,
     }
+
+
+def attention_difference(engine: Any, groups: int) -> dict[str, float]:
+    """The policy's core attention against Megatron's own, on this rank's heads: largest differences."""
+    import torch
+
+    from suite.worker.engines.megatron_stack import AttnMaskType, DotProductAttention
+
+    config = copy.copy(engine._model.config)
+    config.num_query_groups = groups
+    used = type(engine._model.decoder.layers[0].self_attention.core_attention)
+    ranks, length = config.tensor_model_parallel_size, PROMPT_TOKENS
+    generator = torch.Generator().manual_seed(3)
+    inputs = [
+        torch.randn(length, ROWS, heads // ranks, HIDDEN // 4, generator=generator) for heads in (4, groups, groups)
+    ]
+    mask = torch.ones(length, length, dtype=torch.bool).triu_(1)[None, None]
+    results = []
+    for kind, given in ((DotProductAttention, mask), (used, None)):
+        core = kind(config, layer_number=1, attn_mask_type=AttnMaskType.causal, attention_type="self")
+        leaves = [tensor.clone().requires_grad_() for tensor in inputs]
+        output = core(*leaves, given, attn_mask_type=AttnMaskType.causal)
+        (output * torch.linspace(-1, 1, output.numel()).view_as(output)).sum().backward()
+        one = core(inputs[0][:1], *inputs[1:], None, attn_mask_type=AttnMaskType.no_mask)
+        results.append([output.detach(), one, *(leaf.grad for leaf in leaves)])
+    assert used is not DotProductAttention
+    names = ("output", "decoding", "query gradient", "key gradient", "value gradient")
+    return {name: (a - b).abs().max().item() for name, a, b in zip(names, *results, strict=True)}
 
 
 def copy_weights(original: Any, model: Any) -> None:
@@ -390,6 +421,19 @@ def test_training_lowers_the_loss_and_leaves_the_reference(seen: Any, case: str)
 def test_the_cache_gives_the_logprobs_of_the_full_forward(seen: Any, case: str) -> None:
     tolerance = 0.05 if CASES[case][1].get("precision", "fp32") != "fp32" else 1e-5
     assert close(whole(seen[case], "cached"), whole(seen[case], "logprobs"), tolerance)
+
+
+@pytest.mark.parametrize("case", ["one", "tp2"])
+def test_fused_attention_gives_megatrons_outputs_and_gradients(seen: Any, case: str) -> None:
+    for rank in seen[case]:
+        for groups, differences in rank["attention"].items():
+            assert {name: value for name, value in differences.items() if value > 1e-5} == {}, groups
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_optimizer_is_one_fused_kernel_as_on_the_other_engine(seen: Any, case: str) -> None:
+    for rank in seen[case]:
+        assert "optimizer: torch.optim.adamw.AdamW, fused" in rank["notes"]
 
 
 @pytest.mark.parametrize("case", CASES)

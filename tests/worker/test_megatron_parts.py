@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from suite.worker.engines import megatron_weights
 from suite.worker.engines.megatron_engine import MegatronEngine, split_rows
-from suite.worker.engines.megatron_model import causal_mask, gelu_tanh
+from suite.worker.engines.megatron_model import gelu_tanh
 from suite.worker.world import World
 
 CPU = World(0, 1, 0, 1, torch.device("cpu"))
@@ -100,10 +100,3 @@ def test_gelu_is_gpt2s_formula() -> None:
     inputs = torch.linspace(-4, 4, 101, dtype=torch.float64)
     inner = (2 / torch.pi) ** 0.5 * (inputs + 0.044715 * inputs**3)
     assert torch.allclose(gelu_tanh(inputs), 0.5 * inputs * (1 + torch.tanh(inner)))
-
-
-def test_the_causal_mask_hides_what_comes_later() -> None:
-    mask = causal_mask(4, torch.device("cpu"))[0, 0]
-    assert [[bool(mask[row, column]) for column in range(4)] for row in range(4)] == [
-        [column > row for column in range(4)] for row in range(4)
-    ]

@@ -32,6 +32,8 @@ def training_config(manifest: Dict[str, Any], trainable_parameters: int) -> Dict
     work, layout = manifest["work"], manifest["layout"]
     zero = _zero(manifest)
     zero["reduce_bucket_size"] = min(_DEFAULT_BUCKET_ELEMENTS, trainable_parameters)
+    if overlaps(manifest):
+        zero["overlap_comm"] = True
     if layout["offload_optimizer"]:
         zero["offload_optimizer"] = _host_memory(manifest)
     config = dict(_common(manifest), zero_optimization=zero)
@@ -41,6 +43,12 @@ def training_config(manifest: Dict[str, Any], trainable_parameters: int) -> Dict
     config["zero_allow_untested_optimizer"] = True
     config["zero_force_ds_cpu_optimizer"] = False
     return config
+
+
+def overlaps(manifest: Dict[str, Any]) -> bool:
+    """Whether gradients are reduced while backward still runs: where the megatron engine does, and DeepSpeed-Chat."""
+    layout = manifest["layout"]
+    return manifest["measure"]["device"] == "cuda" and layout["data"] > 1 and layout["zero_stage"] > 0
 
 
 def inference_config(manifest: Dict[str, Any]) -> Dict[str, Any]:

@@ -218,7 +218,14 @@ def _notes(manifest: Dict[str, Any], world: World) -> Iterator[str]:
     layout, stage = manifest["layout"], manifest["layout"]["zero_stage"]
     yield "torch.optim.AdamW (fused) as DeepSpeed's client optimizer: its own Adam kernels are not compiled"
     yield "torch.compile is off (TORCHDYNAMO_DISABLE): nothing in this engine is compiled"
-    if not getattr(Policy, "_supports_sdpa", False):
+    precision = manifest["measure"]["precision"]
+    if precision != "fp32":
+        yield "gradients are accumulated and reduced in {} (DeepSpeed's default)".format(precision)
+    if deepspeed_config.overlaps(manifest):
+        yield "gradients are reduced while backward still runs (overlap_comm, as DeepSpeed-Chat sets it)"
+    if getattr(Policy, "_supports_sdpa", False):
+        yield "attention: PyTorch's scaled dot-product attention"
+    else:
         yield "eager attention: transformers {} has no SDPA for GPT-2".format(transformers.__version__)
     yield "logits are computed for response positions only; log-probs in fp32"
     yield "generation: one batch per replica, Hugging Face generate with a dynamic key-value cache"

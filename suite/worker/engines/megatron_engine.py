@@ -13,7 +13,7 @@ from suite.worker.engines.base import Engine, LossFunction
 from suite.worker.engines.megatron_cpu import apply_cpu_patches
 from suite.worker.engines.megatron_generate import Sampler
 from suite.worker.engines.megatron_model import PolicyModel, build_config
-from suite.worker.engines.megatron_optimizer import build_optimizer, wrap_for_training
+from suite.worker.engines.megatron_optimizer import build_optimizer, kernels, wrap_for_training
 from suite.worker.engines.megatron_stack import (
     COMPILED,
     Float16Module,
@@ -61,6 +61,9 @@ class MegatronEngine(Engine):
         self.total_parameters, self.trainable_parameters = counts["total"], counts["trainable"]
         self._policy = wrap_for_training(_in_precision(self._model), manifest["layout"], self.device)
         self._optimizer = build_optimizer(self._policy, manifest)
+        self.notes += ("optimizer: {}".format(", ".join(kernels(self._optimizer))),)
+        if manifest["measure"]["precision"] != "fp32":
+            self.notes += ("gradients are accumulated and reduced in fp32 (Megatron's rule in bf16)",)
         reference = self._build_model(manifest, with_value_head=False)
         draw_weights(reference, seed)
         self._reference = _in_precision(reference.requires_grad_(False)).eval()
@@ -183,17 +186,18 @@ def _check(manifest: Dict[str, Any], world: World) -> None:
 
 def _prepare_process(world: World, offload_optimizer: bool) -> Tuple[str, ...]:
     notes: Tuple[str, ...] = (
-        "megatron-core local layers: torch LayerNorm, unfused attention; Transformer Engine and Apex are not used",
+        "megatron-core local layers, without Transformer Engine and Apex: torch LayerNorm",
+        "attention: PyTorch's scaled dot-product attention for megatron-core's own, unfused without TE",
         "generation: one batch per replica through a static key-value cache, without CUDA graphs",
     )
     if world.device.type == "cpu":
-        return (*notes, "no fused kernels on a CPU", *apply_cpu_patches())
+        return (*notes, "none of Megatron's fused kernels on a CPU", *apply_cpu_patches())
     if offload_optimizer:
         notes += ("optimizer offload: both moments in host memory, the fp32 weights stay on the device (no TE)",)
     if COMPILED:
         notes += ("bias + GELU and bias + dropout + add are fused by torch.compile",)
     else:
-        notes += ("no fused kernels: torch.compile lacks Triton, a C compiler or Python's headers",)
+        notes += ("none of Megatron's fused kernels: torch.compile lacks Triton, a C compiler or Python's headers",)
     if os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS") != "1":
         notes += ("CUDA_DEVICE_MAX_CONNECTIONS is not 1: Megatron cannot order communication before computation",)
     return notes

@@ -9,6 +9,7 @@ from typing import Any, Dict, Optional, Tuple
 import torch
 import torch.nn.functional as F
 
+from suite.worker.engines.megatron_attention import FusedAttention
 from suite.worker.engines.megatron_stack import (
     COMPILED,
     GPTModel,
@@ -96,6 +97,7 @@ def _block_spec(config: TransformerConfig) -> TransformerBlockSubmodules:
     layer = get_gpt_layer_local_spec()
     layer.submodules.input_layernorm = LayerNorm
     layer.submodules.pre_mlp_layernorm = LayerNorm
+    layer.submodules.self_attention.submodules.core_attention = FusedAttention
     layers = config.num_layers // config.pipeline_model_parallel_size
     return TransformerBlockSubmodules(layer_specs=[layer] * layers, layer_norm=LayerNorm)
 
@@ -155,8 +157,7 @@ class PolicyModel(GPTModel):
             if self.training and self.config.recompute_granularity is not None and not embedded.requires_grad:
                 # Megatron's checkpoint passes no gradient to weights when its input needs none (frozen embeddings).
                 embedded = embedded.detach().requires_grad_()
-        mask = None if length == 1 else causal_mask(length, tokens.device)
-        return self.decoder(hidden_states=embedded, attention_mask=mask, inference_context=cache)
+        return self.decoder(hidden_states=embedded, attention_mask=None, inference_context=cache)
 
     def _logits(self, states: torch.Tensor, gather: bool) -> torch.Tensor:
         weight = self.shared_embedding_or_output_weight() if self.share_embeddings_and_output_weights else None
@@ -188,8 +189,3 @@ class PolicyModel(GPTModel):
         held = min(max(self.unpadded_vocab - first, 0), columns)
         if held < columns:
             logits[..., held:] = float("-inf")
-
-
-def causal_mask(length: int, device: torch.device) -> torch.Tensor:
-    """[1, 1, length, length], true where a position must not look."""
-    return torch.ones(length, length, dtype=torch.bool, device=device).triu_(1)[None, None]

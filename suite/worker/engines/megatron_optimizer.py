@@ -1,6 +1,6 @@
 """Gradients and optimizer of a Megatron policy: DistributedDataParallel and AdamW, plain or distributed."""
 
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 import torch
 
@@ -64,4 +64,28 @@ def build_optimizer(policy: DistributedDataParallel, manifest: Dict[str, Any]) -
         use_gloo_process_groups=False,
     )
     config.grad_scale_func = optimizer.scale_loss
+    _take_fused_kernel(optimizer)
     return optimizer
+
+
+def kernels(optimizer: Any) -> List[str]:
+    """The classes that do the update, by module: torch's, or those of a Transformer Engine or Apex that is there."""
+    inner = [part.optimizer for part in _parts(optimizer) if part.optimizer is not None]
+    names = ["{}.{}".format(type(one).__module__, type(one).__qualname__) for one in inner]
+    fused = [any(group.get("fused") for group in one.param_groups) for one in inner]
+    return sorted({name + (", fused" if is_fused else "") for name, is_fused in zip(names, fused)})
+
+
+def _take_fused_kernel(optimizer: Any) -> None:
+    """Without Apex and Transformer Engine, Megatron falls back on torch's AdamW and names no implementation.
+
+    torch then goes through the parameters tensor by tensor, with temporaries of their size.
+    """
+    for part in _parts(optimizer):
+        if isinstance(part.optimizer, torch.optim.AdamW):
+            for group in part.optimizer.param_groups:
+                group["fused"] = True
+
+
+def _parts(optimizer: Any) -> List[Any]:
+    return getattr(optimizer, "chained_optimizers", [optimizer])

@@ -62,14 +62,18 @@ with _lean_import():
     from megatron.core.pipeline_parallel import get_forward_backward_func, schedules
     from megatron.core.pipeline_parallel.p2p_communication import P2PCommunicator
     from megatron.core.tensor_parallel import random as parallel_random
+    from megatron.core.transformer.dot_product_attention import DotProductAttention
+    from megatron.core.transformer.enums import AttnMaskType
     from megatron.core.transformer.module import Float16Module
     from megatron.core.transformer.transformer_block import TransformerBlockSubmodules
     from megatron.core.transformer.transformer_config import TransformerConfig
 
 __all__ = [
     "COMPILED",
+    "AttnMaskType",
     "DistributedDataParallel",
     "DistributedDataParallelConfig",
+    "DotProductAttention",
     "Float16Module",
     "GPTModel",
     "OptimizerConfig",
