@@ -132,7 +132,7 @@ def test_packages_that_the_nemo_base_brings_are_no_difference() -> None:
     image = find_image("nemo")
     stack = environment(PROJECT.lock("nemo.lock"), "3.8", torch="1.14.0a0", apex="0.1", trlx="0.7.0")
     stack = stack.model_copy(update={"commits": {"trlx": image.sources["trlx"].commit}})
-    versions = {"nemo_toolkit": "1.17.0", "apex": "0.1", "pytorch-lightning": "1.9.4", "transformers": "4.27.4"}
+    versions = {"nemo_toolkit": "1.17.0", "apex": "0.1", "pytorch-lightning": "1.9.4", "transformers": "4.28.1"}
     told = {
         VERSION_LABEL: suite_version(),
         **stack_labels({**versions, "trlx": "0.7.0"}),
