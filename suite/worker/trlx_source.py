@@ -19,11 +19,12 @@ COMMIT = "3340c2f3a56d1d14fdd5f13ad575121fa26b6d92"
 SOURCE_VARIABLE = "SUITE_TRLX_SOURCE"
 #: SHA-256 over the Python files of that commit's package, as ``package_digest`` makes it
 DIGEST = "1bb158e9aa17161725b1347065620069254832b6ea1b9b620b6b67eb4f716258"
-#: transformers 4.35 breaks trlx's OPT branch, 4.37 its Llama branch, 4.49 its generation; trlx asks for 4.27.1
-_OLDEST_TRANSFORMERS, _FIRST_BROKEN_TRANSFORMERS = (4, 27), (4, 35)
+#: trlx's NeMo trainer imports Llama's tokenizer, which 4.28 is the first to have, and trlx's models are Llama's too;
+#: 4.35 breaks trlx's OPT branch, 4.37 its Llama branch, 4.49 its generation
+_OLDEST_TRANSFORMERS, _FIRST_BROKEN_TRANSFORMERS = (4, 28), (4, 35)
 TESTED_TRANSFORMERS = "4.33.3"
-#: trlx and ray.air ask for these
-_IMPORTED = ("ray", "pandas", "pyarrow", "rich", "torchtyping", "tqdm", "wandb")
+#: trlx and ray.air ask for these, whichever trainer is wanted
+_IMPORTED = ("accelerate", "deepspeed", "ray", "pandas", "pyarrow", "rich", "torchtyping", "tqdm", "wandb")
 
 
 def use_trlx() -> str:
@@ -39,16 +40,27 @@ def use_trlx() -> str:
 
 def trlx_problem() -> Optional[str]:
     """Why trlx cannot be measured with this interpreter, with what to do; None where it can."""
-    folder = _package_folder()
     wanted = "CarperAI/trlx at commit {}".format(COMMIT[:8])
     advice = "install {} without its dependencies, or name a checkout of it in {}".format(wanted, SOURCE_VARIABLE)
-    if folder is None:
-        source = os.environ.get(SOURCE_VARIABLE)
-        where = "in {}".format(source) if source else "for {}".format(sys.executable)
-        return "there is no trlx {}; {}".format(where, advice)
-    if package_digest(folder) != DIGEST:
-        return "the trlx in {} is not commit {}; {}".format(folder, COMMIT[:8], advice)
-    return None
+    try:
+        folder = _package_folder()
+        if folder is None:
+            return "there is no trlx {}; {}".format(_where(), advice)
+        if package_digest(folder) == DIGEST:
+            return None
+    except OSError as error:
+        return "{} cannot be read ({}); {}".format(error.filename, error.strerror, advice)
+    return "the trlx in {} is not commit {}, or its files were changed; {}".format(folder, COMMIT[:8], advice)
+
+
+def _where() -> str:
+    """Where a trlx was looked for and not found, in words."""
+    source = os.environ.get(SOURCE_VARIABLE)
+    if not source:
+        return "for {}".format(sys.executable)
+    if os.path.isfile(os.path.join(source, "__init__.py")):
+        return "in {} (name the folder that holds the package, not the package)".format(source)
+    return "in {}".format(source)
 
 
 def transformers_problem() -> Optional[str]:
@@ -74,7 +86,10 @@ def imports_problem() -> Optional[str]:
 
 
 def package_digest(folder: str) -> str:
-    """SHA-256 over the paths and contents of all Python files below ``folder``, in order of path."""
+    """SHA-256 over the paths and contents of all Python files below ``folder``, in order of path.
+
+    Raises OSError where one cannot be read.
+    """
     digest = hashlib.sha256()
     for path in _python_files(folder):
         with open(os.path.join(folder, *path.split("/")), "rb") as file:
@@ -86,18 +101,29 @@ def package_digest(folder: str) -> str:
 
 def _python_files(folder: str) -> List[str]:
     found = []
-    for place, _, names in os.walk(folder):
+    for place, _, names in os.walk(folder, onerror=_refuse):
         relative = os.path.relpath(place, folder)
         found += [os.path.normpath(os.path.join(relative, name)) for name in names if name.endswith(".py")]
     return sorted(path.replace(os.sep, "/") for path in found)
 
 
+def _refuse(error: OSError) -> None:
+    """What ``os.walk`` would leave out without a word."""
+    raise error
+
+
 def _package_folder() -> Optional[str]:
-    """The folder of the package ``trlx``: below the named checkout, else where the import system finds it."""
+    """The folder of the package ``trlx``: below the named checkout, else where the import system finds it.
+
+    Raises OSError where the named checkout cannot be read.
+    """
     source = os.environ.get(SOURCE_VARIABLE)
     if source:
         folder = os.path.join(source, "trlx")
-        return folder if os.path.isfile(os.path.join(folder, "__init__.py")) else None
+        try:
+            return folder if "__init__.py" in os.listdir(folder) else None
+        except (FileNotFoundError, NotADirectoryError):
+            return None
     spec = importlib.util.find_spec("trlx")
     places = list(spec.submodule_search_locations or ()) if spec is not None else []
     return places[0] if places else None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import builtins
+import errno
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,7 +45,7 @@ def test_the_digest_sees_every_python_file_and_nothing_else(checkout: Path) -> N
 def test_another_commit_is_named_with_what_to_do(checkout: Path) -> None:
     problem = trlx_source.trlx_problem()
     assert problem is not None
-    assert f"the trlx in {checkout / 'trlx'} is not commit 3340c2f3; install" in problem
+    assert f"the trlx in {checkout / 'trlx'} is not commit 3340c2f3, or its files were changed; install" in problem
     with pytest.raises(ConfigError, match="not commit 3340c2f3"):
         trlx_source.use_trlx()
 
@@ -59,6 +62,41 @@ def test_a_source_without_trlx_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     assert trlx_source.trlx_problem().startswith(f"there is no trlx in {tmp_path}; install")
 
 
+@pytest.mark.parametrize("name", ["", "trlx", "nowhere", "trlx/__init__.py"])
+def test_what_is_not_a_folder_that_holds_the_package_holds_no_trlx(
+    name: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (checkout / "trlx" / "__init__.py").rename(checkout / "trlx" / "init.py")
+    monkeypatch.setenv(trlx_source.SOURCE_VARIABLE, str(checkout / name))
+    assert "there is no trlx in" in trlx_source.trlx_problem()
+
+
+def test_the_package_itself_named_as_the_source_is_told_apart(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(trlx_source.SOURCE_VARIABLE, str(checkout / "trlx"))
+    assert "name the folder that holds the package, not the package" in trlx_source.trlx_problem()
+
+
+@pytest.mark.parametrize("part", ["trlx", "trlx/trainer", "trlx/trainer/__init__.py"])
+def test_a_source_that_cannot_be_read_is_named_and_raises_nothing(
+    part: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    denied = str(checkout / part)
+
+    def deny(call: Any) -> Any:
+        def denying(path: Any, *arguments: Any) -> Any:
+            if str(path) == denied:
+                raise PermissionError(errno.EACCES, "Permission denied", denied)
+            return call(path, *arguments)
+
+        return denying
+
+    # the superuser of a test machine may read everything, so the system's answers are stood in for
+    for module, name in ((os, "listdir"), (os, "scandir"), (builtins, "open")):
+        monkeypatch.setattr(module, name, deny(getattr(module, name)))
+    problem = trlx_source.trlx_problem()
+    assert problem is not None and problem.startswith(f"{denied} cannot be read (Permission denied); install")
+
+
 def test_an_interpreter_without_trlx_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(trlx_source.SOURCE_VARIABLE, raising=False)
     monkeypatch.setattr(trlx_source.importlib.util, "find_spec", lambda name: None)
@@ -69,8 +107,8 @@ def test_an_interpreter_without_trlx_is_named(monkeypatch: pytest.MonkeyPatch) -
     ("version", "words"),
     [
         (None, "transformers is missing"),
-        ("4.26.1", "too old"),
-        ("4.27.1", None),
+        ("4.27.4", "too old"),
+        ("4.28.1", None),
         ("4.33.3", None),
         ("4.34.1", None),
         ("4.35.0", "transformers 4.35.0 is too new for trlx's own code; install transformers 4.33.3"),
@@ -85,10 +123,19 @@ def test_transformers_is_one_that_trlx_runs_on(
     assert (problem is None) if words is None else (words in str(problem))
 
 
+@pytest.mark.parametrize("image", ["trlx", "upstream", "nemo"])
+def test_the_images_hold_a_transformers_that_trlx_runs_on(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pins = (ROOT / "requirements" / "images" / f"{image}.in").read_text().split()
+    (version,) = [pin.removeprefix("transformers==") for pin in pins if pin.startswith("transformers==")]
+    monkeypatch.setattr(trlx_source, "installed_version", lambda package: version)
+    assert trlx_source.transformers_problem() is None
+
+
 def test_what_trlx_imports_and_nobody_installed_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {"rich", "pandas", "pyarrow", "tqdm"}
+    found = {"rich", "pandas", "pyarrow", "tqdm", "deepspeed", "wandb"}
     monkeypatch.setattr(trlx_source.importlib.util, "find_spec", lambda name: name if name in found else None)
-    said = f"trlx imports ray, torchtyping, wandb, which {sys.executable} lacks; install ray, torchtyping, wandb"
+    missing = "accelerate, ray, torchtyping"  # what NeMo's trainer does not need of trlx is imported with it
+    said = f"trlx imports {missing}, which {sys.executable} lacks; install {missing}"
     assert trlx_source.imports_problem() == said
 
 
