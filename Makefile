@@ -51,9 +51,8 @@ endef
 bench: $(STAMP) ## measure both backends on this machine's CPU and write results/report.md
 	$(call measure,$(BIN)/suite,--ladder cpu --workload cpu $(BACKENDS) $(RANKS:%=--ranks %) --repeats $(REPEATS) $(CPU_MEASURE) --budget $(BUDGET),$(RUNS),$(RESULTS))
 
-# Engines wait more than they compute, ranks compute: two of pytest's processes share the cores. What judges kills runs
-# alone, because the kernel counts those of other containers too. Without job control (set -m) a shell has what it starts
-# in the background ignore Ctrl-C, which some of these tests send.
+# Engines wait more than they compute: two of pytest's processes share the cores. Without job control (set -m) a shell has
+# what it starts in the background ignore Ctrl-C, which some of these tests send.
 test: $(STAMP) ## lint, types and all tests
 	@failed=(); begin=$$SECONDS; \
 	step() { local name=$$1; echo "== $$name"; shift; "$$@" || failed+=("$$name"); }; \
@@ -62,14 +61,15 @@ test: $(STAMP) ## lint, types and all tests
 		local code=0; mkdir -p build; \
 		set -m; tests -m engine --ignore tests/kubernetes_server >build/engine-tests.log 2>&1 & set +m; \
 		trap "kill -- -$$! 2>/dev/null || true" EXIT; \
-		tests -m "ranks and not engine" || code=1; \
+		tests -m "ranks and not engine and not alone" || code=1; \
+		tests -m "not ranks and not engine and not alone" || code=1; \
 		wait $$! || code=1; cat build/engine-tests.log; return $$code; }; \
 	step "lint: ruff check" $(BIN)/ruff check --quiet; \
 	step "lint: ruff format" $(BIN)/ruff format --check --quiet; \
 	step "lint: vermin, the worker runs on Python 3.8" $(VERMIN); \
 	step "types: mypy" $(BIN)/mypy; \
-	step "tests: real engines, beside training ranks" side_by_side; \
-	step "tests: all others" tests -m "not ranks and not engine"; \
+	step "tests: real engines, beside training ranks and all that need neither" side_by_side; \
+	step "tests: those that run alone" tests -m alone; \
 	step "tests: a Kubernetes API server" tests tests/kubernetes_server; \
 	if [ $${#failed[@]} -eq 0 ]; then echo "make test: lint, types and tests passed in $$((SECONDS - begin)) s"; \
 	else echo "make test: failed after $$((SECONDS - begin)) s:"; printf '  %s\n' "$${failed[@]}"; exit 1; fi

@@ -212,6 +212,7 @@ def test_ctrl_c_stops_the_ranks_and_keeps_what_was_measured(tmp_path: Path) -> N
     assert bundle.record().status == "interrupted" and len(bundle.record().iterations.seconds) >= 3
 
 
+@pytest.mark.alone
 def test_kill_9_of_a_rank_fails_its_run_with_proof_and_leaves_nothing_behind(tmp_path: Path) -> None:
     root = tmp_path / "runs"
     driver = drive(root, SLOW)

@@ -87,6 +87,7 @@ def test_a_rank_that_exits_badly_ends_the_run_and_is_named_with_its_last_lines(t
     assert ran.outcome.elapsed_seconds < 5
 
 
+@pytest.mark.alone
 def test_a_killed_rank_is_lost_and_its_neighbours_complaint_is_not_the_cause(tmp_path):
     ran = run(
         tmp_path,
