@@ -147,6 +147,12 @@ class TestWhichEngineIsMeant:
     def test_each_reason_has_its_line(self, error: str, words: str) -> None:
         assert words in unreachable("h", Exception(error))
 
+    @pytest.mark.parametrize("host", ["tcp://lab:port", "ssh://lab:99999", "tcp://[::1"])
+    def test_what_is_no_address_is_told(self, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("DOCKER_HOST", host)
+        with pytest.raises(UsageError, match="is no address of an engine"):
+            connection.connect()
+
     def test_an_engine_too_old_for_gpus_is_refused(self) -> None:
         with pytest.raises(UsageError, match=r"too old: it speaks API 1\.39, 1\.40"):
             connection._require_new_enough("h", {"ApiVersion": "1.39"})

@@ -6,6 +6,7 @@ import os
 import platform
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
@@ -60,6 +61,7 @@ def connect(copy_back: bool = False) -> Engine:
     from requests.exceptions import RequestException
 
     host = chosen_host()
+    _require_address(host)
     tunnel = open_tunnel(host) if host.startswith("ssh://") else None
     try:
         if tunnel is None:
@@ -88,6 +90,13 @@ def chosen_host() -> str:
     if context is None:
         raise UsageError(f"there is no Docker context {name!r}; `docker context ls` lists them")
     return context.Host or DEFAULT_HOST
+
+
+def _require_address(host: str) -> None:
+    try:
+        urlsplit(host).port  # noqa: B018 - raises
+    except ValueError as error:
+        raise UsageError(f"{host} is no address of an engine: {str(error).lower()}; see DOCKER_HOST") from error
 
 
 def unreachable(host: str, error: Exception) -> str:

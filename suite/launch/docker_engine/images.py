@@ -10,7 +10,7 @@ from pydantic import Field
 from suite.launch.docker_engine.connection import Engine
 from suite.launch.docker_engine.settings import Pull
 from suite.spec.base import Frozen, UsageError
-from suite.spec.images import IMAGE_LABEL, REVISION_LABEL, VERSION_LABEL, images_of, stack_versions_of
+from suite.spec.images import IMAGE_LABEL, REVISION_LABEL, VERSION_LABEL, images, images_of, stack_versions_of
 from suite.spec.version import suite_version
 
 OnProgress = Callable[[str], None]
@@ -71,11 +71,11 @@ def _inspect(engine: Engine, reference: str) -> dict[str, Any]:
 
 
 def _missing(reference: str, pull: Pull) -> str:
-    name = reference.partition(":")[0]
-    if "/" not in reference:
-        known = name.removeprefix("suite-") if name.startswith("suite-") else "engines"
-        return f"there is no image {reference} on this engine; build it: suite images build {known}"
-    return f"there is no image {reference} on this engine and --pull {pull} keeps it from being pulled"
+    if "/" in reference:
+        return f"there is no image {reference} on this engine and --pull {pull} keeps it from being pulled"
+    name = reference.partition("@")[0].partition(":")[0].removeprefix("suite-")
+    known = name if name in images() else "engines"
+    return f"there is no image {reference} on this engine; build it: suite images build {known}"
 
 
 def _pull(engine: Engine, reference: str, on_progress: OnProgress) -> None:
