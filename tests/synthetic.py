@@ -17,7 +17,7 @@ GPT = Shape(name="1M", layers=2, hidden=64, ffn=256, heads=4, kv_heads=4, vocab=
 SMOKE = Workload(name="smoke", prompt_tokens=8, new_tokens=8, rollouts=4, micro_batch=2)
 #: How an iteration divides into phases; the rest is `other`.
 SHARES = {"generate": 0.5, "score": 0.1, "reference": 0.1, "reward": 0.0, "train": 0.25}
-BEGAN = 1_700_000_000.0
+BEGAN, HOUR = 1_700_000_000.0, 3600.0
 MIB = 1 << 20
 #: Seconds of iteration i on rank r.
 Seconds = Callable[[int, int], float]
@@ -86,7 +86,7 @@ def rank_events(
     asked = manifest.measure.warmup + manifest.measure.iterations
     done = asked if completed is None else completed
     cuda = manifest.measure.device == "cuda"
-    log = _Log(rank)
+    log = _Log(rank, manifest)
     log.write(
         "start",
         schema="suite/events/1",
@@ -123,7 +123,7 @@ def rank_events(
 def driver_events(manifest: Manifest, status: str | None, failure: Mapping[str, Any] | None = None) -> list[Event]:
     """The driver's launch, failure and end; without a status it died before its end."""
     ranks = manifest.layout.ranks
-    log = _Log(None)
+    log = _Log(None, manifest)
     log.write("launch", schema="suite/events/1", launcher="local", argv=["python"], ranks=ranks, pid=1)
     log.time += 60
     if failure is not None:
@@ -218,9 +218,9 @@ def make_bundle(
 
 
 class _Log:
-    def __init__(self, rank: int | None) -> None:
+    def __init__(self, rank: int | None, manifest: Manifest) -> None:
         self.rank = rank
-        self.time = BEGAN
+        self.time = BEGAN + HOUR * (manifest.run.repeat - 1)
         self.events: list[Event] = []
 
     def write(self, kind: str, **fields: Any) -> None:

@@ -29,7 +29,8 @@ def derive(bundle: Bundle) -> Record:
     Raises DamagedBundle when the bundle cannot be trusted, StillRunning while a driver holds it and has not written
     its end.
     """
-    manifest, events, driver_facts = bundle.manifest(), bundle.events(), bundle.environment()
+    manifest = bundle.manifest()
+    events, driver_facts = bundle.events(manifest), bundle.environment()
     if bundle.running() and not any(event["kind"] == "end" for event in events.driver):
         raise StillRunning(f"run {bundle.id} is still going on; its record is derived when it ends")
     timeline = make_timeline(events, manifest)

@@ -163,9 +163,17 @@ class Bundle:
         """Context manager; ``.write(kind, **fields)`` appends to events/driver.jsonl."""
         return DriverLog(self.path / "events" / "driver.jsonl")
 
-    def events(self) -> Events:
-        """The driver's and every rank's events, checked. Raises DamagedBundle."""
-        return read_events(self.path / "events", self.manifest())
+    def events(self, manifest: Manifest | None = None) -> Events:
+        """The driver's and every rank's events, checked, by a manifest that was read already. Raises DamagedBundle."""
+        return read_events(self.path / "events", manifest or self.manifest())
+
+    def events_bytes(self) -> int:
+        """Length of all files of events together; 0 where none can be read."""
+        try:
+            with os.scandir(self.path / "events") as files:
+                return sum(file.stat(follow_symlinks=False).st_size for file in files)
+        except OSError:
+            return 0
 
     def log_path(self, rank: int) -> Path:
         """Where a rank's standard output and error go."""

@@ -30,21 +30,34 @@ def verify(bundle: Bundle) -> Verification:
     A record of another schema differs by that alone. Never raises for what a bundle holds.
     """
     try:
-        stored = bundle.stored_record()
-        derived = derive(bundle)
+        _, lines = rederived(bundle)
     except StillRunning as error:
         return Verification(status="missing record", differences=(str(error),))
     except DamagedBundle as error:
         return Verification(status="damaged", differences=(str(error),))
-    if stored is None:
+    if lines is None:
         return Verification(status="missing record", differences=("record.json is missing",))
-    if stored.get("schema") != RECORD_SCHEMA:
-        line = f"schema: stored {_short(stored.get('schema'))}, this version derives {_short(RECORD_SCHEMA)}"
-        return Verification(status="differs", differences=(line,))
-    lines = list(differences(stored, as_json(derived)))
     if len(lines) > _MOST_DIFFERENCES:
         lines[_MOST_DIFFERENCES:] = [f"and {len(lines) - _MOST_DIFFERENCES} more"]
     return Verification(status="differs" if lines else "equal", differences=tuple(lines))
+
+
+def rederived(bundle: Bundle) -> tuple[Record, list[str] | None]:
+    """The record derived now, and every difference of the stored one from it; null where none is stored.
+
+    What others filled in after the derivation is the stored one's. Raises DamagedBundle and StillRunning.
+    """
+    stored = bundle.stored_record()
+    derived = derive(bundle)
+    if stored is None:
+        return derived, None
+    if stored.get("schema") != RECORD_SCHEMA:
+        line = f"schema: stored {_short(stored.get('schema'))}, this version derives {_short(RECORD_SCHEMA)}"
+        return derived, [line]
+    predicted = stored.get("predicted")
+    if not isinstance(predicted, dict | None):
+        raise DamagedBundle(f"record.json: predicted is {_short(predicted)}, must be an object or null")
+    return derived.model_copy(update={"predicted": predicted}), list(differences(stored, as_json(derived)))
 
 
 def as_json(record: Record) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def collect(
     from suite.cli.options import print_json, without_collector
     from suite.conduct.clusters import Standing, bring_home, chosen, standing, wait_until_over
     from suite.conduct.outcome_line import outcome_line
-    from suite.spec.base import UsageError
+    from suite.spec.base import UsageError, printable
 
     def tell(now: Standing) -> None:
         typer.echo(f"{now.submission.run_id}: {now.state.word} {now.state.detail}".rstrip(), err=True)
@@ -57,7 +57,7 @@ def collect(
         print_json({"collected": collected, "left": left})
     else:
         for run_id, why in left.items():
-            typer.echo(f"{run_id} was left: {why}", err=True)
+            typer.echo(printable(f"{run_id} was left: {why}"), err=True)
         if not collected and not left:
             typer.echo(f"nothing is left to collect in {runs}")
     return DONE if all(entry["status"] == "ok" for entry in collected.values()) else RUN_FAILED

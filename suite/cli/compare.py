@@ -28,16 +28,16 @@ def compare(
 
     if gate is not None and not gate > 0:
         raise UsageError(f"the gate is a share above 0, not {gate:g}")
-    (first, damaged_first), (second, damaged_second) = entries_of([before]), entries_of([after])
-    result = versus(first, second)
+    first, second = entries_of([before]), entries_of([after])
+    result = versus(first.entries, second.entries)
     missed = [row for row in result.rows if gate is not None and row.below(gate)]
-    damaged = damaged_first + damaged_second
     if as_json:
-        print_json({**result.model_dump(mode="json"), "missed": len(missed), "damaged": damaged})
+        told = {"damaged": first.damaged + second.damaged, "caveats": first.told() + second.told()}
+        print_json({**result.model_dump(mode="json"), "missed": len(missed), **told})
     else:
         print_versus(result)
-        for line in damaged:
-            typer.echo(f"left out, damaged: {line}", err=True)
+        for line in first.told() + second.told():
+            typer.echo(line, err=True)
         if missed:
             typer.echo(f"{len(missed)} of {len(result.rows)} rows are below the gate of {gate:g}")
     return GATE_NOT_MET if missed else DONE

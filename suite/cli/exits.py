@@ -40,7 +40,9 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
 
 def complain(text: str, code: int = BAD_USAGE) -> int:
     """Print one line on standard error and give back the exit code."""
-    print(f"error: {' '.join(text.split())}", file=sys.stderr)
+    from suite.spec.base import printable
+
+    print(f"error: {printable(text)}", file=sys.stderr)
     return code
 
 

@@ -25,14 +25,16 @@ def report(
     from suite.conduct.findings import print_headline
     from suite.report import as_json as figures
     from suite.report import build, write
+    from suite.spec.base import printable
 
     with without_collector():
-        entries, damaged = entries_of(runs)
+        found = entries_of(runs)
+        caveats = found.told()
         if as_json:
-            print_json({**figures(build(entries, title)), "damaged": damaged})
+            print_json({**figures(build(found.entries, title, caveats)), "damaged": found.damaged})
             return
-        written = write(entries, output, title=title)
+        written = write(found.entries, output, title, caveats)
     print_headline(written.model)
-    for line in damaged:
-        typer.echo(f"left out, damaged: {line}", err=True)
-    typer.echo(f"wrote {', '.join(str(path) for path in written.paths)}")
+    for line in caveats:
+        typer.echo(line, err=True)
+    typer.echo(printable(f"wrote {', '.join(str(path) for path in written.paths)}"))

@@ -19,7 +19,7 @@ def verify(
     from suite.bundle.store import find_bundles
     from suite.bundle.verify import verify as derive_again
     from suite.cli.options import print_json
-    from suite.spec.base import UsageError
+    from suite.spec.base import UsageError, printable
 
     found = find_bundles(bundles)
     if not found:
@@ -29,9 +29,9 @@ def verify(
         print_json([{"bundle": str(path), **result.model_dump(mode="json")} for path, result in checked])
     else:
         for path, result in checked:
-            typer.echo(f"{path}: {result.status}")
+            typer.echo(printable(f"{path}: {result.status}"))
             for line in result.differences:
-                typer.echo(f"    {line}")
+                typer.echo(f"    {printable(line)}")
     statuses = {result.status for _, result in checked}
     if "damaged" in statuses:
         return BAD_USAGE

@@ -1,32 +1,92 @@
-"""Reading results folders for a report: bundles with their records, and what is damaged."""
+"""Reading results folders for a report: bundles with their records, what is damaged, and what a reader must know."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from suite.bundle.store import DamagedBundle, find_bundles
+from suite.bundle.derive import StillRunning
+from suite.bundle.record import Record
+from suite.bundle.store import Bundle, DamagedBundle, find_bundles
+from suite.bundle.verify import rederived
 from suite.conduct.state import record_of
+from suite.report.escape import visible
 from suite.report.model import Entry
 from suite.spec.base import UsageError
 
+#: Records are derived again where the events of all bundles are at most this long together: a second or two.
+DERIVED_BYTES = 16 << 20
 
-def entries_of(paths: Sequence[Path]) -> tuple[list[Entry], list[str]]:
-    """Every readable bundle with its record, derived where a driver died before it could; one line per damaged one.
 
-    Runs that are under way are left out. Raises UsageError when nothing can be reported.
+@dataclass(frozen=True)
+class Found:
+    """The runs of some folders.
+
+    ``damaged``: one line for each bundle that was left out for it. ``caveats``: what else was left out, and records
+    that are not what their events give.
     """
-    entries: list[Entry] = []
-    damaged: list[str] = []
-    for bundle in find_bundles(paths):
+
+    entries: list[Entry]
+    damaged: list[str]
+    caveats: list[str]
+
+    def told(self) -> list[str]:
+        """All of it, a line each that a terminal can show."""
+        lines = [f"left out, damaged: {line}" for line in self.damaged] + self.caveats
+        return [visible(line, 400) for line in lines]
+
+
+def entries_of(paths: Sequence[Path]) -> Found:
+    """Every readable bundle, once, with its record; runs that are under way are left out.
+
+    Records are derived from their events, and are taken as they are stored only where there are too many events. Raises
+    UsageError when nothing can be reported.
+    """
+    bundles = find_bundles(paths)
+    size = sum(bundle.events_bytes() for bundle in bundles)
+    found = Found([], [], [])
+    for bundle in bundles:
         if bundle.running():
             continue
         try:
-            entry = Entry(manifest=bundle.manifest(), record=record_of(bundle), path=bundle.path.as_posix())
-            entries.append(entry)
+            record = _derived(bundle, found.caveats) if size <= DERIVED_BYTES else record_of(bundle)
+            entry = Entry(manifest=bundle.manifest(), record=record, path=bundle.path.as_posix())
+        except StillRunning:
+            continue
         except DamagedBundle as error:
-            damaged.append(f"{bundle.path}: {error}")
-    if not entries:
-        detail = f"; damaged: {damaged[0]}" if damaged else ""
+            found.damaged.append(f"{bundle.path}: {error}")
+        else:
+            found.entries.append(entry)
+    if not found.entries:
+        detail = f"; damaged: {found.damaged[0]}" if found.damaged else ""
         raise UsageError(f"no bundle to report in {', '.join(str(path) for path in paths)}{detail}")
-    return entries, damaged
+    if size > DERIVED_BYTES:
+        found.caveats.append(
+            f"{len(found.entries)} records were taken as they are stored, for their events are {size >> 20} MiB; "
+            "suite verify derives them again"
+        )
+    return Found(list(_once(found.entries, found.caveats)), found.damaged, found.caveats)
+
+
+def _derived(bundle: Bundle, caveats: list[str]) -> Record:
+    """The record that the events give. Raises DamagedBundle and StillRunning."""
+    record, differences = rederived(bundle)
+    if differences:
+        more = f" and {len(differences) - 1} more" if len(differences) > 1 else ""
+        caveats.append(
+            f"{bundle.path}: record.json is not what its events give, which is reported: {differences[0]}{more}"
+        )
+    return record
+
+
+def _once(entries: Sequence[Entry], caveats: list[str]) -> Iterator[Entry]:
+    """Leave out copies: of no two runs of a manifest do start and iterations last the same to the last digit."""
+    paths: dict[tuple, str] = {}
+    for entry in entries:
+        run, seconds = entry.record.run, entry.record.iterations.seconds
+        first = paths.setdefault((run.manifest_hash, run.started, seconds or (run.id, run.ended)), entry.path)
+        if first == entry.path:
+            yield entry
+        else:
+            caveats.append(f"{entry.path}: left out, for it is the same run as {first}")

@@ -11,6 +11,7 @@ from suite.conduct.examine import Diagnosis
 from suite.conduct.versus import Versuses
 from suite.report.headline import rows as headline_rows
 from suite.report.model import ReportModel
+from suite.spec.base import printable
 from suite.stats.compare import DEFAULT_MARGIN
 
 HEADLINE_ROWS = 40
@@ -56,8 +57,8 @@ def print_versus(result: Versuses) -> None:
         verdict = row.verdict + _EQUIVALENCE[row.equivalent]
         runs = f"{row.runs_before} / {row.runs_after}"
         cells = (row.size, str(row.ranks), row.backend, row.layout, runs, f"{row.ratio:.3f}{bounds}", verdict)
-        table.add_row(*(escape(cell) for cell in cells))
+        table.add_row(*(escape(printable(cell)) for cell in cells))
     console().print(table)
     for side, names in (("first", result.only_before), ("second", result.only_after)):
         if names:
-            print(f"only on the {side} side: {', '.join(names)}")
+            print(printable(f"only on the {side} side: {', '.join(names)}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from suite.bundle.record import Record
+from suite.spec.base import printable
 
 
 def outcome_line(record: Record) -> str:
@@ -11,5 +12,5 @@ def outcome_line(record: Record) -> str:
         rate = record.throughput
         return f"{rate.samples_per_second.value:.4g} samples/s, {rate.tokens_per_second.value:.4g} tokens/s"
     kind = record.failure.kind if record.failure else record.status
-    evidence = f": {record.failure.evidence[0]}" if record.failure and record.failure.evidence else ""
+    evidence = f": {printable(record.failure.evidence[0])}" if record.failure and record.failure.evidence else ""
     return f"{record.status} ({kind}){evidence}"

@@ -25,7 +25,7 @@ def state_of(root: Path, manifest: Manifest) -> RunState:
         record = record_of(bundle)
     except DamagedBundle:
         return "damaged"
-    if found.hash != manifest.hash:
+    if (found.hash, found.run.id) != (manifest.hash, manifest.run.id):
         return "damaged"
     states: dict[str, RunState] = {"ok": "done", "failed": "failed before", "interrupted": "interrupted"}
     return states[record.status]

@@ -20,6 +20,8 @@ from suite.report.ranking import Group
 from suite.report.summary import sentences
 from suite.report.without_scoring import without_scoring
 
+_MOST_CAVEATS = 20
+
 
 def render(model: ReportModel, plots: Mapping[str, str]) -> str:
     """The text of the report. ``plots``: name of a plot -> its path as the report links to it."""
@@ -44,6 +46,7 @@ def _view(model: ReportModel, plots: Mapping[str, str]) -> dict[str, Any]:
         "title": inline(model.title),
         "summary": sentences(model, inline),
         "when": _when(model),
+        "caveats": _caveats(model.caveats),
         "rows": model.rows,
         "rankings": _rankings(model.ranking.groups),
         "headings": len({row.setting for row in model.rows}) > 1,
@@ -90,6 +93,12 @@ def _when(model: ReportModel) -> str:
     if model.started is None:
         return f"{counted(model.runs, 'run')}."
     return f"{counted(model.runs, 'run')}, made from {moment(model.started)} to {moment(model.ended)}."
+
+
+def _caveats(lines: Sequence[str]) -> list[str]:
+    """What the reader of any figure must know first."""
+    more = [f"and {len(lines) - _MOST_CAVEATS} more"] if len(lines) > _MOST_CAVEATS else []
+    return [*map(prose, lines[:_MOST_CAVEATS]), *more]
 
 
 def _rankings(groups: Sequence[Group]) -> list[dict[str, Any]]:

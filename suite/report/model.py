@@ -38,10 +38,14 @@ class ReportModel:
     machines: tuple[Machine, ...]
     conventions: tuple[str, ...]
     recorded_conventions: tuple[str, ...]
+    caveats: tuple[str, ...]
 
 
-def build(entries: Sequence[Entry], title: str | None = None) -> ReportModel:
-    """The report of these runs; the order in which they are given does not matter."""
+def build(entries: Sequence[Entry], title: str | None = None, caveats: Sequence[str] = ()) -> ReportModel:
+    """The report of these runs; the order in which they are given does not matter.
+
+    ``caveats``: what a reader must know of how the runs were read, a line each.
+    """
     entries = sorted(entries, key=lambda entry: (entry.record.run.id, entry.path))
     letters, machines = assign_machines(entries)
     groups = group_entries(entries, letters)
@@ -66,4 +70,5 @@ def build(entries: Sequence[Entry], title: str | None = None) -> ReportModel:
         machines=machines,
         conventions=conventions(entries),
         recorded_conventions=recorded_conventions(entries),
+        caveats=tuple(caveats),
     )

@@ -29,13 +29,15 @@ class WrittenReport:
         return (self.path, *self.assets)
 
 
-def write(entries: Sequence[Entry], output: Path, title: str | None = None) -> WrittenReport:
+def write(
+    entries: Sequence[Entry], output: Path, title: str | None = None, caveats: Sequence[str] = ()
+) -> WrittenReport:
     """Write ``output`` and ``<its stem>-assets/*.svg`` beside it; the same entries give the same bytes.
 
     Pictures of an earlier report that this one has no data for are removed. Raises UsageError when a file cannot
-    be written; the earlier report is then still whole or has newer pictures.
+    be written; the earlier report is then still whole or has newer pictures. ``caveats`` as for ``build``.
     """
-    model = build(entries, title)
+    model = build(entries, title, caveats)
     folder = output.parent / f"{output.stem}-assets"
     try:
         output.parent.mkdir(parents=True, exist_ok=True)

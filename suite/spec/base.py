@@ -19,6 +19,11 @@ class UsageError(ValueError):
     """Something the user asked for cannot be done: one line, exit code 2, no traceback."""
 
 
+def printable(text: str) -> str:
+    """One line that a terminal only shows: what would move its cursor, colour or reverse text is escaped."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in " ".join(text.split()))
+
+
 def canonical_json(value: Any) -> str:
     """The one JSON text of ``value``: sorted keys, no spaces, no NaN. Equal data gives equal text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)

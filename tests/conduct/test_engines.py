@@ -70,9 +70,9 @@ def test_every_layout_of_both_engines_does_the_same_work_on_two_ranks(tmp_path: 
         assert verify(bundle).status == "equal"
         assert derive(bundle).throughput.samples_per_second.value > 0
         assert bundle.record().memory.theoretical_minimum_bytes > 0
-    entries, damaged = entries_of([tmp_path / "runs"])
-    assert not damaged
-    text = write(entries, tmp_path / "report.md").path.read_text()
+    found = entries_of([tmp_path / "runs"])
+    assert not found.told()
+    text = write(found.entries, tmp_path / "report.md").path.read_text()
     assert all(label in text for label in ("zero3 dp2", "tp2 sp dist-opt", "pp2 dist-opt"))
 
 
