@@ -103,8 +103,9 @@ planner-fit: $(STAMP) ## fit the planner on published rows (PUBLISHED=folder) an
 	@OMP_NUM_THREADS=1 $(BIN)/python -m suite.planner.refit $(PUBLISHED) --out manifests/planner_parameters.json \
 		--docs docs/planner.md --date $(FIT_DATE)
 
-planner-check: $(STAMP) ## compare the planner with the published rows (PUBLISHED=folder)
+planner-check: $(STAMP) ## compare the planner with published rows (PUBLISHED=folder); print the tables of docs/planner.md
 	@$(BIN)/suite plan --check $(PUBLISHED)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m suite.planner.refit $(PUBLISHED) --docs docs/planner.md
 
 wheels: $(STAMP) ## fetch into wheels/ what bench-gpu needs on a machine that can fetch nothing
 	@mkdir -p build $(WHEELS)

@@ -21,13 +21,16 @@ from suite.theory import decode
 from suite.theory.communication import all_reduce_bytes, overlapped
 from suite.theory.offload import fetch_seconds, optimizer_seconds
 
-#: Seconds that Python and the driver need to launch one block, forward and in training, where nothing is compiled:
-#: about ten operators forward at 20 to 30 microseconds each. Not fitted: published training hides it.
+#: Seconds that Python and the driver need to launch one block, forward and in training, where nothing is compiled: a
+#: block of Hugging Face's GPT-2 dispatches 37 operators to decode a token (counted), at about 8 microseconds each. Not
+#: fitted: published training hides it, and published PPO rates do not tell it from the computation.
 LAUNCH_FORWARD, LAUNCH_TRAIN = 3e-4, 9e-4
 #: Latency of a small all-reduce inside a node.
 COLLECTIVE_LATENCY = 2e-5
 #: Share of the training efficiency that the thin matrices of a decoding step reach when they are bound by FLOPs.
 DECODE_MATRIX_SHARE = 0.5
+#: Parts of a training step in which the device computes.
+_COMPUTED = ("matrix products", "attention", "elementwise", "head and loss")
 #: Scores gathered, KL, advantages, scores scattered: a few small collectives and host work.
 REWARD_SECONDS = 0.02
 SHARPNESS = 4.0
@@ -39,7 +42,8 @@ class Iterations:
     """PPO iterations: ``jobs`` are their optimizer steps, the rest what comes before and how it is held.
 
     ``held`` are parameters before tensor parallelism and sharding, by kind and end of the pipeline (``held_parts``);
-    ``critic_share`` is the work of a separate critic over the policy's.
+    ``critic_share`` is the work of a separate critic over the policy's, ``slower`` a factor on the computation of every
+    pass but decoding.
     """
 
     jobs: Jobs
@@ -53,6 +57,7 @@ class Iterations:
     gathers_to_decode: bool
     held: Mapping[str, Column]
     critic_share: float = 0.0
+    slower: Column | float = 1.0
 
 
 def phase_seconds(work: Iterations, p: Mapping[str, float]) -> dict[str, Column]:
@@ -79,6 +84,7 @@ def step_parts_of(work: Iterations, p: Mapping[str, float]) -> dict[str, Column]
     """Seconds of the training phase by part: all optimizer steps of the iteration."""
     jobs = work.jobs
     parts = step_parts(jobs, p)
+    parts |= {name: work.slower * parts[name] for name in _COMPUTED}
     count = np.ceil(jobs.global_batch / jobs.data / jobs.micro_batch)
     busy = parts["matrix products"] + parts["attention"] + parts["elementwise"] + parts["tensor parallel"]
     floor = np.where(jobs.eager > 0, count * jobs.layers / jobs.pipeline * LAUNCH_TRAIN, 0)
@@ -98,7 +104,7 @@ def _fetches(work: Iterations, passes: int) -> Column:
 def _scoring(work: Iterations, p: Mapping[str, float]) -> Column:
     jobs = work.jobs
     rate = rates(jobs, p)
-    stage = forward_seconds(jobs, p, rate, block_seconds(jobs, p, rate))
+    stage = work.slower * forward_seconds(jobs, p, rate, block_seconds(jobs, p, rate))
     stage = np.maximum(stage, np.where(jobs.eager > 0, LAUNCH_FORWARD * jobs.layers / jobs.pipeline, 0))
     count = np.ceil(work.rollouts / jobs.micro_batch)
     body = (count + jobs.pipeline - 1) * stage
@@ -116,7 +122,8 @@ def _prefill(work: Iterations, p: Mapping[str, float]) -> Column:
     }
     prompts = Jobs(**{**jobs.__dict__, **columns})
     rate = rates(prompts, p)
-    return jobs.pipeline * forward_seconds(prompts, p, rate, block_seconds(prompts, p, rate)) + gather_seconds(jobs, p)
+    stage = work.slower * forward_seconds(prompts, p, rate, block_seconds(prompts, p, rate))
+    return jobs.pipeline * stage + gather_seconds(jobs, p)
 
 
 def _decode(work: Iterations, p: Mapping[str, float]) -> Column:

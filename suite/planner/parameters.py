@@ -89,6 +89,21 @@ class Band(Frozen):
     rows: int
 
 
+class RateBand(Frozen):
+    """Whole PPO iterations: how much longer eager Hugging Face models compute, and how far published rates were off.
+
+    ``low``, ``median`` and ``high`` are published over predicted samples per second, each with the factor ``slower``
+    fitted on other models alone; ``inside`` of ``rows`` lie in the range of the other models' rows.
+    """
+
+    slower: float
+    low: float
+    median: float
+    high: float
+    rows: int
+    inside: int
+
+
 class Provenance(Frozen):
     """Where the numbers come from."""
 
@@ -108,7 +123,7 @@ class Parameters(Frozen):
     memory: dict[str, float] = Field(description="parameters of the memory model")
     bands: dict[str, Band]
     phases: dict[str, float] = Field(default={}, description="factors on phases learnt from the user's own runs")
-    ppo: dict[str, float] = Field(default={}, description="published over predicted PPO rates: median, low, high")
+    ppo: RateBand | None = None
     memory_factor: float = Field(default=1.0, description="factor on peak memory learnt from the user's own runs")
 
     def vector(self) -> np.ndarray:
@@ -134,6 +149,11 @@ def write_parameters(parameters: Parameters, path: Path) -> None:
     """Sorted and rounded to six digits, so that the same rows give the same bytes."""
     body = _rounded(parameters.model_dump(mode="json", by_alias=True))
     path.write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def rounded(parameters: Parameters) -> Parameters:
+    """The parameters as they are read again from their file."""
+    return Parameters.model_validate(_rounded(parameters.model_dump(mode="json", by_alias=True)))
 
 
 def _rounded(value: object) -> object:

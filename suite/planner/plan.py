@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -12,7 +13,7 @@ from suite.planner.fabric import Place
 from suite.planner.iteration import PHASES, phase_seconds, step_parts_of
 from suite.planner.iteration_memory import PARTS, iteration_memory
 from suite.planner.jobs import Column
-from suite.planner.parameters import Band, Parameters
+from suite.planner.parameters import Band, Parameters, RateBand
 from suite.planner.profiles import Profile
 from suite.planner.space import Space, candidates
 from suite.spec.base import Frozen
@@ -76,6 +77,7 @@ class Plan(Frozen):
     nearest: Option | None = Field(description="where nothing fits: what comes closest")
     band: Band = Field(description="relative errors of step time seen where the stack had not been seen")
     memory_band: Band
+    rate_band: RateBand | None = Field(description="published over predicted samples per second of whole iterations")
     notes: list[str]
 
 
@@ -120,6 +122,7 @@ def make_plan(
         else _option(space, table, closest, shape, workload, place, price, power_watts, memory_error),
         band=parameters.bands["new stack"],
         memory_band=parameters.bands["memory"],
+        rate_band=None if parameters.phases else parameters.ppo,
         notes=_notes(place, len(space.work.jobs), devices, shape, profile, parameters),
     )
 
@@ -143,19 +146,23 @@ class Table:
         return {"throughput": 1 / self.rate, "cost": self.per_device, "latency": self.iteration}[objective]
 
 
-def predict(space: Space, place: Place, profile: Profile, parameters: Parameters) -> Table:
-    """Seconds and bytes of every candidate; stacks' effects in."""
+def predict(
+    space: Space, place: Place, profile: Profile, parameters: Parameters, slower: Column | None = None
+) -> Table:
+    """Seconds and bytes of every candidate, stacks' effects in; ``slower`` in place of the fitted factor."""
     device = place.name.split("-")[0]
     known = profile.traits
     groups = {"family": known.family, "framework": known.framework, "framework|device": f"{known.framework}|{device}"}
     factor = float(np.exp(parameters.effect(groups)))
+    known_factor = parameters.ppo.slower if parameters.ppo and profile.plain_model else 1.0
+    work = replace(space.work, slower=known_factor if slower is None else slower)
     own = parameters.phases
     parts = {"prefill": "generate", "decode": "generate"}
     seconds = {
         name: column * factor * own.get(parts.get(name, name), 1.0)
-        for name, column in phase_seconds(space.work, parameters.values).items()
+        for name, column in phase_seconds(work, parameters.values).items()
     }
-    training = step_parts_of(space.work, parameters.values)
+    training = step_parts_of(work, parameters.values)
     training = {name: column * factor * own.get("train", 1.0) for name, column in training.items()}
     memory = iteration_memory(space.work, parameters.memory, profile.gradient_buffer)
     memory = {name: column * parameters.memory_factor for name, column in memory.items()}
@@ -248,15 +255,11 @@ def _notes(
     profile: Profile,
     parameters: Parameters,
 ) -> list[str]:
-    notes = [
-        "a prediction, not a measurement: the band is of training steps; generation is not in it, because its times "
-        "are hardly published"
-    ]
-    if parameters.ppo and not parameters.phases:
-        ppo = parameters.ppo
+    notes = ["a prediction, not a measurement: nothing in it was run"]
+    if not profile.plain_model and not parameters.phases:
         notes.append(
-            f"DeepSpeed-Chat's {ppo['rows']:.0f} published PPO rates were {ppo['low']:.2f} to {ppo['high']:.2f} of "
-            f"those predicted for it (median {ppo['median']:.2f}): whole iterations are bounds; trust the order more"
+            f"no published PPO rate is of a stack like {profile.name}: it is taken to compute as fast as in published "
+            "pre-training; DeepSpeed backends are not, by DeepSpeed-Chat's rates, so the two do not compare by this"
         )
     if parameters.phases:
         learnt = ", ".join(f"{name} x {factor:.2f}" for name, factor in sorted(parameters.phases.items()))

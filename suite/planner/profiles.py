@@ -27,6 +27,8 @@ class Profile:
     gathers_to_decode: bool = False
     #: gradients stand in a buffer of their own in fp32 throughout
     gradient_buffer: bool = False
+    #: the model is Hugging Face's, run eagerly: slower by what published PPO rates show (``RateBand``)
+    plain_model: bool = False
 
 
 def _traits(family: str, framework: str, fused: bool, zero: bool) -> Traits:
@@ -52,10 +54,11 @@ PROFILES = {
             offload_optimizer=True,
             offload_parameters=True,
             gathers_to_decode=True,
+            plain_model=True,
         ),
         Profile(
             "megatron",
-            _traits("megatron", "megatron core", fused=False, zero=False),
+            _traits("megatron", "megatron core", fused=True, zero=False),
             tensor=True,
             pipeline=True,
             gradient_buffer=True,
@@ -68,12 +71,14 @@ PROFILES = {
             offload_optimizer=True,
             offload_parameters=True,
             gathers_to_decode=True,
+            plain_model=True,
         ),
         Profile(
             "trlx-ddp",
             _traits("zero", "trlx ddp", fused=False, zero=True),
             zero_stages=(0,),
             recompute=False,
+            plain_model=True,
         ),
         Profile(
             "trlx-nemo",

@@ -41,6 +41,12 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         f"step times of stacks unknown to the fit were off by {100 * plan.band.median:.0f} % (median) and "
         f"{100 * plan.band.p90:.0f} % (90th percentile), peak memory by {100 * plan.memory_band.median:.0f} %"
     )
+    if plan.rate_band is not None:
+        band = plan.rate_band
+        yield (
+            f"whole iterations: published PPO rates (DeepSpeed-Chat) were {band.low:.2f} to {band.high:.2f} of those "
+            f"predicted without them; {band.inside} of {band.rows} lay in such a range made from other models"
+        )
     yield from (f"note: {note}" for note in plan.notes)
 
 

@@ -7,9 +7,8 @@ from suite.planner.check import run_check
 from suite.planner.fit import Rows, fit
 from suite.planner.memory_fit import fit_memory
 from suite.planner.parameters import NAMES, load_parameters
-from suite.planner.ppo_check import ppo_rows
 from suite.planner.published import csv_files, read_published
-from suite.planner.refit import QUALITY_A, timed
+from suite.planner.tables import QUALITY_A, timed
 from suite.planner.validate import constant, leave_out
 from tests.planner.rows import PUBLISHED, write_rows
 
@@ -70,9 +69,3 @@ def test_a_stack_never_seen_is_predicted_from_physics_alone(tmp_path):
     assert check.overall.step_time.rows == 1
     assert check.overall.step_time.median < 0.4
     assert check.overall.fit.accuracy is None
-
-
-def test_published_ppo_rates_are_below_what_is_predicted():
-    rows = ppo_rows(csv_files([PUBLISHED]), load_parameters())
-    assert len(rows) >= 10
-    assert all(0.1 < row.published / row.predicted < 1.5 for row in rows)

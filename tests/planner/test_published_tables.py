@@ -7,8 +7,10 @@ import pytest
 from suite.planner.check import Check, run_check
 from suite.planner.parameters import load_parameters
 from suite.planner.plain_memory import adam_rule, eleuther_formula, megatron_formula, plain_tables
+from suite.planner.ppo_check import fit_ppo
 from suite.planner.published import Collection, csv_files, read_published
 from suite.planner.published_scaling import scaling_points, scaling_table
+from suite.planner.tables import row_tables
 from tests.planner.rows import PUBLISHED
 
 
@@ -26,6 +28,17 @@ def check(collection: Collection) -> Check:
 def measured(collection):
     """Llama 3 8B on eight devices under FSDP, two sequences of 8,192 tokens each, operators recomputed."""
     return next(entry for entry in collection.entries if entry.config == "tt-8b-8-0")
+
+
+def test_the_page_holds_the_tables_that_are_printed(collection):
+    """Those of cross-validation take half a minute: `make planner-check` compares these too."""
+    page = (PUBLISHED.parent / "planner.md").read_text(encoding="utf-8")
+    parameters = load_parameters()
+    rates = fit_ppo(csv_files([PUBLISHED]), parameters)[1]
+    tables = row_tables(collection, parameters, rates)
+    assert len(tables) == 4
+    for table in tables:
+        assert table in page
 
 
 def test_the_rule_is_sixteen_bytes_over_all_devices(measured):
