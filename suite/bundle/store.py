@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -36,7 +37,7 @@ from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 from suite.spec.resolve import layout_errors
 
-__all__ = ["ATTIC", "Bundle", "DamagedBundle", "DriverLog", "OtherSchema", "find_bundles"]
+__all__ = ["ATTIC", "AlreadyThere", "Bundle", "DamagedBundle", "DriverLog", "OtherSchema", "find_bundles"]
 
 #: Folder below a runs folder where superseded runs lie; never searched.
 ATTIC = "attic"
@@ -48,6 +49,10 @@ _SAFE_ID = re.compile(r"\w[\w.-]{0,199}")
 
 class OtherSchema(DamagedBundle):
     """The stored record was made by another version of the suite; deriving it again mends it."""
+
+
+class AlreadyThere(UsageError):
+    """There is such a run already, perhaps since a moment ago: another driver works in the same folder."""
 
 
 class DriverLog:
@@ -102,7 +107,7 @@ class Bundle:
     def create(cls, root: Path, manifest: Manifest) -> "Bundle":
         """Make ``root/<run id>`` with its manifest; it appears whole or not at all.
 
-        Raises UsageError when it exists, or the root is a file, unwritable or on a full disk.
+        Raises AlreadyThere when it exists, UsageError when the root is a file, unwritable or on a full disk.
         """
         if not _SAFE_ID.fullmatch(manifest.run.id):
             raise UsageError(f"run id {manifest.run.id!r} cannot be the name of a folder")
@@ -111,15 +116,17 @@ class Bundle:
         with writing(path):
             root.mkdir(parents=True, exist_ok=True)
             if os.path.lexists(path):
-                raise UsageError(f"{path} exists; nothing is overwritten")
+                raise AlreadyThere(f"{path} exists; nothing is overwritten")
             try:
                 (draft / "events").mkdir(parents=True)
                 (draft / "logs").mkdir()
                 write_synced(draft / _MANIFEST, manifest.model_dump_json(by_alias=True, indent=2) + "\n")
                 sync_folder(draft)
                 draft.rename(path)
-            except OSError:
+            except OSError as error:
                 shutil.rmtree(draft, ignore_errors=True)
+                if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise AlreadyThere(f"{path} exists; nothing is overwritten") from error
                 raise
             sync_folder(root)
         return cls(path)

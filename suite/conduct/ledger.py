@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from suite.bundle.record import Record
-from suite.bundle.store import DamagedBundle
+from suite.bundle.store import AlreadyThere, DamagedBundle
 from suite.conduct.estimate import Durations
 from suite.conduct.state import move_aside
 from suite.spec.manifest import Manifest
@@ -36,8 +36,15 @@ class Ledger:
         self._began = clock()
 
     def take(self, fits: Callable[[Manifest], bool] = lambda manifest: True) -> Manifest | None:
-        """The next run for which there is room; ``None`` when none fits, none is left, or the budget is spent."""
+        """The next run for which there is room; ``None`` when none fits, none is left, or the budget is spent.
+
+        One that another driver of the same folder has begun meanwhile is left to it.
+        """
         manifest = next(filter(fits, self.waiting), None)
+        while manifest is not None and (self._settings.root / manifest.run.id).exists():
+            self.waiting.remove(manifest)
+            self._leave_to_others(manifest)
+            manifest = next(filter(fits, self.waiting), None)
         if manifest is None:
             return None
         expected = self._durations.expect(manifest) or 0.0
@@ -51,9 +58,12 @@ class Ledger:
         self._started[manifest.run.id] = self._clock()
         return manifest
 
-    def ended(self, manifest: Manifest, result: Record | DamagedBundle) -> None:
+    def ended(self, manifest: Manifest, result: Record | DamagedBundle | AlreadyThere) -> None:
         """Note how a run ended that was taken. One that was interrupted is neither measured nor failed."""
         started = self._started.pop(manifest.run.id)
+        if isinstance(result, AlreadyThere):
+            self._leave_to_others(manifest)
+            return
         if isinstance(result, DamagedBundle):
             self._view.notice(f"{manifest.run.id} left a damaged bundle: {result}")
             self._note("failed", manifest)
@@ -69,13 +79,16 @@ class Ledger:
         elif state == "failed before" and not self._settings.retry_failed:
             self._note("failed_before", manifest)
         elif state == "running":
-            self._note("busy", manifest)
-            self._view.notice(f"{manifest.run.id} is being run by another process and was left to it")
+            self._leave_to_others(manifest)
         else:
             if state != "to run":
                 kept = move_aside(self._settings.root, manifest.run.id)
                 self._view.notice(f"{manifest.run.id} is {state}: kept as {kept}, done again")
             self.waiting.append(manifest)
+
+    def _leave_to_others(self, manifest: Manifest) -> None:
+        self._note("busy", manifest)
+        self._view.notice(f"{manifest.run.id} is being run by another process and was left to it")
 
     def _leave(self) -> None:
         self._view.notice(f"budget spent: {len(self.waiting)} runs are left; the same command goes on with them")

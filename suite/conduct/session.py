@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from suite.bundle.record import Record
-from suite.bundle.store import DamagedBundle
+from suite.bundle.store import AlreadyThere, DamagedBundle
 from suite.conduct.execute import execute
 from suite.conduct.ledger import Ledger
 from suite.conduct.plan import Plan
@@ -99,10 +99,10 @@ def run_one(manifest: Manifest, root: Path, launcher: Launcher, python: str, vie
 
 def _one_by_one(ledger: Ledger, settings: Settings, launcher: Launcher, view: View) -> bool:
     while manifest := ledger.take():
-        result: Record | DamagedBundle
+        result: Record | DamagedBundle | AlreadyThere
         try:
             result = execute(manifest, settings.root, launcher, settings.python, view.event)
-        except DamagedBundle as error:
+        except (DamagedBundle, AlreadyThere) as error:
             result = error
         ledger.ended(manifest, result)
         if isinstance(result, Record) and result.status == "interrupted":

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from suite.bundle.record import Record
-from suite.bundle.store import DamagedBundle
+from suite.bundle.store import AlreadyThere, DamagedBundle
 from suite.conduct.containers import ContainerMachine
 from suite.conduct.execute import execute
 from suite.conduct.ledger import Ledger
@@ -142,7 +142,7 @@ class SideBySide:
         self._slots.give_back(lane.devices)
         os.close(lane.reading)
         os.close(lane.writing)
-        if isinstance(result, (Record, DamagedBundle)):
+        if isinstance(result, (Record, DamagedBundle, AlreadyThere)):
             self._ledger.ended(manifest, result)
         else:
             self._error = self._error or result

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from suite.bundle.derive import derive
-from suite.bundle.store import ATTIC, Bundle, DamagedBundle, OtherSchema, find_bundles
+from suite.bundle.store import ATTIC, AlreadyThere, Bundle, DamagedBundle, OtherSchema, find_bundles
 from suite.spec.base import UsageError
 from tests.synthetic import make_bundle, synthetic_manifest
 
@@ -31,6 +31,14 @@ def test_nothing_is_overwritten(tmp_path):
     with pytest.raises(UsageError, match="exists; nothing is overwritten"):
         Bundle.create(tmp_path, synthetic_manifest())
     assert (bundle.path / "logs" / "rank-0.log").read_text() == "kept"
+
+
+def test_of_two_drivers_that_make_the_same_run_at_once_one_does(tmp_path, monkeypatch):
+    bundle = Bundle.create(tmp_path, synthetic_manifest())
+    monkeypatch.setattr(os.path, "lexists", lambda path: False)  # it looked a moment too early
+    with pytest.raises(AlreadyThere):
+        Bundle.create(tmp_path, synthetic_manifest())
+    assert list(tmp_path.iterdir()) == [bundle.path]
 
 
 def test_a_root_that_is_a_file_is_refused_in_one_line(tmp_path):

@@ -119,6 +119,24 @@ def test_a_run_of_another_process_is_left_to_it(tmp_path: Path) -> None:
     assert summary.busy == (bundle.id,) and not summary.measured
 
 
+@pytest.mark.parametrize("moment", ["before it is taken", "as it is taken"])
+def test_a_run_that_another_driver_begins_meanwhile_is_left_to_it_and_the_rest_goes_on(
+    tmp_path: Path, moment: str
+) -> None:
+    plan = make_plan(request(ranks=(1,), repeats=3, backends=("deepspeed",)), STACKS)
+    first, second, third = plan.manifests
+
+    class Meanwhile(Told):
+        def run_started(self, manifest: Manifest, seconds_left: float | None) -> None:
+            if manifest == (first if moment == "before it is taken" else second):
+                Bundle.create(tmp_path, second)
+
+    told = Meanwhile()
+    summary = run_plan(plan, Settings(root=tmp_path, python=sys.executable), LocalLauncher(), told)
+    assert (summary.measured, summary.busy) == ((first.run.id, third.run.id), (second.run.id,))
+    assert told.notices == [f"{second.run.id} is being run by another process and was left to it"]
+
+
 def test_the_budget_stops_before_a_run_that_would_exceed_it(tmp_path: Path) -> None:
     plan = make_plan(request(ranks=(1,), repeats=3, backends=("deepspeed",)), STACKS)
     ticks = iter(range(0, 10_000, 40))
