@@ -266,7 +266,7 @@ def test_a_container_that_lacks_the_nodes_folder_of_temporary_files_runs_and_has
     asked = Job(name="run", argv=(sys.executable, "-c", code), image=IMAGE, ranks_per_node=1)
     queue = SlurmSettings(starter="engine", container=container)
     script = batch_script([SlurmRun(manifest(nodes=1, gpus=1), asked)], queue, ROOT)
-    lines = run_script(script, tmp_path, TMPDIR=str(tmp_path / "of the node"), HOME="/home/nobody")
+    lines = run_script(script, tmp_path, TMPDIR=str(tmp_path / "of the node"), HOME="/nowhere")
     assert lines[1] == "True True"
 
 
