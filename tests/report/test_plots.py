@@ -10,6 +10,8 @@ import pytest
 from suite.report import Entry, build
 from suite.report.plots import draw
 from suite.report.plots.series import MOST_BARS, bars, spread
+from suite.report.plots.style import COLOURS
+from suite.spec.layout import Layout
 from tests.report import entries as made
 from tests.report.test_markdown import hostile, mixed
 
@@ -70,6 +72,37 @@ def test_bars_keep_backends_side_by_side_and_the_ends_of_both_ladders() -> None:
     }
     assert {row.size for row in chosen} >= {"1M", "6.7B"}
     assert {row.ranks for row in chosen} >= {1, 32}
+
+
+def test_a_backend_has_one_colour_in_every_picture(tmp_path: Path) -> None:
+    """Only megatron was measured on two rank counts, so it alone is in the picture of scaling."""
+    entries = [
+        *made.repeats(3),
+        *(entry for ranks in (1, 2) for entry in made.repeats(3, rate=25.0 * ranks, ranks=ranks, backend="megatron")),
+    ]
+    draw(build(entries), tmp_path)
+    own, other = COLOURS[1].lower(), COLOURS[0].lower()
+    assert all(own in (tmp_path / f"{name}.svg").read_text() for name in ("throughput", "scaling", "memory"))
+    assert other not in (tmp_path / "scaling.svg").read_text()
+
+
+def test_of_many_curves_only_the_ends_are_labelled_so_that_no_label_hides_another(tmp_path: Path) -> None:
+    entries = [
+        entry
+        for tensor in (1, 2, 4, 8)
+        for ranks in (8, 16)
+        for entry in made.repeats(
+            1,
+            rate=(10 + tensor) * ranks ** (0.9 - tensor / 100),
+            size="1.3B",
+            ranks=ranks,
+            backend="megatron",
+            layout=Layout(nodes=1, devices_per_node=ranks, tensor=tensor, data=ranks // tensor),
+        )
+    ]
+    draw(build(entries), tmp_path)
+    etas = [text for text in texts(tmp_path / "scaling.svg") if re.fullmatch(r"0\.[89]\d", text)]
+    assert len(etas) == 2
 
 
 def test_spread_keeps_the_ends() -> None:

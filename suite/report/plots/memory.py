@@ -35,7 +35,7 @@ def figure(model: ReportModel) -> Figure | None:
     high = axes.get_xlim()[1]
     axes.set_xlim(min(row.memory.floor_bytes or GIB for row in rows if row.memory) / GIB / 1.6, high * 1.5)
     style.plain_log(axes, "x")
-    axes.set_xlabel("GiB per device; right: floor / peak")
+    axes.set_xlabel("GiB per device (log); right: floor / peak")
     style.frame(drawn, bar_margins(longest, right=0.1), handles, omitted)
     return drawn
 

@@ -13,7 +13,7 @@ from suite.report.escape import drawable
 from suite.report.model import ReportModel
 from suite.report.numbers import number
 from suite.report.plots import style
-from suite.report.plots.series import MOST_PANELS, Series, left_out, series_of, spread
+from suite.report.plots.series import MOST_PANELS, Series, backend_colours, left_out, series_of, spread
 from suite.report.scaling import Curve
 from suite.stats.intervals import Interval
 
@@ -29,7 +29,7 @@ def figure(model: ReportModel) -> Figure | None:
     all_sizes = {kind: list(dict.fromkeys(curve.base.size for curve in curves if curve.kind == kind)) for kind in kinds}
     sizes = {kind: spread(all_sizes[kind], MOST_PANELS) for kind in kinds}
     shown = [curve for curve in curves if curve.base.size in sizes[curve.kind]]
-    lines, more = series_of((curve.base for curve in shown), by_scaling=False)
+    lines, more = series_of((curve.base for curve in shown), backend_colours(model.rows), by_scaling=False)
     drawn = style.new_figure(0.4 + 2.3 * len(kinds))
     columns = max(map(len, sizes.values()))
     axes = drawn.subplots(
@@ -60,16 +60,20 @@ def _handle(line: Series) -> Line2D:
 
 
 def _panel(axes: Axes, lines: Sequence[Series], curves: Sequence[Curve]) -> None:
-    """Each curve in its line's look; the upper half of the last values is written above its point, the rest below."""
+    """Each curve in its line's look; the last value of the highest is written above its point, of the lowest below."""
     axes.axhline(1, color=style.FAINT, linestyle=":", linewidth=1.4)
-    ordered = sorted(curves, key=lambda curve: curve.largest.eta.value)
-    for index, curve in enumerate(ordered):
-        line = next((line for line in lines if any(row.number == curve.base.number for row in line.rows)), None)
-        if line is not None:
-            _line(axes, line, curve, above=index >= len(ordered) / 2)
+    line_of = {row.number: line for line in lines for row in line.rows}
+    drawn = [(line_of[curve.base.number], curve) for curve in curves if curve.base.number in line_of]
+    drawn.sort(key=lambda pair: pair[1].largest.eta.value)
+    for line, curve in drawn:
+        _line(axes, line, curve)
+    if len(drawn) > 1:
+        _last_value(axes, *drawn[0], above=False)
+    if drawn:
+        _last_value(axes, *drawn[-1], above=True)
 
 
-def _line(axes: Axes, line: Series, curve: Curve, above: bool) -> None:
+def _line(axes: Axes, line: Series, curve: Curve) -> None:
     ranks = [curve.base.ranks, *(point.row.ranks for point in curve.points)]
     etas = [Interval(1.0, None, None), *(point.eta for point in curve.points)]
     axes.errorbar(
@@ -83,9 +87,13 @@ def _line(axes: Axes, line: Series, curve: Curve, above: bool) -> None:
         elinewidth=1.4,
         capsize=2.5,
     )
+
+
+def _last_value(axes: Axes, line: Series, curve: Curve, above: bool) -> None:
+    last = curve.largest
     axes.annotate(
-        number(etas[-1].value, 2),
-        (ranks[-1], etas[-1].value),
+        number(last.eta.value, 2),
+        (last.row.ranks, last.eta.value),
         xytext=(5, 5 if above else -5),
         textcoords="offset points",
         color=line.colour,

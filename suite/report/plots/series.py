@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -28,17 +28,16 @@ class Series:
     rows: tuple[Row, ...]
 
 
-def series_of(rows: Iterable[Row], by_scaling: bool = True) -> tuple[list[Series], int]:
+def series_of(rows: Iterable[Row], colours: Mapping[str, str], by_scaling: bool = True) -> tuple[list[Series], int]:
     """The series of most rows, in the order of their names, and how many more there are.
 
-    ``by_scaling``: weak and strong are lines of their own.
+    ``colours`` of the report's backends; ``by_scaling``: weak and strong are lines of their own.
     """
     by_key: dict[Key, list[Row]] = {}
     for row in rows:
         by_key.setdefault(_key(row, by_scaling), []).append(row)
     largest = sorted(by_key, key=lambda key: (-len(by_key[key]), key))[:MOST_SERIES]
     keys = sorted(largest)
-    colours = backend_colours(row for key in by_key for row in by_key[key])
     used: dict[str, int] = {}
     found = []
     for key in keys:
@@ -49,7 +48,7 @@ def series_of(rows: Iterable[Row], by_scaling: bool = True) -> tuple[list[Series
 
 
 def backend_colours(rows: Iterable[Row]) -> dict[str, str]:
-    """One colour per backend, the same in every picture of a report."""
+    """One colour per backend; from all rows of a report, so that it is the same in every picture."""
     names = sorted({row.backend for row in rows})
     return {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(names)}
 

@@ -12,7 +12,7 @@ from suite.report.escape import drawable
 from suite.report.model import ReportModel
 from suite.report.numbers import counted
 from suite.report.plots import style
-from suite.report.plots.series import MOST_PANELS, MOST_SIZES, Series, left_out, series_of, spread
+from suite.report.plots.series import MOST_PANELS, MOST_SIZES, Series, backend_colours, left_out, series_of, spread
 from suite.report.pool import Row
 from suite.stats.intervals import Interval
 
@@ -31,7 +31,7 @@ def figure(model: ReportModel) -> Figure | None:
     )
     sizes, ranks = spread(all_sizes, MOST_SIZES), spread(all_ranks, MOST_PANELS)
     rows = [row for row in model.rows if row.size in set(sizes) and row.ranks in set(ranks)]
-    lines, more = series_of(rows)
+    lines, more = series_of(rows, backend_colours(model.rows))
     rates = {row.number: row.samples_per_second for row in rows if row.samples_per_second}
     ratios = {place.row.number: place.ratio for group in model.ranking.groups for place in group.places}
     drawn = style.new_figure(4.6 if ratios else 3.2)
