@@ -1,9 +1,11 @@
-"""One rank of trlx's trainer whose iterations take turns: with the suite's clock, with its barriers alone, and bare.
+"""One rank of trlx's trainer whose iterations take turns: alone, with the suite's barriers, with all of its clock.
 
     python -m benchmarks.trlx_worker MANIFEST.json SCRATCH_FOLDER
 
-The manifest's iterations are timed from outside, barrier to barrier, with the writing of their events; its warm-up is
-not. Rank 0 prints the seconds as JSON. Runs in the stack's interpreter, which must hold trlx (docs/backends.md).
+For a turn *alone* every hook is taken out and the trainer's class is trlx's own, but for the beginning of an iteration,
+where turns change hands. All turns are of one process and one model, so neither differs between them. The manifest's
+iterations are timed from outside, barrier to barrier, with the writing of their events; its warm-up is not. Rank 0
+prints the seconds as JSON. Runs in the stack's interpreter, which must hold trlx (docs/backends.md).
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any, ClassVar
 
 from suite.worker.events import EventLog
 from suite.worker.memory import MemoryProbe
@@ -20,8 +23,13 @@ from suite.worker.place import read_place
 from suite.worker.progress import Progress
 from suite.worker.resident import resident_bytes
 from suite.worker.session import own_build
+from suite.worker.trainers import trlx_accelerate
 from suite.worker.trainers.clock import NullClock, PhaseClock
+from suite.worker.trainers.trlx_hooks import TimedPPO
 from suite.worker.world import World, barrier, join, leave, synchronise
+
+ALONE = "alone"
+ABSENT = object()
 
 
 def meet(world: World) -> None:
@@ -50,59 +58,117 @@ class EdgeClock(NullClock):
         meet(self._world)
 
 
-class Turns(NullClock):
-    """Hands each iteration to the next of several clocks, and times it from outside."""
+class Turns:
+    """Gives each iteration to the next of several clocks or to trlx alone, and times it from outside."""
 
     def __init__(self, world: World, clocks: dict[str, NullClock], warmup: int) -> None:
         self._world, self._clocks, self._warmup = world, clocks, warmup
-        self._clock, self._name, self._counts, self._began = NullClock(), "", False, 0.0
-        self.seconds: dict[str, list[float]] = {name: [] for name in clocks}
+        self._name, self._began = ALONE, 0.0
+        self.begun = 0
+        self.seconds: dict[str, list[float]] = {name: [] for name in (*clocks, ALONE)}
 
-    def begin(self, iteration: int) -> None:
-        turn, place = divmod(max(0, iteration - self._warmup), len(self._clocks))
-        self._name = list(self._clocks)[:: 1 if turn % 2 == 0 else -1][place]
-        self._counts = iteration >= self._warmup
-        self._clock = self._clocks[self._name]
+    def change(self, trainer: Any) -> None:
+        """Between two iterations. The order turns round each time."""
+        if self.begun:
+            self.end(trainer)
+        turn, place = divmod(max(0, self.begun - self._warmup), len(self.seconds))
+        self._name = list(self.seconds)[:: 1 if turn % 2 == 0 else -1][place]
+        self.begun += 1
+        trainer.put_hooks(self._name != ALONE)
+        trainer.sheet.clock = self._clocks.get(self._name, trainer.sheet.clock)
+        trainer.sheet.iteration = 0  # the subclass would end an iteration that this has ended
         meet(self._world)
         self._began = time.perf_counter()
-        self._clock.begin(iteration)
 
-    def open(self, phase: str, alone: bool = False) -> None:
-        self._clock.open(phase, alone)
-
-    def close(self, more: bool = False) -> None:
-        self._clock.close(more)
-
-    def detail(self, name: str):
-        return self._clock.detail(name)
-
-    def stop(self) -> None:
-        self._clock.stop()
-
-    def finish(self, counts, stats, **optional) -> None:
-        self._clock.finish(counts, stats, **optional)
+    def end(self, trainer: Any) -> None:
+        """All optimizer steps of an iteration are done."""
+        if self._name != ALONE:
+            TimedPPO.end_iteration(trainer)
         meet(self._world)
-        if self._counts:
+        if self.begun > self._warmup:
             self.seconds[self._name].append(time.perf_counter() - self._began)
+
+
+class TurnPPO(TimedPPO):
+    """The suite's subclass, which can be taken out of the trainer and put in again."""
+
+    turns: ClassVar[Turns]
+
+    def make_experience(self, *arguments: Any, **options: Any) -> None:
+        self.turns.change(self)
+        type(self).experience(self, *arguments, **options)
+
+    def experience(self, *arguments: Any, **options: Any) -> None:
+        super().make_experience(*arguments, **options)
+
+    def end_iteration(self) -> None:
+        """The last one's end, which the suite asks for."""
+        self.turns.end(self)
+        self.sheet.iteration = self.turns.begun
+
+    def put_hooks(self, is_timed: bool) -> None:
+        """Everything that the suite sets on objects of trlx, or what was there before."""
+        if not hasattr(self, "_own"):
+            self._own = self._attributes()
+            trlx_class = next(kind for kind in type(self).__mro__ if kind.__name__ == "AcceleratePPOTrainer")
+            self._foreign[-1] = (self, "__class__", alone(trlx_class))
+        for owner, name, value in self._own if is_timed else self._foreign:
+            if value is not ABSENT:
+                setattr(owner, name, value)
+            elif name in vars(owner):
+                delattr(owner, name)
+
+    def _timed_reward(self, function: Any) -> Any:
+        self._foreign = self._attributes()  # the first hook of all is about to be set
+        return super()._timed_reward(function)
+
+    def _attributes(self) -> list[tuple[Any, str, Any]]:
+        from trlx.trainer import accelerate_ppo_trainer as module
+
+        places = [
+            (self, "reward_fn"),
+            (self.model, "forward"),
+            (self.accelerator.unwrap_model(self.model), "forward_hydra"),
+            (getattr(self, "ref_model", self.model), "forward"),
+            (self.accelerator, "backward"),
+            (self.model, "step"),
+            (self.opt, "step"),
+            (module, "logprobs_of_labels"),
+        ]
+        found = [(owner, name, vars(owner).get(name, ABSENT)) for owner, name in places]
+        return [*found, (self.tokenizer, "__class__", type(self.tokenizer)), (self, "__class__", type(self))]
+
+
+def alone(trlx_class: type) -> type:
+    """trlx's trainer, which evaluates and saves nothing and changes turns."""
+
+    class AlonePPO(trlx_class):
+        turns = TurnPPO.turns
+        put_hooks = TurnPPO.put_hooks
+        make_experience = TurnPPO.make_experience
+        end_iteration = TurnPPO.end_iteration
+        experience = trlx_class.make_experience
+        evaluate, save, save_pretrained = TimedPPO.evaluate, TimedPPO.save, TimedPPO.save_pretrained
+
+    return AlonePPO
 
 
 def main() -> None:
     manifest_path, folder = sys.argv[1:]
     manifest = json.loads(Path(manifest_path).read_text(encoding="utf-8"))
     measure, place = manifest["measure"], read_place(os.environ)
+    trlx_accelerate.TimedPPO = TurnPPO
     build = own_build(manifest)
     world = join(place, measure["device"], 600)
     baseline = resident_bytes()
-    trainer = build(manifest, world)
     log = EventLog(folder, world.rank, world.rank == 0)
-    probed = PhaseClock(world, log, MemoryProbe(world.device, baseline), None, Progress())
-    clocks = {"on": probed, "edges": EdgeClock(world), "bare": NullClock()}
-    if world.world_size == 1:
-        del clocks["edges"]  # a rank alone meets nobody at the edges
-    turns = Turns(world, clocks, measure["warmup"])
-    trainer.run(turns, measure["warmup"] + measure["iterations"])
+    clocks = {"clock": PhaseClock(world, log, MemoryProbe(world.device, baseline), None, Progress())}
+    if world.world_size > 1:  # a rank alone meets nobody at the edges
+        clocks["edges"] = EdgeClock(world)
+    TurnPPO.turns = Turns(world, clocks, measure["warmup"])
+    build(manifest, world).run(NullClock(), measure["warmup"] + measure["iterations"])
     if world.rank == 0:
-        print(f"RESULT {json.dumps(turns.seconds)}", flush=True)
+        print(f"RESULT {json.dumps(TurnPPO.turns.seconds)}", flush=True)
     leave()
 
 
