@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -61,9 +62,7 @@ def question(
     shape: Shape, workload: Workload, device: str, backend: str, parameters: Parameters | None = None
 ) -> Question:
     """Names resolved. Raises UsageError for a device or backend that is not known, or one without a 16-bit peak."""
-    known = find_device(device) or _unique(device)
-    if known is None:
-        raise UsageError(f"there is no device {device!r} in the catalogue{nearest(device, known_devices())}")
+    known = find_device(device) or _variant(device)
     place = place_of(known)
     if place is None:
         raise UsageError(f"the catalogue has no 16-bit peak of {known.name}: its speed cannot be predicted")
@@ -77,12 +76,16 @@ def question(
     return Question(shape, workload, place, find_profile(backend), parameters or load_parameters(), known.power_watts)
 
 
-def _unique(name: str) -> Device | None:
-    """``A100-80GB`` for the one SXM device whose name has all its words."""
-    words = name.upper().replace("_", "-").split("-")
-    matches = [device for device in known_devices().values() if set(words) <= set(device.name.upper().split("-"))]
-    matches = [device for device in matches if "PCIE" not in device.name.upper()] or matches
-    return matches[0] if len(matches) == 1 else None
+def _variant(name: str) -> Device:
+    """``A100-80GB`` for the one SXM device whose name has all its words. UsageError where there is none, or several."""
+    words = set(re.split(r"[\s_-]+", name.strip().upper()))
+    matches = [device for device in known_devices().values() if words <= set(device.name.upper().split("-"))]
+    chosen = [device for device in matches if "PCIE" not in device.name.upper()] or matches
+    if len(chosen) == 1:
+        return chosen[0]
+    if not chosen:
+        raise UsageError(f"there is no device {name!r} in the catalogue{nearest(name, known_devices())}")
+    raise UsageError(f"{name!r} is several devices: {', '.join(device.name for device in matches)}; name one")
 
 
 def device_counts(limit: int = MOST_DEVICES) -> list[int]:

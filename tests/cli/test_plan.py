@@ -77,7 +77,7 @@ def test_the_chart_of_memory_is_written(tmp_path):
     [
         ((), "--size"),
         (("--size", "13B", "--shape", "x.yaml"), "name one model"),
-        (("--size", "13B", "--device", "A100"), "A100"),
+        (("--size", "13B", "--device", "A100"), "A100-SXM-40GB, A100-PCIe-40GB"),
         (("--size", "13B", "--devices", "0"), "1 to 16384"),
         (("--size", "13B", "--objective", "speed"), "throughput"),
         (("--size", "13B", "--scaling", "odd"), "scaling"),
