@@ -53,8 +53,9 @@ _PHASES = (
     "Phases: mean seconds per iteration of the slowest rank in each; other is what the iteration took beyond them."
 )
 _MEMORY = (
-    "Memory: greatest peak over ranks, phases and runs, in GiB (2^30 bytes): reserved by the allocator on a GPU, on a "
-    "CPU the resident set less what was resident before the model; the floor is the largest phase's least need."
+    "Memory: greatest peak over ranks, phases and runs, in GiB (2^30 bytes): reserved by the allocator on a GPU "
+    "(beside it what of that was allocated, and what the whole device held), on a CPU the resident set less what was "
+    "resident before the model; the floor is the largest phase's least need."
 )
 _SCALING = (
     "Scaling: eta(N; N0) = (rate at N / N) / (rate at N0 / N0), N0 the fewest ranks measured with the same strategy."

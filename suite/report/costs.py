@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from suite.bundle.record import Phase, Record
+from suite.bundle.record import Memory, Phase, Record
 from suite.report.parts import PHASES
 
 _NO_CPU_PEAK = "a CPU has no peak in the device catalogue"
@@ -22,10 +22,16 @@ class PhaseCost:
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """The greatest peak over runs and ranks, against the least that the layout needs."""
+    """The greatest peak over runs and ranks, against the least that the layout needs.
+
+    On a GPU the peak is what the allocator reserved, ``allocated_bytes`` what was in use, and ``device_bytes`` what the
+    whole device held, context and other processes in. Both are null on a CPU.
+    """
 
     peak_bytes: int
     peak_is: str
+    allocated_bytes: int | None
+    device_bytes: int | None
     floor_bytes: int | None
     floor_phase: str | None
     efficiency: float | None
@@ -118,15 +124,24 @@ def memory_of(records: Sequence[Record]) -> MemoryUse | None:
             floor = told[0].floor
             retries = [memory.allocation_retries for memory in told]
             known = [count for count in retries if count is not None]
+            on_gpu = meaning == "reserved"
             return MemoryUse(
                 peak_bytes=max(peaks),
                 peak_is=meaning,
+                allocated_bytes=_greatest(told, "peak_allocated_bytes") if on_gpu else None,
+                device_bytes=_greatest(told, "peak_device_bytes") if on_gpu else None,
                 floor_bytes=floor.bytes if floor else None,
                 floor_phase=floor.phase if floor else None,
                 efficiency=floor.bytes / max(peaks) if floor else None,
                 allocation_retries=sum(known) if known else None,
             )
     return None
+
+
+def _greatest(told: Sequence[Memory], field: str) -> int | None:
+    """Null where one run does not know it."""
+    peaks = [getattr(memory, field) for memory in told]
+    return None if None in peaks else max(peaks)
 
 
 def energy_of(records: Sequence[Record]) -> EnergyUse | None:

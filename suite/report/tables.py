@@ -100,6 +100,13 @@ def memory(model: ReportModel) -> Table:
         *IDENTITY,
         (Column("peak GiB"), lambda row: gib(row.memory.peak_bytes if row.memory else None)),
         (Column("peak is", False), lambda row: row.memory.peak_is if row.memory else UNKNOWN),
+    ]
+    if any(row.memory and row.memory.peak_is == "reserved" for row in rows):
+        columns += [
+            (Column("allocated GiB"), lambda row: gib(row.memory.allocated_bytes if row.memory else None)),
+            (Column("device GiB"), lambda row: gib(row.memory.device_bytes if row.memory else None)),
+        ]
+    columns += [
         (Column("floor GiB"), lambda row: gib(row.memory.floor_bytes if row.memory else None)),
         (Column("set by", False), lambda row: inline(row.memory.floor_phase or UNKNOWN) if row.memory else UNKNOWN),
         (Column("floor/peak %"), lambda row: percent(row.memory.efficiency if row.memory else None)),

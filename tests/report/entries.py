@@ -300,10 +300,11 @@ def _memory(made: Manifest, peak_factor: float) -> Memory:
     floor = 16 * parameter_count(made.size).total // made.layout.ranks
     peak = int(peak_factor * floor)
     on_gpu = made.measure.device == "cuda"
+    allocated = int(0.9 * peak) if on_gpu else peak
     peaks = {
-        "peak_allocated_bytes": peak,
+        "peak_allocated_bytes": allocated,
         "peak_reserved_bytes": peak if on_gpu else None,
-        "peak_device_bytes": peak if on_gpu else None,
+        "peak_device_bytes": peak + (600 << 20) if on_gpu else None,
         "peak_resident_bytes": peak + (300 << 20),
     }
     return Memory(
@@ -311,7 +312,7 @@ def _memory(made: Manifest, peak_factor: float) -> Memory:
         resident_baseline_bytes=300 << 20,
         theoretical_minimum_bytes=floor,
         efficiency=floor / peak,
-        efficiency_allocated=floor / peak,
+        efficiency_allocated=floor / allocated,
         by_phase={"train": Peaks(**peaks)},
         min_over_ranks=Peaks(**peaks),
         allocation_retries=0 if on_gpu else None,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 
 import pytest
 
@@ -54,8 +55,19 @@ def test_the_peak_is_the_greatest_over_runs_and_efficiency_follows_from_it() -> 
 
 
 def test_on_a_gpu_the_peak_is_what_the_allocator_reserved() -> None:
-    (row,) = build([made.entry(device="cuda", size="1.3B")]).rows
+    (row,) = build([made.entry(device="cuda", size="1.3B"), made.entry(repeat=2, device="cuda", size="1.3B")]).rows
     assert row.memory.peak_is == "reserved"
+    assert row.memory.allocated_bytes < row.memory.peak_bytes < row.memory.device_bytes
+
+
+def test_what_a_run_does_not_know_of_the_device_is_not_told_of_the_row() -> None:
+    first, second = made.entry(device="cuda"), made.entry(repeat=2, device="cuda")
+    deaf = second.record.memory.model_copy(update={"peak_device_bytes": None})
+    second = replace(second, record=second.record.model_copy(update={"memory": deaf}))
+    (row,) = build([first, second]).rows
+    assert row.memory.device_bytes is None and row.memory.allocated_bytes is not None
+    (row,) = build([made.entry()]).rows
+    assert (row.memory.allocated_bytes, row.memory.device_bytes) == (None, None)
 
 
 def test_unknown_utilisation_stays_unknown_and_says_why() -> None:
