@@ -13,7 +13,7 @@ from suite.spec.workload import Workload
 
 #: The only release whose modules and signatures are those that trlx at 3340c2f3 imports and calls.
 NEMO_VERSION = "1.17.0"
-#: trlx pads the sequences that it trains on to a multiple of this (modeling_nemo_ppo.py, line 870).
+#: trlx pads the sequences that it trains on to a multiple of this (modeling_nemo_ppo.py, MP:953).
 SEQUENCE_MULTIPLE = 8
 
 
@@ -122,6 +122,8 @@ def _work_errors(size: Shape, workload: Workload) -> list[str]:
     positions = trained_positions(workload)
     if positions > size.positions:
         errors.append(f"trlx trains on {positions} positions a sample, more than the {size.positions} of {size.name}")
+    if workload.new_tokens < 2:
+        errors.append("trlx's NeMo trainer leaves each response's first token out of its loss: force at least 2 tokens")
     if workload.reference == "hydra":
         errors.append("trlx's NeMo trainer swaps a full reference in from the host; use --reference full")
     if workload.trainable_layers == 0:

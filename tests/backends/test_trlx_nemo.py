@@ -85,6 +85,7 @@ def test_a_layout_is_the_world_or_a_reason(name: str, nodes: int, tensor: int | 
         ({"zero_stage": 2}, {}, {}, "belong to the DeepSpeed backends"),
         ({"devices_per_node": 3, "tensor": 3, "sequence_parallel": True}, {}, {}, "--no-sequence-parallel"),
         ({}, {"trainable_layers": 0}, {}, "--trainable-layers 1"),
+        ({}, {"new_tokens": 1}, {}, "force at least 2 tokens"),
         ({}, {"trainable_layers": 4, "reference": "hydra"}, {}, "--reference full"),
         ({}, {"reward": {"kind": "token-below", "threshold": 9}}, {}, "token-below"),
         ({}, {"new_tokens": 1792}, {}, "2056 positions a sample, more than the 2048"),

@@ -36,7 +36,7 @@ def check(manifest: Dict[str, Any]) -> None:
 
 
 def megatron_config(manifest: Dict[str, Any], tokenizer_folder: str, log_folder: str) -> Dict[str, Any]:
-    """What ``OmegaConf.load`` reads as ``megatron_cfg``. TP:69-103 overwrites batches, optimizer, seed and steps."""
+    """What ``OmegaConf.load`` reads as ``megatron_cfg``. TP:69-101 overwrites batches, optimizer, seed and steps."""
     layout, measure = manifest["layout"], manifest["measure"]
     return {
         "name": "megatron_gpt_{}".format(manifest["size"]["name"]),
@@ -144,7 +144,7 @@ def _optimizer(manifest: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any]
 def nemo_trlx_config(
     manifest: Dict[str, Any], iterations: int, megatron_file: str, tokenizer_folder: str, trainer: str
 ) -> Dict[str, Any]:
-    """What ``TRLConfig.from_dict`` takes. The file's absolute path stands alone where TP:60 joins it to trlx's own."""
+    """What ``TRLConfig.from_dict`` takes. The file's absolute path stands alone where TP:61 joins it to trlx's own."""
     config = trlx_config(manifest, iterations, tokenizer_folder, [], trainer)
     workload = manifest["workload"]
     optimizer, schedule = _optimizer(manifest)

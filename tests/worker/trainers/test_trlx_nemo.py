@@ -244,6 +244,20 @@ def test_what_would_silently_be_other_work_is_refused(
         check(manifest)
 
 
+@pytest.mark.parametrize(
+    ("new_tokens", "words"),
+    [
+        (8, "leaves out each response's first token (7 of 8)"),
+        (6, "first token and takes in the end token behind its last"),
+    ],
+)
+def test_what_the_loss_leaves_out_depends_on_trlxs_padding(new_tokens: int, words: str) -> None:
+    from suite.worker.trainers.trlx_nemo import work_differences
+
+    manifest = body(nemo_manifest(prompt_tokens=8, new_tokens=new_tokens))
+    assert any(line.endswith(words) for line in work_differences(manifest))
+
+
 @pytest.mark.parametrize("slurm", [False, True])
 def test_lightning_finds_torchruns_ranks_with_and_without_slurm(monkeypatch: pytest.MonkeyPatch, slurm: bool) -> None:
     from suite.worker.trainers.trlx_nemo import lead_lightning

@@ -1,0 +1,83 @@
+"""The lines of trlx that docs and docstrings name: each is known here and holds, in the source, what is said of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from suite.worker import trlx_source
+
+ROOT = Path(__file__).resolve().parents[3]
+TELLERS = [ROOT / "docs" / "backends.md", *sorted((ROOT / "suite").rglob("trlx*.py"))]
+FILES = {
+    "TP": "trainer/nemo_ppo_trainer.py",
+    "MP": "models/modeling_nemo_ppo.py",
+    "base": "trainer/accelerate_base_trainer.py",
+    "line": "trainer/accelerate_ppo_trainer.py",
+}
+CITED = re.compile(r"\b(TP|MP):([\d-]+)|\b(base|line) (\d+)", re.IGNORECASE)
+# what the line holds; of a range, its first line and its last
+HELD = {
+    "TP:61": "configs",
+    "TP:69-101": "world_size = megatron_cfg.trainer.num_nodes; min(megatron_cfg.trainer.max_steps",
+    "TP:149": "def make_experience",
+    "TP:179": "self.model.generate(",
+    "TP:196": "self.reward_fn(",
+    "TP:222": "/ 8) * 8",
+    "TP:257": "pad(response_tensor, (0, 1)",
+    "TP:367": "configure_optimizers()",
+    "TP:399": "self.model.offload_reference_model()",
+    "TP:406": "self.model._optimizer.step()",
+    "TP:440": "self.model.validation_step(",
+    "MP:237": "def offload_policy_model",
+    "MP:516": "m.layer_number < (self.cfg.num_layers - self.num_layers_unfrozen)",
+    "MP:652": "def training_step",
+    "MP:931": "def parameters",
+    "MP:934": "def offload_reference_model",
+    "MP:1095": "def infer_logprobs_and_values",
+    "MP:1129": "policy_stage_output = fwd_bwd_func(",
+    "MP:1138": "ref_stage_output = fwd_bwd_func(",
+    "MP:1158": "def generate",
+    "MP:1169": '"repetition_penalty": 1.2',
+    "base 203": "def decode",
+    "base 256": "def generate",
+    "base 284": "def save_pretrained",
+    "base 309": "def save",
+    "base 339": "def evaluate",
+    "base 574": "self.accelerator.backward(loss)",
+    "base 585": "self.opt.step()",
+    "line 127": "def loss",
+    "line 251": "def make_experience",
+    "line 285": "self.generate(",
+    "line 346": "self.tokenizer(",
+    "MP:953": "pad_by = ceil(inputs.shape[1] / 8) * 8",
+}
+
+
+def lines_of(place: str) -> list[str]:
+    """The named line, or a range's first and last."""
+    kind, numbers = re.split(r"[: ]", place)
+    source = trlx_source._package_folder()
+    assert source is not None
+    text = (Path(source) / FILES[kind]).read_text().splitlines()
+    return [text[int(number) - 1] for number in numbers.split("-")]
+
+
+@pytest.mark.parametrize("teller", TELLERS, ids=lambda path: path.name)
+def test_every_line_that_is_named_is_held_to_the_source(teller: Path) -> None:
+    named = {
+        f"{one[1].upper()}:{one[2]}" if one[1] else f"{one[3].lower()} {one[4]}"
+        for one in CITED.finditer(teller.read_text())
+    }
+    assert named <= set(HELD)
+
+
+@pytest.mark.skipif(
+    trlx_source.trlx_problem() is not None, reason=f"no source to look at: {trlx_source.trlx_problem()}"
+)
+@pytest.mark.parametrize("place", HELD)
+def test_the_source_holds_there_what_is_said(place: str) -> None:
+    for line, words in zip(lines_of(place), HELD[place].split("; "), strict=True):
+        assert words in line
