@@ -7,11 +7,15 @@ from contextlib import nullcontext
 from typing import Any, Callable, ContextManager, Dict, List
 
 import torch
+import transformers
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from torch import nn
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, OPTConfig, PretrainedConfig
+
+from suite.worker.place import ConfigError
+from suite.worker.trlx_source import TESTED_TRANSFORMERS
 
 INITIAL_DEVIATION = 0.02
 #: the last ids of the vocabulary, in this order
@@ -27,7 +31,10 @@ def special_ids(vocab: int) -> Dict[str, int]:
 
 
 def build_config(size: Dict[str, Any]) -> PretrainedConfig:
-    """The configuration of a manifest's ``size``, as its family has it but without dropout."""
+    """The configuration of a manifest's ``size``, as its family has it but without dropout.
+
+    Raises ConfigError where the installed transformers would build another model.
+    """
     return _FAMILIES[size["architecture"]](size)
 
 
@@ -59,6 +66,13 @@ def _opt(size: Dict[str, Any]) -> OPTConfig:
 
 
 def _llama(size: Dict[str, Any]) -> LlamaConfig:
+    if size["kv_heads"] != size["heads"] and not hasattr(LlamaConfig(), "num_key_value_heads"):
+        # before 4.31 it takes any argument, and gives each head keys and values of its own
+        raise ConfigError(
+            "transformers {} knows no grouped queries, which {} has ({} heads, {} key-value); install {}".format(
+                transformers.__version__, size["name"], size["heads"], size["kv_heads"], TESTED_TRANSFORMERS
+            )
+        )
     return LlamaConfig(
         max_position_embeddings=size["positions"],
         hidden_size=size["hidden"],
