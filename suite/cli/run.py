@@ -43,6 +43,7 @@ def run(
     from suite.conduct.prediction import fit_warnings
     from suite.conduct.session import Settings, run_plan, states
     from suite.conduct.side_by_side import require_containers, run_side_by_side
+    from suite.spec.base import UsageError
 
     wanted = device or ("cuda" if work.preset else "auto")
     machine, launcher = where.open(wanted, work.backends, planning=dry_run)
@@ -53,7 +54,7 @@ def run(
     requests = work.requests(machine, rank_counts(ranks or [], machine.places))
     largest = max(requests, key=lambda request: (request.nodes, *request.ranks))
     needs = (max(largest.ranks), largest.nodes, largest.backends)
-    elsewhere = machine.lacks(*needs) if dry_run and machine.device == "cuda" else ()
+    elsewhere = list(machine.lacks(*needs) if dry_run and machine.device == "cuda" else ())
     if not elsewhere:
         machine.require_room(max(largest.ranks), oversubscribe, largest.nodes)
     settings = Settings(
@@ -66,11 +67,17 @@ def run(
     plan = make_joint_plan(requests, stacks(largest.backends), machine.images(largest.backends))
     for line in fit_warnings(plan.manifests, machine.device_name):
         typer.echo(f"warning: {line}", err=True)
+    try:
+        machine.require_memory(plan.manifests)
+    except UsageError as error:
+        if not dry_run:
+            raise
+        elsewhere.append(str(error))
     if dry_run:
         rows = display.plan_rows(states(plan, runs))
         if as_json:
             skipped = [entry.model_dump() for entry in plan.skipped]
-            print_json({"plan": plan.id, "runs": rows, "skipped": skipped, "not_here": list(elsewhere)})
+            print_json({"plan": plan.id, "runs": rows, "skipped": skipped, "not_here": elsewhere})
         else:
             display.print_plan(plan, rows)
         for line in elsewhere:

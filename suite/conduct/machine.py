@@ -11,16 +11,22 @@ from suite.backends.registry import find_backend
 from suite.launch.probe import LocalDevice, local_devices, stack_versions
 from suite.spec.base import Frozen, UsageError
 from suite.spec.device import Precision
+from suite.spec.manifest import Manifest
+from suite.theory.memory import memory_floor
 
 
 class Machine(Frozen):
-    """The resolved device of a session, and how much of it there is."""
+    """The resolved device of a session, and how much of it there is.
+
+    ``host_memory_bytes``: what the ranks of a run on this host's CPU share; ``None`` elsewhere.
+    """
 
     python: str
     device: Literal["cpu", "cuda"]
     places: int
     device_memory_bytes: int | None
     device_name: str | None = None
+    host_memory_bytes: int | None = None
     holder: ClassVar[str] = "interpreter with --python"
 
     @property
@@ -49,6 +55,24 @@ class Machine(Frozen):
                 f"{ranks} ranks on {self.places} cores would time the scheduler, not the backend; "
                 "ask for fewer ranks, or say --oversubscribe"
             )
+
+    def require_memory(self, manifests: Iterable[Manifest]) -> None:
+        """Raises UsageError for a run whose ranks need more than the host has even at their floor.
+
+        On a GPU such a run fails and tells; on a CPU it would take the machine with it.
+        """
+        if self.host_memory_bytes is None:
+            return
+        for manifest in manifests:
+            layout, precision = manifest.layout, manifest.measure.precision
+            floor = memory_floor(manifest.size, manifest.workload, manifest.work, layout, precision).bytes
+            needed = floor * layout.devices_per_node
+            if needed > self.host_memory_bytes:
+                raise UsageError(
+                    f"{manifest.backend.name} {manifest.size.name} on {layout.ranks} ranks needs at least "
+                    f"{needed / 2**30:,.1f} GiB of memory, this machine has {self.host_memory_bytes / 2**30:,.1f} GiB; "
+                    "choose a smaller size"
+                )
 
     def versions(self, backend: str) -> dict[str, str | None]:
         """Version of each package of a backend in the stack's interpreter; None for one that is missing."""
@@ -139,4 +163,5 @@ def look_at_machine(python: str, device: str, planning: bool = False) -> Machine
     if device == "cuda":
         raise UsageError("--device cuda: no NVIDIA driver shows a GPU here (`suite doctor` says what it looked for)")
     cores = len(psutil.Process().cpu_affinity())
-    return Machine(python=python, device="cpu", places=cores, device_memory_bytes=None)
+    memory = psutil.virtual_memory().total
+    return Machine(python=python, device="cpu", places=cores, device_memory_bytes=None, host_memory_bytes=memory)

@@ -136,6 +136,15 @@ def test_a_dry_run_shows_the_plan_and_leaves_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_size_that_no_cpu_holds_is_refused_and_a_dry_run_says_so(tmp_path: Path) -> None:
+    arguments = ("run", "--device", "cpu", "--size", "66B", "--ranks", "1", "--repeats", "1", "--runs", str(tmp_path))
+    looked, done = suite(*arguments, "--dry-run"), suite(*arguments)
+    assert (looked.returncode, done.returncode) == (0, 2)
+    assert "not on this machine: deepspeed 66B on 1 ranks needs at least 1,2" in looked.stderr
+    assert done.stderr.startswith("error: deepspeed 66B on 1 ranks needs at least 1,2")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_dry_run_as_json_is_the_same_plan(tmp_path: Path) -> None:
     done = suite(*RUN, "--json", "--runs", str(tmp_path / "runs"))
     rows = json.loads(done.stdout)["runs"]
