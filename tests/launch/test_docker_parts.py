@@ -147,6 +147,29 @@ class TestWhichEngineIsMeant:
     def test_each_reason_has_its_line(self, error: str, words: str) -> None:
         assert words in unreachable("h", Exception(error))
 
+    @pytest.mark.parametrize(
+        ("version", "info", "told"),
+        [
+            ({}, {"SecurityOptions": ["name=seccomp,profile=builtin"]}, ("Docker Engine", False, False, False)),
+            (
+                {"Platform": {"Name": "Docker Engine - Community"}},
+                {"SecurityOptions": ["name=rootless", "name=selinux"]},
+                ("Docker Engine - Community", True, False, True),
+            ),
+            ({}, {"SecurityOptions": ["name=userns"]}, ("Docker Engine", False, True, False)),
+            (
+                {"Platform": {"Name": "linux/amd64/debian-12"}, "Components": [{"Name": "Podman Engine"}]},
+                {"SecurityOptions": ["name=seccomp,profile=default"], "Rootless": True},
+                ("Podman Engine", True, False, False),
+            ),
+        ],
+        ids=["Docker", "rootless under SELinux", "other ids on the host", "rootless Podman"],
+    )
+    def test_what_an_engine_tells_of_itself(self, version: dict, info: dict, told: tuple) -> None:
+        found = connection._engine(None, "unix:///x.sock", version, info, copy_back=False)
+        facts = found.facts
+        assert (facts.name, facts.rootless, facts.remapped, found.selinux) == told
+
     @pytest.mark.parametrize("host", ["tcp://lab:port", "ssh://lab:99999", "tcp://[::1"])
     def test_what_is_no_address_is_told(self, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("DOCKER_HOST", host)

@@ -126,13 +126,13 @@ def _require_new_enough(host: str, version: dict[str, Any]) -> None:
 def _engine(api: APIClient, host: str, version: dict[str, Any], info: dict[str, Any], copy_back: bool) -> Engine:
     options = {part for entry in info.get("SecurityOptions") or () for part in entry.split(",")}
     facts = EngineFacts(
-        name=(version.get("Platform") or {}).get("Name") or "Docker Engine",
+        name=_name(version),
         version=str(version.get("Version")),
         api_version=str(version.get("ApiVersion")),
         runtime=_runtime(str(info.get("DefaultRuntime", "runc")), version),
         storage=info.get("Driver"),
         cgroups=info.get("CgroupVersion"),
-        rootless="name=rootless" in options,
+        rootless="name=rootless" in options or info.get("Rootless") is True,  # Docker's word, Podman's
         remapped="name=userns" in options,
         remote=copy_back or not host.startswith("unix://") or info.get("Name") != platform.node(),
     )
@@ -149,6 +149,13 @@ def _engine(api: APIClient, host: str, version: dict[str, Any], info: dict[str, 
         ),
         selinux="name=selinux" in options,
     )
+
+
+def _name(version: dict[str, Any]) -> str:
+    """Podman calls itself so among its parts only."""
+    if any(part.get("Name") == "Podman Engine" for part in version.get("Components") or ()):
+        return "Podman Engine"
+    return (version.get("Platform") or {}).get("Name") or "Docker Engine"
 
 
 def _runtime(name: str, version: dict[str, Any]) -> str:

@@ -105,9 +105,7 @@ def _memory(job: Job) -> dict[str, int]:
 
 def _mounts(job: Job, volume: str | None) -> list[dict[str, Any]]:
     if volume is not None:
-        return [
-            {"Type": "volume", "Source": volume, "Target": RUNS, "VolumeOptions": {"Labels": dict(job.labels)}},
-        ]
+        return [{"Type": "volume", "Source": volume, "Target": RUNS}]
     return [
         {"Type": "bind", "Source": mount.source, "Target": mount.target, "ReadOnly": mount.read_only}
         for mount in job.mounts

@@ -115,6 +115,9 @@ class DockerLauncher:
         with self.stops() as requests, self._removed_afterwards(job):
             try:
                 name = _container_name(job)
+                if self._copies:
+                    # made here, because an engine that makes it for the container (Podman) would not label it
+                    self._patiently(lambda: self._api.create_volume(name, labels=job.labels))
                 container = self._patiently(lambda: self._api.create_container_from_config(document, name))["Id"]
                 if self._copies:
                     copying.put_bundle(self._api, container, job.name, folder.events_dir.parent, document["User"])

@@ -34,7 +34,7 @@ def _cause(kind: str, expression: str, advice: str | None = None) -> EnginePatte
     return EnginePattern(Pattern(kind, "cause", expression), advice)  # type: ignore[arg-type]
 
 
-#: Texts of dockerd, containerd, runc, tini and NVIDIA's hook; of several that fit a line the first counts.
+#: Texts of dockerd, Podman, containerd, runc, crun, tini and NVIDIA's hook; of several that fit the first counts.
 ENGINE_PATTERNS: tuple[EnginePattern, ...] = (
     _cause("image_missing", r"[Nn]o such image"),
     _cause(
@@ -54,7 +54,7 @@ ENGINE_PATTERNS: tuple[EnginePattern, ...] = (
     _cause("gpu_unavailable", r"error gathering device information while adding custom device \"/dev/nvidia"),
     _cause("oom_host", r"container init was OOM-killed"),
     _cause("disk_full", r"no space left on device|disk quota exceeded"),
-    _cause("config", r"setting rlimit|set(ting)? rlimits", REFUSED_LIMIT),
+    _cause("config", r"setting rlimit|set(ting)? rlimits|setrlimit `RLIMIT", REFUSED_LIMIT),
     _cause("config", r"[Ee]xec format error", "the image is of another architecture than this host: build it here"),
     _cause("config", r"(FATAL tini .*|exec:? .*)(No such file|no such file|executable file not found)", OTHER_IMAGE),
     _cause("config", r"No module named '?suite", OTHER_IMAGE),
@@ -63,8 +63,10 @@ ENGINE_PATTERNS: tuple[EnginePattern, ...] = (
         r"bind source path does not exist",
         "the engine does not see this folder: it runs on another machine; use --copy-back",
     ),
-    _cause("config", r"Requested CPUs are not available", "choose CPUs that the engine's host has, with --cpuset"),
-    _cause("config", r"network \S+ not found", "name a network that the engine has, with --network"),
+    _cause("config", r"[Rr]equested CPUs are not available", "choose CPUs that the engine's host has, with --cpuset"),
+    _cause(
+        "config", r"network \S+ not found|unable to find network", "name a network that the engine has, with --network"
+    ),
     _cause("config", r"unknown ulimit|invalid ulimit|ulimit .* is not valid"),
     _cause("config", r"[Mm]inimum memory limit allowed", "allow a rank more host memory, with --memory"),
 )
