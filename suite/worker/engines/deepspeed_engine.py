@@ -13,7 +13,14 @@ from transformers import GenerationConfig
 from suite.worker.engines import deepspeed_config
 from suite.worker.engines.base import Engine, LossFunction
 from suite.worker.engines.deepspeed_critic import Critic, joined_losses
-from suite.worker.engines.gpt2_policy import Policy, build_config, count_parameters, draw_weights, freeze_below
+from suite.worker.engines.gpt2_policy import (
+    Policy,
+    build_config,
+    count_parameters,
+    draw_weights,
+    freeze_below,
+    recompute_blocks,
+)
 from suite.worker.world import World
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -127,7 +134,7 @@ class DeepSpeedEngine(Engine):
         )
         freeze_below(policy, self._trainable_layers)
         if self._manifest["layout"]["recompute"] == "full":
-            policy.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+            recompute_blocks(policy)
         return policy
 
     def _build_model(self, **options: Any) -> Policy:

@@ -3,14 +3,17 @@
 b sequences, P prompt tokens, R response tokens, T = P + R. Logits are computed for response positions only.
 """
 
+import inspect
 import math
 import zlib
+from functools import partial
 from typing import Any, Callable, ContextManager, Dict, Optional, Tuple
 from unittest import mock
 
 import torch
 import transformers.utils
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from suite.worker.engines.lora import add_adapters
 from suite.worker.value_head import build_value_head
@@ -172,6 +175,22 @@ def freeze_below(model: Policy, trainable_layers: Optional[int]) -> None:
     trained: Any = [model.transformer.ln_f, model.value_head]
     for module in trained + list(model.transformer.h[first:]):
         module.requires_grad_(True)
+
+
+def recompute_blocks(model: Policy) -> None:
+    """Of each block only the input is kept for the backward pass, which runs the block once more."""
+    if "gradient_checkpointing_kwargs" in inspect.signature(model.gradient_checkpointing_enable).parameters:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        return
+    # transformers before 4.35 has no choice: its reentrant kind gives no gradients to blocks above a frozen trunk
+    for block in model.transformer.h:
+        block.forward = partial(_recomputed, block.forward)
+
+
+def _recomputed(forward: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    if not torch.is_grad_enabled():
+        return forward(*arguments, **options)
+    return checkpoint(forward, *arguments, use_reentrant=False, **options)
 
 
 def count_parameters(model: Policy) -> Tuple[int, int]:

@@ -85,7 +85,8 @@ def ended(
     folder: Path, backend: str = "trlx-deepspeed", family: str = "gpt2", stage: int = 0, ranks: int = 2, **more: Any
 ) -> tuple[Record, Bundle]:
     """A run, however it ended; ``more`` changes the workload."""
-    precision, offload = more.pop("precision", "fp32"), more.pop("offload_optimizer", False)
+    precision = more.pop("precision", "fp32")
+    layout = {name: more.pop(name) for name in ("offload_optimizer", "recompute") if name in more}
     driver = find_backend(backend)
     manifest = make_manifest(
         plan="tests",
@@ -93,7 +94,7 @@ def ended(
         backend=choice(driver),
         size=SHAPES[family],
         workload=Workload(**{**WORK, **more}),
-        layout=Layout(devices_per_node=ranks, data=ranks, zero_stage=stage, offload_optimizer=offload),
+        layout=Layout(devices_per_node=ranks, data=ranks, zero_stage=stage, **layout),
         measure=Measure(device="cpu", precision=precision, warmup=1, iterations=2),
         limits=Limits(run_seconds=360, silence_seconds=180),
         stack={name: str(version) for name, version in stack_versions(PYTHON, driver.packages).items()},
@@ -206,6 +207,20 @@ def test_bf16_and_an_offloaded_optimizer_run(stage: int, tmp_path: Path) -> None
 def test_another_reward_is_read_from_the_text(tmp_path: Path) -> None:
     _, bundle = run(tmp_path, stage=1, reward={"kind": "token-below", "threshold": 128})
     assert [stats["reward"] for stats in stats_of(bundle)] == [1.0] * 3
+
+
+@pytest.mark.parametrize(("stage", "work"), [(1, {}), (3, HYDRA)], ids=["all train", "above a frozen trunk"])
+def test_the_engine_beside_trlx_recomputes_to_the_same_training(
+    stage: int, work: dict[str, Any], tmp_path: Path
+) -> None:
+    kept, again = (
+        stats_of(run(tmp_path, "deepspeed", "gpt2", stage, **work, recompute=recompute)[1])
+        for recompute in ("none", "full")
+    )
+    for before, after in zip(kept, again, strict=True):
+        assert after["loss"] == pytest.approx(before["loss"], rel=1e-4)
+        assert after["gradient_norm"] == pytest.approx(before["gradient_norm"], rel=1e-3)
+        assert after["gradient_norm"] > 0
 
 
 def test_a_deepspeed_that_accelerate_dropped_without_a_word_fails_the_run(
