@@ -1,0 +1,128 @@
+"""What real engines compute in each phase is what the theory counts: the proof that their work is equal.
+
+torch's own counter over one iteration on the CPU, attention as plain matrix products. Run as a script this file is the
+rank: ``python -m tests.worker.test_engine_flops BACKEND`` prints one JSON object, case -> phase -> FLOPs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from suite.spec.manifest import Manifest
+from suite.theory.flops import iteration_flops
+from tests.worker.tiny import ROOT, tiny_manifest
+
+PHASES = ("generate", "score", "reference", "train")
+#: name -> what differs from training everything in micro batches, all rollouts in one optimizer step
+CASES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "two epochs of two steps": {"workload": {"ppo_epochs": 2, "optimizer_steps": 2, "micro_batch": 1}},
+    "recompute": {"layout": {"recompute": "full"}},
+    "last layer": {"workload": {"trainable_layers": 1}},
+}
+OWN_CASES: dict[str, dict[str, dict[str, Any]]] = {
+    "deepspeed": {
+        "hydra": {"workload": {"trainable_layers": 1, "reference": "hydra"}},
+        "zero 3": {"layout": {"zero_stage": 3}},
+        "adapters": {"workload": {"lora_rank": 2}},
+        "critic": {"workload": {"critic": {"layers": 1, "hidden": 16, "ffn": 64, "heads": 2}}},
+    },
+    "megatron": {"distributed optimizer": {"layout": {"distributed_optimizer": True}}},
+}
+
+
+def cases_of(backend: str) -> dict[str, Manifest]:
+    asked = {**CASES, **OWN_CASES[backend]}
+    # Megatron pads its vocabulary to a multiple of 128, which this shape is.
+    return {name: tiny_manifest(stack={}, shape={"layers": 3, "vocab": 256}, **each) for name, each in asked.items()}
+
+
+# --- the program of one rank -----------------------------------------------------------------------------------------
+
+
+def count(backend: str, manifest: dict[str, Any], world: Any) -> dict[str, int]:
+    """FLOPs of each phase of the first iteration."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from suite.worker.engines import engine_class
+    from suite.worker.loop import PPOLoop
+    from suite.worker.recorder import NullRecorder
+
+    found: dict[str, int] = {}
+
+    class Counter(NullRecorder):
+        @contextmanager
+        def phase(self, name: str) -> Iterator[None]:
+            with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+                yield
+            found[name] = counter.get_total_flops()
+
+    PPOLoop(engine_class(backend, "cpu")(manifest, world), manifest).run_iteration(0, Counter())
+    return found
+
+
+def rank_program(backend: str) -> None:
+    import torch
+
+    from suite.worker.place import Place
+    from suite.worker.world import join
+
+    torch.set_num_threads(1)
+    world = join(Place(0, 1, 0, 1), "cpu", 60.0)
+    counts = {}
+    for name, manifest in cases_of(backend).items():
+        counts[name] = count(backend, manifest.model_dump(mode="json", by_alias=True), world)
+        if backend == "megatron":
+            from suite.worker.engines.megatron_stack import parallel_state
+
+            parallel_state.destroy_model_parallel()
+    print(json.dumps(counts))
+
+
+# --- the tests -------------------------------------------------------------------------------------------------------
+
+pytestmark = [pytest.mark.ranks, pytest.mark.timeout(240)]
+
+
+@pytest.fixture(scope="module", params=["deepspeed", "megatron"])
+def counted(request: pytest.FixtureRequest) -> tuple[str, dict[str, dict[str, int]]]:
+    """A backend and what its engine computed."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "tests.worker.test_engine_flops", request.param]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return request.param, json.loads(done.stdout.splitlines()[-1])
+
+
+def expected(backend: str, manifest: Manifest) -> dict[str, int]:
+    size, samples, recompute = manifest.size, manifest.work.global_rollouts, manifest.layout.recompute == "full"
+    flops = iteration_flops(size, manifest.workload, samples, recompute=recompute)
+    again = flops.recompute
+    if recompute and backend == "deepspeed":
+        # PyTorch's checkpoint stops once it has what backward needs: before each block's last product.
+        again -= samples * manifest.workload.sequence_tokens * size.layers * 2 * size.hidden * size.ffn
+    return {
+        "generate": flops.generate,
+        "score": flops.score,
+        "reference": flops.reference,
+        "train": flops.train + again,
+    }
+
+
+def test_every_phase_computes_what_the_theory_counts(counted: tuple[str, dict[str, dict[str, int]]]) -> None:
+    backend, found = counted
+    wanted = {name: expected(backend, manifest) for name, manifest in cases_of(backend).items()}
+    assert {name: {phase: flops[phase] for phase in PHASES} for name, flops in found.items()} == wanted
+
+
+if __name__ == "__main__":
+    rank_program(sys.argv[1])
