@@ -13,9 +13,18 @@ from suite.spec.base import UsageError
 ASK_SECONDS = 60.0
 
 
-def trlx_problems(python: str) -> dict[str, str | None]:
-    """What is wrong with the interpreter's ``trlx``, its ``transformers`` and its ``imports``; None where nothing is.
+def trlx_errors(python: str, engine: bool = False) -> list[str]:
+    """One line for each problem, with what to do; ``engine``: also that of Accelerate on DeepSpeed.
 
+    Raises UsageError when the interpreter cannot be asked.
+    """
+    return [text for about, text in trlx_problems(python).items() if text and (engine or about != "engine")]
+
+
+def trlx_problems(python: str) -> dict[str, str | None]:
+    """What is wrong with the interpreter's ``trlx``, ``transformers``, ``imports`` and ``engine``; None: nothing.
+
+    ``imports`` is what trlx imports and is missing, ``engine`` how Accelerate and DeepSpeed fit together.
     Imports none of them. Raises UsageError when the interpreter cannot be asked.
     """
     root = str(Path(next(iter(suite.__path__))).resolve().parent)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from suite.backends.base import BackendKind, LayoutRequest, own_worker_argv
 from suite.backends.deepspeed import ZERO_3_FROM_PARAMETERS
-from suite.backends.trlx import trlx_problems
+from suite.backends.trlx import trlx_errors
 from suite.spec.layout import Layout
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
@@ -40,7 +40,7 @@ class _Accelerate:
 
     def stack_errors(self, python: str) -> list[str]:
         """trlx must be the measured commit, and transformers one that its code runs on."""
-        return [problem for problem in trlx_problems(python).values() if problem]
+        return trlx_errors(python)
 
     def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
         return own_worker_argv(manifest_path, bundle_path)
@@ -67,6 +67,10 @@ class TrlxDeepSpeed(_Accelerate):
             offload_optimizer=request.offload_optimizer,
             offload_parameters=request.offload_parameters,
         )
+
+    def stack_errors(self, python: str) -> list[str]:
+        """As for every trlx; and Accelerate must be one that can drive this DeepSpeed."""
+        return trlx_errors(python, engine=True)
 
 
 class TrlxDdp(_Accelerate):

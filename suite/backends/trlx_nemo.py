@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from suite.backends.base import BackendKind, LayoutRequest, own_worker_argv
-from suite.backends.trlx import trlx_problems
+from suite.backends.trlx import trlx_errors
 from suite.launch.probe import stack_versions
 from suite.spec.catalogue import data_file
 from suite.spec.layout import Layout
@@ -70,7 +70,7 @@ class TrlxNemo:
         lightning = found["pytorch-lightning"]
         if lightning is not None and not lightning.startswith("1.9."):
             errors.append(f"nemo_toolkit {NEMO_VERSION} needs pytorch-lightning 1.9, not {lightning}")
-        return errors + [problem for problem in trlx_problems(python).values() if problem]
+        return errors + trlx_errors(python)
 
     def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
         return own_worker_argv(manifest_path, bundle_path)

@@ -8,7 +8,7 @@ import importlib.util
 import json
 import os
 import sys
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Tuple
 
 from suite.worker.manifest import installed_version
 from suite.worker.place import ConfigError
@@ -23,6 +23,9 @@ DIGEST = "1bb158e9aa17161725b1347065620069254832b6ea1b9b620b6b67eb4f716258"
 #: 4.35 breaks trlx's OPT branch, 4.37 its Llama branch, 4.49 its generation
 _OLDEST_TRANSFORMERS, _FIRST_BROKEN_TRANSFORMERS = (4, 28), (4, 35)
 TESTED_TRANSFORMERS = "4.33.3"
+#: DeepSpeed's engine has a ``no_sync`` since 0.16, in which it must not step; Accelerate keeps out of it since 1.9
+_DEEPSPEED_WITH_NO_SYNC, _FIRST_ACCELERATE_FOR_IT = (0, 16), (1, 9)
+TESTED_ACCELERATE = "1.15.0"
 #: trlx and ray.air ask for these, whichever trainer is wanted
 _IMPORTED = ("accelerate", "deepspeed", "ray", "pandas", "pyarrow", "rich", "torchtyping", "tqdm", "wandb")
 
@@ -68,13 +71,30 @@ def transformers_problem() -> Optional[str]:
     version = installed_version("transformers")
     if version is None:
         return "transformers is missing; install transformers {}".format(TESTED_TRANSFORMERS)
-    numbers = tuple(int(part) for part in version.split(".")[:2])
+    numbers = _numbers(version)
     if _OLDEST_TRANSFORMERS <= numbers < _FIRST_BROKEN_TRANSFORMERS:
         return None
     age = "new" if numbers >= _FIRST_BROKEN_TRANSFORMERS else "old"
     return "transformers {} is too {} for trlx's own code; install transformers {}".format(
         version, age, TESTED_TRANSFORMERS
     )
+
+
+def engine_problem() -> Optional[str]:
+    """Why Accelerate cannot drive the DeepSpeed found through several micro batches; None where it can."""
+    accelerate, deepspeed = installed_version("accelerate"), installed_version("deepspeed")
+    if accelerate is None or deepspeed is None:
+        return None
+    if _numbers(deepspeed) < _DEEPSPEED_WITH_NO_SYNC or _numbers(accelerate) >= _FIRST_ACCELERATE_FOR_IT:
+        return None
+    return "accelerate {} is too old for deepspeed {}; install accelerate {}".format(
+        accelerate, deepspeed, TESTED_ACCELERATE
+    )
+
+
+def _numbers(version: str) -> Tuple[int, ...]:
+    """The first two numbers of a version."""
+    return tuple(int(part) for part in version.split(".")[:2])
 
 
 def imports_problem() -> Optional[str]:
@@ -131,7 +151,12 @@ def _package_folder() -> Optional[str]:
 
 def problems() -> Dict[str, Optional[str]]:
     """What is wrong, by subject; None where nothing is."""
-    return {"trlx": trlx_problem(), "transformers": transformers_problem(), "imports": imports_problem()}
+    return {
+        "trlx": trlx_problem(),
+        "transformers": transformers_problem(),
+        "imports": imports_problem(),
+        "engine": engine_problem(),
+    }
 
 
 if __name__ == "__main__":

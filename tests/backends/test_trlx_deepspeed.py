@@ -82,6 +82,12 @@ class TestStack:
         monkeypatch.setenv("SUITE_TRLX_SOURCE", str(tmp_path))
         assert trlx_problems(sys.executable)["trlx"].startswith(f"there is no trlx in {tmp_path}")
 
+    def test_what_drives_deepspeed_concerns_the_backend_on_deepspeed_alone(self, monkeypatch) -> None:
+        found = {"trlx": "no trlx", "transformers": None, "engine": "accelerate is too old"}
+        monkeypatch.setattr("suite.backends.trlx.trlx_problems", lambda python: found)
+        assert find_backend("trlx-deepspeed").stack_errors("python") == ["no trlx", "accelerate is too old"]
+        assert find_backend("trlx-ddp").stack_errors("python") == ["no trlx"]
+
     def test_another_commit_is_refused_in_one_line_before_anything_runs(self, tmp_path: Path, monkeypatch) -> None:
         (tmp_path / "trlx").mkdir()
         (tmp_path / "trlx" / "__init__.py").write_text("")

@@ -129,6 +129,6 @@ def test_a_release_that_does_not_fit_is_told_before_nemo_would(
 ) -> None:
     good = dict.fromkeys(DRIVER.packages, "1") | {"nemo_toolkit": "1.17.0", "pytorch-lightning": "1.9.4"}
     monkeypatch.setattr("suite.backends.trlx_nemo.stack_versions", lambda python, packages: good | found)
-    monkeypatch.setattr("suite.backends.trlx_nemo.trlx_problems", lambda python: {"trlx": None, "transformers": None})
+    monkeypatch.setattr("suite.backends.trlx_nemo.trlx_errors", lambda python: [])
     errors = DRIVER.stack_errors("python")
     assert errors == [] if words is None else words in errors[0]

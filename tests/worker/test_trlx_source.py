@@ -131,6 +131,26 @@ def test_the_images_hold_a_transformers_that_trlx_runs_on(image: str, monkeypatc
     assert trlx_source.transformers_problem() is None
 
 
+@pytest.mark.parametrize(
+    ("accelerate", "deepspeed", "words"),
+    [
+        ("1.15.0", "0.19.8", None),
+        ("1.9.0", "0.19.8", None),
+        ("1.8.1", "0.19.8", "accelerate 1.8.1 is too old for deepspeed 0.19.8; install accelerate 1.15.0"),
+        ("0.22.0", "0.16.0", "too old for deepspeed 0.16.0"),
+        ("0.22.0", "0.10.1", None),
+        (None, "0.19.8", None),
+        ("0.22.0", None, None),
+    ],
+)
+def test_accelerate_is_one_that_keeps_out_of_the_engines_no_sync(
+    accelerate: str | None, deepspeed: str | None, words: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trlx_source, "installed_version", {"accelerate": accelerate, "deepspeed": deepspeed}.get)
+    problem = trlx_source.engine_problem()
+    assert (problem is None) if words is None else (words in str(problem))
+
+
 def test_what_trlx_imports_and_nobody_installed_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {"rich", "pandas", "pyarrow", "tqdm", "deepspeed", "wandb"}
     monkeypatch.setattr(trlx_source.importlib.util, "find_spec", lambda name: name if name in found else None)
@@ -147,4 +167,4 @@ def test_the_driver_can_ask_without_torch(checkout: Path) -> None:
     answer = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=True
     )
-    assert set(json.loads(answer.stdout)) == {"trlx", "transformers", "imports"}
+    assert set(json.loads(answer.stdout)) == {"trlx", "transformers", "imports", "engine"}
