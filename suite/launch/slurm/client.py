@@ -11,6 +11,8 @@ from suite.spec.base import UsageError
 ASK_SECONDS = 60.0
 _FIELDS = "%i|%T|%S|%e|%N|%r|%Z"
 _NO_SUCH_JOB = "Invalid job id specified"
+#: which cluster is meant; all else that a job finds under SLURM_ speaks of that job
+_CLUSTER = frozenset(("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"))
 
 
 class QueueEntry(NamedTuple):
@@ -89,9 +91,10 @@ def _moment(text: str) -> float | None:
 
 def _call(*command: str, text: str | None = None) -> str:
     """Standard output. Raises UsageError when there is no such command, it fails, or does not answer."""
-    environment = {**os.environ, "SLURM_TIME_FORMAT": "%s"}
     try:
-        done = subprocess.run(command, input=text, capture_output=True, text=True, env=environment, timeout=ASK_SECONDS)
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, env=_environment(), timeout=ASK_SECONDS
+        )
     except FileNotFoundError as error:
         raise UsageError(
             f"there is no Slurm here: {command[0]} is not on the PATH; run this on a login node of the cluster"
@@ -103,6 +106,13 @@ def _call(*command: str, text: str | None = None) -> str:
     if done.returncode != 0:
         raise UsageError(f"Slurm refuses ({command[0]}): {_said(done.stderr) or f'exit code {done.returncode}'}")
     return done.stdout
+
+
+def _environment() -> dict[str, str]:
+    """Without what describes an allocation that this process runs in: a batch job would inherit it, its srun obey it."""
+    inside = "SLURM_JOB_ID" in os.environ
+    own = {name for name in os.environ if inside and name.startswith("SLURM_")} - _CLUSTER
+    return {**{name: os.environ[name] for name in os.environ.keys() - own}, "SLURM_TIME_FORMAT": "%s"}
 
 
 def _said(errors: str) -> str:

@@ -37,6 +37,21 @@ def test_the_id_is_the_number_alone_although_clusters_have_names(stand_in: Path)
     assert client.submit("#!/bin/bash\n") == "4711"
 
 
+def test_a_job_does_not_inherit_the_allocation_that_it_is_submitted_from(
+    stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(stand_in, "sbatch", f"env | grep -o '^SLURM[^=]*' | sort >{tmp_path}/seen; echo 1")
+    for name in ("SLURM_CONF", "SLURM_GPUS", "SLURM_MEM_PER_CPU"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    client.submit("#!/bin/bash\n")
+    usual = {"SLURM_CONF", "SLURM_GPUS", "SLURM_MEM_PER_CPU", "SLURM_TIME_FORMAT"}
+    assert usual <= set((tmp_path / "seen").read_text().split()), "outside of a job it is the user's own word"
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    client.submit("#!/bin/bash\n")
+    assert (tmp_path / "seen").read_text().split() == ["SLURM_CONF", "SLURM_TIME_FORMAT"]
+
+
 def test_a_refusal_is_slurms_words_in_one_line_each_once(stand_in: Path) -> None:
     say(
         stand_in,
