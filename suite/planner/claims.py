@@ -6,13 +6,20 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
-from suite.planner.claims_columns import TEXTS, Amount, Column, amount, recognised
+from suite.planner.claims_cells import Amount, Column, amount, other_reading
+from suite.planner.claims_columns import TEXTS, device_in, devices_in, recognised
 from suite.planner.claims_conventions import CHECKED, Expected, Row, expected
+from suite.planner.claims_scaling import SCALING, scaling, strays
 from suite.planner.claims_table import Table
 from suite.spec.base import Frozen
 
 #: A share above it is no noise.
 _HIGHEST = {"mfu": 1.0, "hfu": 1.0, "efficiency": 1.1}
+#: No batch has as many sequences, and nothing is trained on as few tokens.
+_TOKENS_IN_BATCH, _LEAST_TOKENS = 1e5, 1e7
+
+
+_Placed = tuple[Row, str, Amount, list[Expected], list[Expected]]
 
 
 class Flag(Frozen):
@@ -58,7 +65,7 @@ def check_claims(table: Table, mapping: Mapping[str, str], tolerance: float) -> 
     amounts = [{column.meaning: amount(line.cells[column.header], column) for column in columns} for line in table.rows]
     words = {column.meaning: column.header for column in columns if column.meaning in TEXTS}
     rows = [
-        Row(line.number, _usable(found), {name: line.cells[header] for name, header in words.items()})
+        _row(line.number, _usable(found), {name: line.cells[header] for name, header in words.items()})
         for line, found in zip(table.rows, amounts, strict=True)
     ]
     groups = _groups(rows)
@@ -86,6 +93,21 @@ def check_claims(table: Table, mapping: Mapping[str, str], tolerance: float) -> 
     )
 
 
+def _row(line: int, values: dict[str, float], words: dict[str, str]) -> Row:
+    """A row for its conventions: "8x A100" counts devices besides, and a batch too large for sequences is of tokens."""
+    if "device" in words:
+        count = devices_in(words["device"])
+        values = values | ({"devices": count} if count and "devices" not in values else {})
+        words = words | {"device": device_in(words["device"])}
+    if values.get("global_batch", 0) >= _TOKENS_IN_BATCH:
+        values["batch_tokens"] = values.pop("global_batch")
+    if "batch_tokens" in values and "sequence" in values:
+        values.setdefault("global_batch", values["batch_tokens"] / values["sequence"])
+    if values.get("training_tokens", math.inf) < _LEAST_TOKENS:
+        values.pop("training_tokens")
+    return Row(line, values, words)
+
+
 def _usable(found: Mapping[str, Amount | None]) -> dict[str, float]:
     return {name: each.value for name, each in found.items() if each and math.isfinite(each.value) and each.value > 0}
 
@@ -111,13 +133,18 @@ def _column(
 ) -> tuple[Finding, list[Flag]]:
     flags: list[Flag] = []
     fitting: list[set[str]] = []
+    placed: list[_Placed] = []
     missing = unreadable = 0
     for row, text, found in cells:
         if found is None:
             unreadable += 1
             continue
-        options = expected(column.meaning, row, groups[_key(row)]) if column.meaning in CHECKED else []
+        options = _options(column.meaning, row, groups)
         fits = [entry for entry in options if _agree(found, entry.value, tolerance)]
+        other = None if fits else other_reading(text, column)
+        if other is not None and any(_agree(other, entry.value, tolerance) for entry in options):
+            found = other
+            fits = [entry for entry in options if _agree(found, entry.value, tolerance)]
         good = {entry.convention for entry in fits if not entry.wrong}
         reason = _impossible(column.meaning, found.value, fits)
         if not reason and options and not good:
@@ -126,8 +153,13 @@ def _column(
             flags.append(Flag(line=row.line, source=source, column=column.header, cell=text, reason=reason))
         elif options:
             fitting.append(good)
+            placed.append((row, text, found, fits, options))
         else:
             missing += 1
+    if column.meaning in SCALING:
+        stray = _strays(source, column, placed)
+        flags += [flag for flag, _ in stray]
+        fitting = [names for position, names in enumerate(fitting) if position not in {at for _, at in stray}]
     return (
         Finding(
             source=source,
@@ -142,6 +174,33 @@ def _column(
         ),
         flags,
     )
+
+
+def _options(meaning: str, row: Row, groups: Mapping[tuple[object, ...], Sequence[Row]]) -> list[Expected]:
+    if meaning in SCALING:
+        return scaling(meaning, row, groups[_key(row)])
+    return expected(meaning, row) if meaning in CHECKED else []
+
+
+def _strays(source: str, column: Column, placed: Sequence[_Placed]) -> list[tuple[Flag, int]]:
+    """Explained scaling figures that have another reference than the rest of their series, with their positions."""
+    series: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for position, (row, *_) in enumerate(placed):
+        series[_key(row)].append(position)
+    found = []
+    for positions in series.values():
+        bases = [
+            (placed[at][0].values["devices"], {entry.base for entry in placed[at][3] if not entry.wrong})
+            for at in positions
+        ]
+        reference, stray = strays(bases)
+        for at in (positions[index] for index in stray):
+            row, text, value, fits, options = placed[at]
+            usual = [entry for entry in options if entry.base == reference and not entry.wrong]
+            best, off = _closest(value.value, usual)
+            reason = f"{off:+.1f} % off {best.convention}, as the rest is; fits {fits[0].convention}"
+            found.append((Flag(line=row.line, source=source, column=column.header, cell=text, reason=reason), at))
+    return found
 
 
 def _agree(found: Amount, value: float, tolerance: float) -> bool:
@@ -163,9 +222,14 @@ def _impossible(meaning: str, value: float, fits: Sequence[Expected]) -> str:
 
 
 def _nearest(value: float, options: Sequence[Expected]) -> str:
-    usual = [entry for entry in options if not entry.wrong] or list(options)
-    best = min(usual, key=lambda entry: abs(math.log(value / entry.value)))
-    return f"no convention explains it; nearest is {100 * (value / best.value - 1):+.1f} % off: {best.convention}"
+    best, off = _closest(value, [entry for entry in options if not entry.wrong] or options)
+    return f"no convention explains it; nearest is {off:+.1f} % off: {best.convention}"
+
+
+def _closest(value: float, options: Sequence[Expected]) -> tuple[Expected, float]:
+    """The option nearest to a figure, and how far the figure is from it in percent."""
+    best = min(options, key=lambda entry: abs(math.log(value / entry.value)))
+    return best, 100 * (value / best.value - 1)
 
 
 def _fewest(fitting: Sequence[set[str]]) -> dict[str, int]:

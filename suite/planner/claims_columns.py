@@ -1,12 +1,12 @@
-"""What a column means, by its name, and the numbers in its cells in base units."""
+"""What a column means, by its name and its cells, and in which unit its bare numbers are."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from suite.planner.claims_cells import FLOPS, HOUR, SECONDS, SHARES, TIMES, Column, amount
 from suite.planner.claims_table import Table
 from suite.spec.base import UsageError
 
@@ -15,31 +15,58 @@ _PATTERNS = (
     ("source", r"source( id)?"),
     ("peak_flops", r"peak (t?flops?( s)?|flop rate).*"),
     ("hfu", r"hfu.*|hardware flops? utili[sz]ation|hw flops utili[sz]ation.*"),
-    ("mfu", r"mfu( (percent|ratio|bf16|fp16|fp8|pct))*|model flops? utili[sz]ation( percent)?"),
+    ("mfu", r"mfu( (percent|ratio|bf16|fp16|fp8|pct))*|model flops? utili[sz]ation( mfu)?( percent)?"),
+    ("mfu", r"(percent|percentage|pct)( of)?( theoretical| the)? peak( t?flops?( s)?)?"),
     (
         "tflops_per_device",
-        r"(model |hw |hardware |achieved )?(tflops?|tflop s)( s)?( (per |/)?(gpu|device|card)s?)?( tflop s.*)?",
+        r"(model |hw |hardware )?(tera ?flops?|tflops?)( s)?( (per )?(gpu|device|card)s?)?( tflop s.*)?",
     ),
+    ("flops_total", r"(aggregate |total )?(p|peta ?)flops?( s)?|(aggregate|total) (t|tera ?)flops?( s)?"),
     ("efficiency", r"(weak |strong )?(scaling )?(efficiency|eta)( .*)?|(weak|strong) scaling( percent)?"),
-    ("speedup", r"speed ?up( .*)?|relative throughput"),
-    ("tokens_per_device", r"(throughput )?(tokens?|toks?)( (per )?(s|sec|second))( (per )?(gpu|device|card)s?)( .*)?"),
-    ("tokens_per_device", r"(tokens?|toks?) (per )?(gpu|device) (per )?(s|sec|second)"),
-    ("tokens", r"(throughput )?(tokens?|toks?)( (per )?(s|sec|second))( tokens s)?"),
-    ("samples_per_device", r"(samples?|sequences?|seqs?)( (per )?(s|sec|second))( (per )?(gpu|device|card)s?)( .*)?"),
-    ("samples", r"(throughput )?(samples?|sequences?|seqs?)( (per )?(s|sec|second))( samples s)?"),
+    ("speedup", r"(relative )?speed ?up( .*)?|relative throughput"),
+    (
+        "tokens_per_device",
+        r"((training )?throughput )?(k ?)?(tokens?|toks?)( (per )?(s|sec|second))( (per )?(gpu|device|card)s?)( .*)?",
+    ),
+    ("tokens_per_device", r"(tokens?|toks?) (per )?(gpu|device) (per )?(s|sec|second)|tgs"),
+    ("tokens", r"((training )?throughput )?(k ?)?(tokens?|toks?)( (per )?(s|sec|second))( tokens s)?"),
+    (
+        "samples_per_device",
+        r"((training )?throughput )?(samples?|sequences?|seqs?)( (per )?(s|sec|second))"
+        r"( (per )?(gpu|device|card)s?)( .*)?",
+    ),
+    ("samples", r"((training )?throughput )?(samples?|sequences?|seqs?)( (per )?(s|sec|second))( samples s)?"),
     (
         "step_time",
-        r"(mean |average |training )?(step|iteration|iter)( time)?( in| m?s| sec| (milli)?seconds?)*",
+        r"(training )?(step|iteration|iter)( time)?( in| m?s| sec| (milli)?seconds?)*",
     ),
-    ("step_time", r"time per (step|iteration).*"),
+    ("step_time", r"time per (step|iteration).*|(m?s|sec|seconds?) (per )?(step|iteration|iter)"),
+    (
+        "train_time",
+        r"(total |end to end |e2e )?(training|train|wall ?clock|wall) time"
+        r"( in)?( s| sec| seconds| min| minutes| h| hrs?| hours?| d| days?)*",
+    ),
+    (
+        "device_hours",
+        r"(total |training |time )?(gpu|device|accelerator|[avhb]\d00) (hours?|hrs?|days?)( k| thousand)?",
+    ),
+    (
+        "training_tokens",
+        r"(total |training |train |n |num |number of |of )*tokens?"
+        r"( trained| total| seen| b| t| m| billions?| trillions?| millions?)*",
+    ),
     ("global_batch", r"(global )?batch( size)?( seqs| sequences| samples)?|gbs"),
+    ("batch_tokens", r"(global )?batch( size)?( in)? (tokens|toks)|tokens per (batch|step|iteration)"),
     ("sequence", r"(seq|sequence)( len| length)?|seqlen|context length"),
-    ("devices", r"(n |num |number of )?(gpus?|devices?|cards|accelerators|world size)( count)?|of gpus"),
-    ("params", r"(params?|parameters|model size|size)( b| m| billions?| millions?| b params)*"),
-    ("layers", r"(n |num )?layers"),
+    ("devices", r"(n |num |number of |of |total )?(gpus?|devices?|cards|accelerators|world size)( count)?"),
+    (
+        "params",
+        r"(number of |n |num |total |of )*(params?|parameters|model size|size)( b| m| billions?| millions?| b params)*",
+    ),
+    ("layers", r"(n |num |number of |of )?layers"),
     ("hidden", r"hidden( size)?|d model"),
     ("ffn", r"ffn( size)?|ffn hidden size|intermediate size"),
-    ("heads", r"(n |num )?(attention )?heads"),
+    ("heads", r"(n |num |number of |of )?(attention )?heads"),
     ("kv_heads", r"(n |num )?(kv|key value) heads|query groups"),
     ("vocab", r"vocab(ulary)?( size)?"),
     ("device", r"gpu model|device( name| model| type)?|gpu( type| name)?|hardware|accelerator"),
@@ -49,30 +76,15 @@ _PATTERNS = (
 )
 TEXTS = ("source", "device", "precision", "model")
 MEANINGS = tuple(dict.fromkeys(name for name, _ in _PATTERNS))
-_SHARES = ("mfu", "hfu", "efficiency")
-_SUFFIX = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12, "x": 1.0, "%": 1e-2, "ms": 1e-3, "s": 1.0}
-_NUMBER = re.compile(
-    r"[~\u2248]?\s*([+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:e[+-]?\d{1,3})?)\s*(k|m|b|t|x|%|ms|s)?"
-)
+_TOKEN_WORDS = {
+    1e6: {"m", "millions", "million"},
+    1e9: {"b", "billions", "billion"},
+    1e12: {"t", "trillions", "trillion"},
+}
+_QUALIFIERS = re.compile(r"^((achieved|average|avg|mean|median|measured|observed|overall|effective) )+")
 _BARE_BILLIONS = 1e5
 _RATIO = 1.5
-
-
-@dataclass(frozen=True)
-class Amount:
-    """A number in base units (seconds, FLOP/s, elements, fractions), and half of its last printed digit."""
-
-    value: float
-    rounding: float
-
-
-@dataclass(frozen=True)
-class Column:
-    """A header and what it means; ``scale`` turns a bare number into base units."""
-
-    header: str
-    meaning: str
-    scale: float = 1.0
+_MANY = re.compile(r"(\d{1,6})\s*[x\u00d7]\s*([A-Za-z].*)")
 
 
 def recognised(table: Table, mapping: Mapping[str, str]) -> list[Column]:
@@ -89,9 +101,9 @@ def recognised(table: Table, mapping: Mapping[str, str]) -> list[Column]:
             raise UsageError(f"--column {header}: {meaning!r} is no meaning; use one of {', '.join(MEANINGS)}")
     found: list[Column] = []
     for header in sorted(table.headers, key=lambda name: name not in mapping):
-        known = mapping.get(header) or meaning_of(header)
+        cells = [row.cells[header] for row in table.rows]
+        known = mapping.get(header) or _by_cells(meaning_of(header), cells)
         if known and all(known != column.meaning for column in found):
-            cells = [row.cells[header] for row in table.rows]
             found.append(Column(header, known, _scale(header, known, cells)))
     if not any(column.meaning not in TEXTS for column in found):
         raise UsageError(f"no column is known among {', '.join(table.headers)[:300]}; say --column NAME=MEANING")
@@ -101,41 +113,52 @@ def recognised(table: Table, mapping: Mapping[str, str]) -> list[Column]:
 def meaning_of(header: str) -> str | None:
     """What a header says by its words; ``None`` where it is not known."""
     plain = re.sub(r"[^a-z0-9%]+", " ", header.lower().replace("\u03b7", " eta ")).replace("%", " percent ")
-    plain = " ".join(plain.split())
+    plain = _QUALIFIERS.sub("", " ".join(plain.split()))
     return next((meaning for meaning, pattern in _PATTERNS if re.fullmatch(pattern, plain)), None)
 
 
-def amount(text: str, column: Column) -> Amount | None:
-    """The number of a cell; ``None`` for a blank or for words, NaN and infinity as they are. Nothing is evaluated."""
-    plain = text.strip().strip("*`_ ").lower().replace("\u00d7", "x").replace("\u2212", "-")
-    if re.fullmatch(r"[+-]?(nan|inf(inity)?)", plain):
-        return Amount(float(plain), 0.0)
-    plain = re.sub(r"(?<=\d),(?=\d{3}(\D|$))", "", plain)
-    match = _NUMBER.fullmatch(plain)
-    if not match:
-        return None
-    digits, suffix = match.group(1), match.group(2) or ""
-    scale = _SUFFIX[suffix] if suffix not in ("", "x") else column.scale
-    if suffix in ("k", "m", "b", "t") and column.meaning in ("tflops_per_device", "peak_flops"):
-        return None
-    mantissa, _, exponent = digits.partition("e")
-    last = 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2])) if abs(int(exponent or 0)) < 300 else math.inf
-    return Amount(float(digits) * scale, abs(last * scale) / 2)
+def devices_in(text: str) -> float | None:
+    """8 of "8x A100-80GB"; ``None`` for a device alone."""
+    match = _MANY.fullmatch(text.strip())
+    return float(match.group(1)) if match else None
+
+
+def device_in(text: str) -> str:
+    """ "A100-80GB" of "8x A100-80GB"."""
+    match = _MANY.fullmatch(text.strip())
+    return match.group(2) if match else text
+
+
+def _by_cells(meaning: str | None, cells: Sequence[str]) -> str | None:
+    """A header such as GPU counts devices or names one: what most of its cells hold decides."""
+    if meaning not in ("devices", "device"):
+        return meaning
+    filled = [cell for cell in cells if cell]
+    numbers = sum(amount(cell, Column("", "devices")) is not None for cell in filled)
+    return "devices" if 2 * numbers > len(filled) else "device"
 
 
 def _scale(header: str, meaning: str, cells: Sequence[str]) -> float:
     words = set(re.sub(r"[^a-z%]+", " ", header.lower()).split())
     bare = [found.value for cell in cells if (found := amount(cell, Column("", meaning))) and "%" not in cell]
     bare = sorted(value for value in bare if math.isfinite(value))
-    if meaning == "step_time":
-        return 1e-3 if words & {"ms", "milliseconds", "millisecond"} else 1.0
-    if meaning in ("tflops_per_device", "peak_flops"):
-        return 1e12
+    if meaning in TIMES:
+        named = [SECONDS[word] for word in SECONDS if word in words]
+        return named[0] if named else 1.0 if meaning == "step_time" else math.nan
+    if meaning in FLOPS:
+        return 1e15 if any(word.startswith(("pflop", "petaflop")) for word in words) else 1e12
+    if meaning == "device_hours":
+        return HOUR * (24 if words & {"days", "day"} else 1) * (1e3 if words & {"k", "thousand"} else 1)
     if meaning == "params":
         told = 1e6 if words & {"m", "millions", "million"} else 1e9
-        return told if told == 1e6 or words & {"b", "billions"} or not bare or bare[-1] < _BARE_BILLIONS else 1.0
-    if meaning in _SHARES:
-        if words & {"%", "percent", "pct"}:
+        named_billions = words & {"b", "billions", "billion"}
+        return told if told == 1e6 or named_billions or not bare or bare[-1] < _BARE_BILLIONS else 1.0
+    if meaning in ("training_tokens", "batch_tokens"):
+        return next((size for size, names in _TOKEN_WORDS.items() if words & names), 1.0)
+    if meaning in ("tokens", "tokens_per_device"):
+        return 1e3 if words & {"k", "ktokens", "ktok"} else 1.0
+    if meaning in SHARES:
+        if words & {"%", "percent", "pct", "percentage"}:
             return 1e-2
         # The reference of a scaling efficiency is 1 or 100; an MFU is a fraction where most values are.
         typical = (bare[0] if meaning == "efficiency" else bare[len(bare) // 2]) if bare else 0.0

@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from suite.cli.app import app
 from suite.planner.claims import check_claims
-from suite.planner.claims_columns import Column, amount, meaning_of
+from suite.planner.claims_cells import Column, amount
+from suite.planner.claims_columns import meaning_of
 from suite.planner.claims_table import parse_table
 from suite.spec.base import UsageError
 
@@ -107,6 +108,14 @@ def test_markdown_and_csv_say_the_same():
         ("Weak scaling efficiency", "efficiency"),
         ("\u03b7", "efficiency"),
         ("# of GPUs", "devices"),
+        ("Achieved teraFLOP/s per GPU", "tflops_per_device"),
+        ("Achieved aggregate petaFLOP/s", "flops_total"),
+        ("Percentage of theoretical peak FLOP/s", "mfu"),
+        ("Number of parameters (billion)", "params"),
+        ("GPU-hours", "device_hours"),
+        ("Training time (days)", "train_time"),
+        ("Total tokens", "training_tokens"),
+        ("Batch size (tokens)", "batch_tokens"),
         ("colour", None),
     ],
 )
@@ -115,12 +124,119 @@ def test_headers_are_known_by_their_words(header, meaning):
 
 
 @pytest.mark.parametrize(
-    ("cell", "value"),
-    [("1,234.5", 1234.5), ("45%", 0.45), ("3k", 3000), ("~7", 7), ("=1+1", None), ("1-2", None), ("", None)],
+    ("meaning", "cell", "value"),
+    [
+        ("tokens", "1,234.5", 1234.5),
+        ("tokens", "1 022 362", 1022362),
+        ("tokens", "1'234", 1234),
+        ("tokens", "1.234,5", 1234.5),
+        ("tokens", "43,2", 43.2),
+        ("tokens", "29.1k tokens/s", 29100),
+        ("tokens", "3k", 3000),
+        ("tokens", "~7", 7),
+        ("tokens", "35.7 \u00b1 0.4", 35.7),
+        ("tokens", "3 apples", None),
+        ("tokens", "=1+1", None),
+        ("tokens", "1-2", None),
+        ("tokens", "", None),
+        ("mfu", "45%", 0.45),
+        ("step_time", "120 ms", 0.12),
+        ("step_time", "1.5 min", 90),
+        ("train_time", "21 days", 21 * 86400),
+        ("train_time", "21", None),
+        ("sequence", "4k", 4096),
+        ("params", "6.74 B", 6.74e9),
+        ("training_tokens", "1.4T", 1.4e12),
+        ("device_hours", "1.02M", 1.02e6 * 3600),
+        ("tflops_per_device", "312 TFLOP/s", 312e12),
+        ("flops_total", "1.5 PFLOP/s", 1.5e15),
+        ("tflops_per_device", "3k", None),
+    ],
 )
-def test_cells_are_read_and_never_evaluated(cell, value):
-    found = amount(cell, Column("x", "tokens"))
-    assert (found and found.value) == value
+def test_cells_are_read_and_never_evaluated(meaning, cell, value):
+    found = amount(cell, Column("x", meaning, float("nan") if meaning == "train_time" else 1.0))
+    assert (found and found.value) == (value and pytest.approx(value))
+
+
+@given(st.integers(1, 10**9), st.sampled_from([",", " ", "'", "_", "\u202f"]))
+def test_thousands_may_be_set_apart_in_any_way(number, mark):
+    assert amount(f"{number:,}".replace(",", mark), Column("x", "tokens")).value == number
+
+
+def test_an_error_that_is_stated_counts_as_rounding():
+    assert amount("35.7 \u00b1 0.4", Column("x", "samples")).rounding == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("name", ["GPU", "Accelerator", "Device", "Hardware"])
+def test_a_column_of_device_names_is_no_count_and_one_of_counts_no_name(name):
+    flagged = checked(f"{name},TFLOP/s per GPU,MFU (%)\nA100-SXM-80GB,156,50\nH100-SXM-80GB,495,80\n").flags
+    assert [flag.line for flag in flagged] == [3]
+    assert not checked(f"{name},tokens/s,tokens/s/GPU\n8x A100-80GB,800,100\n").flags
+    assert checked(f"{name},tokens/s,tokens/s/GPU\n8,800,110\n").flags
+
+
+#: Touvron et al., arXiv 2302.13971: 65.2B parameters, 1.4T tokens, 1,022,362 GPU-hours (table 15), about 380 tokens per
+#: second and GPU on 2,048 A100, approximately 21 days (section 2.4).
+LLAMA = "Params,GPU,GPUs,Total tokens,GPU-hours,Tokens/sec/GPU,Training time (days)\n65.2B,A100-80GB,2048,1.4T,"
+
+
+def test_a_whole_training_is_recomputed_from_its_tokens_and_device_hours():
+    assert not checked(LLAMA + '"1,022,362",380,20.8\n').flags
+    for wrong in ('"511,181",380,20.8', '"1,022,362",760,20.8', '"1,022,362",380,41.6'):
+        assert checked(LLAMA + wrong + "\n").flags
+
+
+#: Narayanan et al., arXiv 2104.04473, table 1, the model of a trillion parameters.
+SC21 = (
+    "Number of GPUs,GPU,Achieved teraFLOP/s per GPU,Percentage of theoretical peak FLOP/s,"
+    "Achieved aggregate petaFLOP/s\n3072,A100-80GB,163,"
+)
+
+
+def test_a_total_of_petaflops_is_that_of_all_devices():
+    assert not checked(SC21 + "52%,502.0\n").flags
+    assert {flag.cell for flag in checked(SC21 + "62%,502.0\n").flags} == {"62%"}
+    assert "402.0" in {flag.cell for flag in checked(SC21 + "52%,402.0\n").flags}
+
+
+def test_samples_need_no_sequence_and_totals_no_devices_to_be_compared():
+    table = "GPUs,samples/s,samples/s/GPU,batch,step time\n8,35.8,{},512,14.3 s\n"
+    assert not checked(table.format(4.475)).flags
+    (wrong,) = checked(table.format(35.8)).flags
+    assert "a total, not per device" in wrong.reason
+    totals = "tokens/s,batch,seq,step time\n{},128,4096,14.3 s\n"
+    assert not checked(totals.format(36664)).flags
+    assert len(checked(totals.format(18332)).flags) == 2
+
+
+@pytest.mark.parametrize("batch", ["4M", "4M tokens", "4 000 000"])
+def test_a_batch_may_be_of_tokens(batch):
+    table = f"GPUs,seq,batch,step time,tokens/s\n64,4k,{batch},20,"
+    assert not checked(table + "200000\n").flags
+    assert checked(table + "100000\n").flags
+
+
+def test_a_share_in_another_unit_than_its_column_is_read_in_its_own():
+    table = "tokens/s/GPU,params (B),GPU,MFU\n1000,7,A100-80GB,13.5\n2000,7,A100-80GB,0.269\n3000,7,A100-80GB,40.4%\n"
+    assert not checked(table).flags
+    assert len(checked(table + "3000,7,A100-80GB,0.8\n").flags) == 1
+
+
+ETA = "GPUs,tokens/s/GPU,scaling efficiency (%)\n8,1000,100\n64,900,90\n"
+
+
+def test_all_efficiencies_of_a_series_have_one_reference():
+    assert not checked(ETA + "512,850,85\n1024,800,80\n").flags
+    (stray,) = checked(ETA + "512,850,85\n1024,800,95\n").flags
+    assert stray.line == 5
+    assert "+18.8 % off" in stray.reason
+    each_against_the_one_before = ETA + "512,850,94.4\n1024,800,94.1\n"
+    assert not checked(each_against_the_one_before).flags
+
+
+def test_only_the_smallest_number_of_devices_is_its_own_reference():
+    spoilt = ETA.replace("64,900,90", "64,900,100") + "512,850,85\n"
+    assert [flag.line for flag in checked(spoilt).flags] == [3]
 
 
 @given(st.text(max_size=300))
