@@ -20,7 +20,7 @@ SOURCE_VARIABLE = "SUITE_TRLX_SOURCE"
 #: SHA-256 over the Python files of that commit's package, as ``package_digest`` makes it
 DIGEST = "1bb158e9aa17161725b1347065620069254832b6ea1b9b620b6b67eb4f716258"
 #: trlx's NeMo trainer imports Llama's tokenizer, which 4.28 is the first to have, and trlx's models are Llama's too;
-#: 4.35 breaks trlx's OPT branch, 4.37 its Llama branch, 4.49 its generation
+#: 4.35 breaks trlx's OPT branch, 4.36 its Llama branch, 4.48 (without a word) its GPT-2 branch
 _OLDEST_TRANSFORMERS, _FIRST_BROKEN_TRANSFORMERS = (4, 28), (4, 35)
 TESTED_TRANSFORMERS = "4.33.3"
 #: DeepSpeed's engine has a ``no_sync`` since 0.16, in which it must not step; Accelerate keeps out of it since 1.9
