@@ -1,0 +1,98 @@
+"""From equal weights both engines take the same optimizer steps: the same losses, gradients, clipping and updates.
+
+Run as a script this file is the one rank that holds both: ``python -m tests.worker.test_engines_agree STAGE SHARDED``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.worker.tiny import ROOT, tiny_manifest
+
+STEPS, PROMPT_TOKENS, NEW_TOKENS, ROWS = 4, 8, 8, 4
+
+
+def manifest_of(layout: dict[str, Any]) -> dict[str, Any]:
+    """Two micro batches a step, a learning rate that shows, and the shape of test_megatron_layouts."""
+    from tests.worker.test_megatron_layouts import FFN, HIDDEN, LAYERS
+
+    return tiny_manifest(
+        stack={},
+        shape={"layers": LAYERS, "hidden": HIDDEN, "ffn": FFN, "vocab": 256},
+        layout=layout,
+        workload={"optimizer": {"learning_rate": 1e-3}},
+    ).model_dump(mode="json", by_alias=True)
+
+
+def rank_program(zero_stage: int, distributed_optimizer: bool) -> None:
+    """Both engines in one process, DeepSpeed first: Megatron's CPU patches are process-wide."""
+    import torch
+
+    from suite.worker.engines import engine_class
+    from suite.worker.loop import ppo_loss
+    from suite.worker.place import Place
+    from suite.worker.world import join
+    from tests.worker.test_megatron_layouts import copy_weights
+
+    torch.set_num_threads(1)
+    world = join(Place(0, 1, 0, 1), "cpu", 60.0)
+    manifest = manifest_of({"zero_stage": zero_stage})
+    deepspeed = engine_class("deepspeed", "cpu")(manifest, world)
+    megatron = engine_class("megatron", "cpu")(manifest_of({"distributed_optimizer": distributed_optimizer}), world)
+    source = dict(deepspeed._policy.named_parameters())
+    with torch.no_grad():
+        copy_weights(deepspeed._policy, megatron._model)
+        for name, parameter in megatron._model.named_parameters():
+            if name.startswith("value_head"):
+                parameter.copy_(source[name])
+    generator = torch.Generator().manual_seed(4)
+    tokens = torch.randint(256, (ROWS, PROMPT_TOKENS + NEW_TOKENS), generator=generator)
+    noise = partial(torch.randn, ROWS, NEW_TOKENS, generator=generator)
+    logprobs, values = deepspeed.score(tokens, PROMPT_TOKENS)
+    # Off policy, so that both clips bite.
+    batch = {"tokens": tokens, "logprobs": logprobs + 0.2 * noise(), "values": values + 0.2 * noise()}
+    batch.update(advantages=noise(), returns=noise())
+    loss = partial(ppo_loss, coefficients=manifest["workload"]["ppo"])
+    told = []
+    for engine in (deepspeed, megatron):
+        steps = []
+        for _ in range(STEPS):
+            logprobs, values = engine.score(tokens, PROMPT_TOKENS)
+            steps.append({"logprobs": logprobs.flatten().tolist(), "values": values.flatten().tolist()})
+            steps[-1].update(engine.train(dict(batch), PROMPT_TOKENS, loss))
+        told.append(steps)
+    print(json.dumps(told))
+
+
+@pytest.mark.ranks
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize(("zero_stage", "distributed_optimizer"), [(0, False), (2, True)])
+def test_from_equal_weights_both_engines_take_the_same_steps(zero_stage: int, distributed_optimizer: bool) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "tests.worker.test_engines_agree",
+        str(zero_stage),
+        str(int(distributed_optimizer)),
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-3000:]
+    deepspeed, megatron = json.loads(done.stdout.splitlines()[-1])
+    for ours, theirs in zip(deepspeed, megatron, strict=True):
+        for name in ours.keys() & theirs.keys():
+            assert theirs[name] == pytest.approx(ours[name], rel=1e-4, abs=1e-5), name
+    assert deepspeed[-1]["loss"] < deepspeed[0]["loss"] - 0.05
+    assert deepspeed[0]["logprobs"] != pytest.approx(deepspeed[-1]["logprobs"], rel=1e-2)
+    assert zero_stage == 0 or deepspeed[0]["gradient_norm"] > 1.0  # clipped, so that clipping is compared too
+
+
+if __name__ == "__main__":
+    rank_program(int(sys.argv[1]), sys.argv[2] == "1")
