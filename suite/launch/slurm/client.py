@@ -109,7 +109,7 @@ def _call(*command: str, text: str | None = None) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Without what describes an allocation that this process runs in: a batch job would inherit it, its srun obey it."""
+    """Without what describes the allocation that this process runs in: a job would inherit it, and its srun obey it."""
     inside = "SLURM_JOB_ID" in os.environ
     own = {name for name in os.environ if inside and name.startswith("SLURM_")} - _CLUSTER
     return {**{name: os.environ[name] for name in os.environ.keys() - own}, "SLURM_TIME_FORMAT": "%s"}
