@@ -57,6 +57,7 @@ def notes(manifest: Dict[str, Any]) -> Iterator[str]:
     yield "reward is the reward function alone; gathering, decoding, tokenising and the KL penalty are in other"
     yield "torch.optim.AdamW as trlx makes it (not fused)"
     yield "transformers' eager attention, and its own GELU for GPT-2 shapes"
+    yield "torch.compile is off (TORCHDYNAMO_DISABLE): trlx compiles nothing, and DeepSpeed would only load it"
     yield "FLOPs are those of the suite's own iteration: what trlx computes beyond them lowers its utilisation"
     if uses_deepspeed(manifest):
         if manifest["workload"]["reference"] == "full":
