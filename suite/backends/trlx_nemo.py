@@ -13,6 +13,8 @@ from suite.spec.workload import Workload
 
 #: The only release whose modules and signatures are those that trlx at 3340c2f3 imports and calls.
 NEMO_VERSION = "1.17.0"
+#: What NVIDIA's apex calls itself at every commit; the package index has another project of that name.
+APEX_VERSION = "0.1"
 #: trlx pads the sequences that it trains on to a multiple of this (modeling_nemo_ppo.py, MP:953).
 SEQUENCE_MULTIPLE = 8
 
@@ -70,6 +72,8 @@ class TrlxNemo:
         lightning = found["pytorch-lightning"]
         if lightning is not None and not lightning.startswith("1.9."):
             errors.append(f"nemo_toolkit {NEMO_VERSION} needs pytorch-lightning 1.9, not {lightning}")
+        if found["apex"] not in (None, APEX_VERSION):
+            errors.append(f"apex {found['apex']} is another project than NVIDIA's apex; build that at 03c9d80e")
         return errors + trlx_errors(python)
 
     def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:

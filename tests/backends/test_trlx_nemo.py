@@ -121,13 +121,15 @@ def test_more_trainable_layers_than_layers_and_heads_that_do_not_divide_are_told
     [
         ({"nemo_toolkit": "1.18.0"}, "1.17.0 only, not 1.18.0"),
         ({"pytorch-lightning": "2.0.7"}, "1.9, not 2.0.7"),
+        ({"apex": "0.9.10.dev0"}, "another project than NVIDIA's apex"),
         ({}, None),
     ],
 )
 def test_a_release_that_does_not_fit_is_told_before_nemo_would(
     monkeypatch: pytest.MonkeyPatch, found: dict[str, str], words: str | None
 ) -> None:
-    good = dict.fromkeys(DRIVER.packages, "1") | {"nemo_toolkit": "1.17.0", "pytorch-lightning": "1.9.4"}
+    good = dict.fromkeys(DRIVER.packages, "1")
+    good |= {"nemo_toolkit": "1.17.0", "pytorch-lightning": "1.9.4", "apex": "0.1"}
     monkeypatch.setattr("suite.backends.trlx_nemo.stack_versions", lambda python, packages: good | found)
     monkeypatch.setattr("suite.backends.trlx_nemo.trlx_errors", lambda python: [])
     errors = DRIVER.stack_errors("python")
