@@ -31,13 +31,20 @@ def compare(
     first, second = entries_of([before]), entries_of([after])
     result = versus(first.entries, second.entries)
     missed = [row for row in result.rows if gate is not None and row.below(gate)]
+    undecided = [row for row in result.rows if gate is not None and row.undecided(gate)]
     if as_json:
         told = {"damaged": first.damaged + second.damaged, "caveats": first.told() + second.told()}
-        print_json({**result.model_dump(mode="json"), "missed": len(missed), **told})
+        counts = {"missed": len(missed), "undecided": len(undecided)}
+        print_json({**result.model_dump(mode="json"), **counts, **told})
     else:
         print_versus(result)
         for line in first.told() + second.told():
             typer.echo(line, err=True)
         if missed:
             typer.echo(f"{len(missed)} of {len(result.rows)} rows are below the gate of {gate:g}")
+        if undecided:
+            typer.echo(
+                f"{len(undecided)} of {len(result.rows)} rows could be on either side of the gate of {gate:g}, "
+                "which they pass: their runs are too few or too noisy to tell"
+            )
     return GATE_NOT_MET if missed else DONE

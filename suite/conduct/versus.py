@@ -29,6 +29,10 @@ class Versus(Frozen):
         """Whether the ratio is under ``gate`` for sure: its whole interval is, or the ratio where there is none."""
         return (self.ratio if self.high is None else self.high) < gate
 
+    def undecided(self, gate: float) -> bool:
+        """Whether these runs are too few or too noisy to show that the ratio keeps to ``gate``."""
+        return not self.below(gate) and (self.low is None or self.low < gate)
+
 
 class Versuses(Frozen):
     """Every row that both sides measured, and those that only one did."""

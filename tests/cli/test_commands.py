@@ -205,9 +205,19 @@ def test_compare_finds_a_loss_and_fails_the_gate(tmp_path: Path) -> None:
     sides = two_sides(tmp_path, slower=1.2)
     done = suite("compare", *sides, "--gate", "0.95")
     assert done.returncode == 3 and "slower" in done.stdout and "below the gate" in done.stdout
-    assert suite("compare", *sides, "--gate", "0.8").returncode == 0
+    kept = suite("compare", *sides, "--gate", "0.8")
+    assert kept.returncode == 0 and "either side" not in kept.stdout
     (row,) = json.loads(suite("compare", *sides, "--json").stdout)["rows"]
     assert row["low"] < row["ratio"] < row["high"] and abs(row["ratio"] - 1 / 1.2) < 0.01
+
+
+def test_a_gate_that_the_runs_cannot_decide_is_passed_and_said_to_be(tmp_path: Path) -> None:
+    before, after = two_sides(tmp_path, slower=1.2)
+    one = next(path for path in Path(after).iterdir() if path.is_dir())
+    done = suite("compare", before, str(one), "--gate", "0.8")
+    assert done.returncode == 0 and "1 of 1 rows could be on either side of the gate of 0.8" in done.stdout
+    told = json.loads(suite("compare", before, str(one), "--gate", "0.8", "--json").stdout)
+    assert (told["missed"], told["undecided"]) == (0, 1)
 
 
 def test_compare_tells_equal_from_not_distinguishable(tmp_path: Path) -> None:
