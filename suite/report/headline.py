@@ -21,7 +21,11 @@ def rows(model: ReportModel) -> list[dict[str, str]]:
 
     Cells are plain text without control characters; a terminal's own markup is the caller's to escape.
     """
-    verdicts = {place.row.number: place.verdict for group in model.ranking.groups for place in group.places}
+    verdicts = {
+        place.row.number: place.verdict + (" (provisional)" if place.provisional else "")
+        for group in model.ranking.groups
+        for place in group.places
+    }
     etas = {point.row.number: point.eta for curve in model.scaling.curves for point in curve.points}
     return [_cells(row, verdicts.get(row.number, UNKNOWN), interval(etas.get(row.number), 1)) for row in model.rows]
 

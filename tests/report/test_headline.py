@@ -35,3 +35,12 @@ def test_json_holds_the_sentences_the_rows_and_refers_to_rows_by_number() -> Non
     assert [row["number"] for row in told["rows"]] == list(range(1, 17))
     assert {place["row"] for group in told["ranking"]["groups"] for place in group["places"]} == set(range(1, 17))
     assert told["scaling"]["curves"][0]["base"] == 1
+
+
+def test_a_verdict_from_too_few_runs_to_rank_says_so_on_the_terminal_too() -> None:
+    def verdicts(runs: int) -> set[str]:
+        model = build([*made.repeats(runs, rate=20), *made.repeats(runs, rate=30, backend="megatron")])
+        return {row["verdict"] for row in rows(model)}
+
+    assert verdicts(3) == {"faster (provisional)", "slower (provisional)"}
+    assert verdicts(5) == {"faster", "slower"}
