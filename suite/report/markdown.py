@@ -76,12 +76,9 @@ def _view(model: ReportModel, plots: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _apart(model: ReportModel) -> list[Row]:
-    """Rows that nothing stands beside: not in a ranking, and none of another kind either."""
-    if not model.ranking.groups and len(_works(model)) <= 1:
-        return []
-    beside = {side.row.number for group in model.beside for side in group.sides}
-    return [row for row in model.ranking.apart if row.number not in beside]
+def _apart(model: ReportModel) -> tuple[Row, ...]:
+    """Rows that nothing stands beside, where there is something that they could have stood beside."""
+    return model.alone if model.ranking.groups or len(_works(model)) > 1 else ()
 
 
 def _works(model: ReportModel) -> set:

@@ -40,6 +40,12 @@ class ReportModel:
     recorded_conventions: tuple[str, ...]
     caveats: tuple[str, ...]
 
+    @property
+    def alone(self) -> tuple[Row, ...]:
+        """Rows with a rate that nothing of equal work stands beside: in no ranking, and none of another kind either."""
+        beside = {side.row.number for group in self.beside for side in group.sides}
+        return tuple(row for row in self.ranking.apart if row.number not in beside)
+
 
 def build(entries: Sequence[Entry], title: str | None = None, caveats: Sequence[str] = ()) -> ReportModel:
     """The report of these runs; the order in which they are given does not matter.

@@ -82,7 +82,8 @@ def _faster(model: ReportModel, show: Show) -> str:
         return "No run ended well with an iteration that counts, so there is no rate to compare."
     if not groups:
         return _unranked(model, show)
-    text = _clauses(groups, show) if len(groups) <= _MOST_GROUPS else _tally(groups, show)
+    kinds = {row.setting.kind for row in model.rows if row.measured}
+    text = _clauses(groups, len(kinds) > 1, show) if len(groups) <= _MOST_GROUPS else _tally(groups, show)
     weakest = min(len(place.row.measured) for group in groups for place in group.places)
     if weakest < RUNS_TO_PUBLISH:
         tail = (
@@ -92,9 +93,17 @@ def _faster(model: ReportModel, show: Show) -> str:
         tail = f"the order is provisional, for ranking takes {RUNS_TO_RANK} runs of each and some have {weakest}"
     else:
         tail = ""
-    alone = len(model.ranking.apart)
-    beside = f"{counted(alone, 'more configuration')} had no other of equal work and conditions, so no rank"
-    return f"{_capital('; '.join(part for part in (text, beside if alone else '', tail) if part))}."
+    alone = len(model.alone)
+    other_kind = len(model.ranking.apart) - alone
+    parts = (
+        text,
+        f"not ranked with {counted(other_kind, 'configuration')} of the other kind" if other_kind else "",
+        f"{counted(alone, 'more configuration')} had no other of equal work and conditions, so no rank"
+        if alone
+        else "",
+        tail,
+    )
+    return f"{_capital('; '.join(filter(None, parts)))}."
 
 
 def _unranked(model: ReportModel, show: Show) -> str:
@@ -111,9 +120,11 @@ def _unranked(model: ReportModel, show: Show) -> str:
     return f"{why}; the rate is {span}{tail}."
 
 
-def _clauses(groups: Sequence[Group], show: Show) -> str:
-    """One clause per number of ranks (and setting, where there are several)."""
+def _clauses(groups: Sequence[Group], both_kinds: bool, show: Show) -> str:
+    """One clause per number of ranks (and setting, where there are several; ``both_kinds``: in the whole report)."""
     differing = _differing(group.setting for group in groups)
+    if both_kinds and "kind" not in differing:
+        differing.insert(0, "kind")
     by_where: dict[tuple, list[Group]] = defaultdict(list)
     for group in groups:
         by_where[group.setting, group.ranks].append(group)

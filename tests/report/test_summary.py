@@ -71,6 +71,18 @@ def test_the_faster_backend_is_named_with_its_lead_and_interval() -> None:
     assert "provisional" not in second
 
 
+def test_the_faster_trainer_is_not_said_to_be_faster_than_an_engine() -> None:
+    trainers = [
+        *made.repeats(3, rate=9, backend="trlx-ddp", kind="trainer"),
+        *made.repeats(3, rate=6, backend="trlx-deepspeed", kind="trainer"),
+    ]
+    _, second, _ = summary(made.repeats(3, rate=20) + trainers)
+    assert second.startswith("On 1 rank (trainer backends) trlx-ddp is faster at 1M")
+    assert "not ranked with 1 configuration of the other kind" in second
+    assert "no other of equal work" not in second
+    assert "(trainer backends)" not in summary(trainers)[1]
+
+
 def test_what_cannot_be_told_apart_is_not_called_faster() -> None:
     _, second, _ = summary(made.repeats(5, rate=20) + made.repeats(5, rate=20.01, backend="megatron"))
     assert "the rates are not distinguishable at 1M" in second
