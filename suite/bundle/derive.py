@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from suite.bundle.ending import ending
 from suite.bundle.energy import energy, throttle_notes
-from suite.bundle.events import Event, Events
+from suite.bundle.events import Event, Events, rank_name
 from suite.bundle.files import DamagedBundle
 from suite.bundle.peaks import facts_of, memory
 from suite.bundle.rates import details, phases, steadiness, throughput
@@ -16,7 +18,9 @@ from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 
 #: Time between the counted iterations beyond their own that is worth a word: a share of them, and seconds.
-_GAP_SHARE, _GAP_SECONDS = 0.05, 0.5
+_GAP_SHARE, _GAP_SECONDS = 0.05, 0.1
+#: A clock that is set is worth a word from here on; its slewing is not.
+_BACK_SECONDS = 1.0
 
 
 class StillRunning(UsageError):
@@ -56,6 +60,7 @@ def derive(bundle: Bundle) -> Record:
             *events.notes,
             *_work_notes(timeline),
             *_gap_notes(events, timeline),
+            *_clock_notes(events),
             *work_notes,
             *throttle_notes(events, timeline, manifest),
         ),
@@ -117,3 +122,14 @@ def _gap_notes(events: Events, timeline: Timeline) -> tuple[str, ...]:
     return (
         f"the counted iterations add up to {claimed:.4g} s, but {elapsed:.4g} s went by between their events on rank 0",
     )
+
+
+def _clock_notes(events: Events) -> tuple[str, ...]:
+    """Rates come from a clock that cannot be set; the times of events may not."""
+    writers: list[tuple[int | None, tuple[Event, ...]]] = [(None, events.driver), *events.ranks.items()]
+    notes = []
+    for rank, written in writers:
+        back = max((before["time"] - after["time"] for before, after in pairwise(written)), default=0.0)
+        if back > _BACK_SECONDS:
+            notes.append(f"the clock of {rank_name(rank)} went back by {back:.4g} s")
+    return tuple(notes)

@@ -6,12 +6,9 @@ from collections.abc import Callable
 from typing import Any, get_args
 
 from suite.bundle.files import check_tree, is_unicode
-from suite.bundle.record import Counts
+from suite.bundle.record import LEAST_SECONDS, MOST_COUNT, MOST_SECONDS, Counts
 from suite.launch.outcome import FailureKind
 
-#: Beyond these a number is a mistake: an exabyte, thirty years.
-_MOST_COUNT = 1 << 60
-_MOST_SECONDS = 1e9
 _FAILURES = frozenset(get_args(FailureKind))
 _WORKER_PHASES = frozenset(("generate", "score", "reference", "reward", "train"))
 _MEMORY_PHASES = _WORKER_PHASES | {"setup"}
@@ -26,7 +23,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= _MOST_COUNT
+    return type(value) is int and 0 <= value <= MOST_COUNT
 
 
 def _is_number(value: Any) -> bool:
@@ -39,11 +36,11 @@ def is_moment(value: Any) -> bool:
 
 
 def _is_seconds(value: Any) -> bool:
-    return type(value) in (int, float) and 0 <= value <= _MOST_SECONDS
+    return type(value) in (int, float) and 0 <= value <= MOST_SECONDS
 
 
 def _is_iteration_seconds(value: Any) -> bool:
-    return type(value) in (int, float) and 1e-9 <= value <= _MOST_SECONDS
+    return type(value) in (int, float) and LEAST_SECONDS <= value <= MOST_SECONDS
 
 
 def _is_counts(value: Any) -> bool:

@@ -111,11 +111,11 @@ def _check_head(event: Event, rank: int | None, seq: int, where: str) -> None:
     if type(kind) is not str:
         raise DamagedBundle(f"{where} has no kind")
     if event.get("rank", -1) != rank or type(event["rank"]) is bool:
-        raise DamagedBundle(f"{where} says rank {str(event.get('rank'))[:40]} in the file of {rank_name(rank)}")
+        raise DamagedBundle(f"{where} says rank {ascii(event.get('rank'))[:40]} in the file of {rank_name(rank)}")
     if type(event.get("seq")) is not int or event["seq"] != seq:
-        raise DamagedBundle(f"{where} has seq {str(event.get('seq'))[:40]} where {seq} follows")
+        raise DamagedBundle(f"{where} has seq {ascii(event.get('seq'))[:40]} where {seq} follows")
     if not is_moment(time):
-        raise DamagedBundle(f"{where} has time {str(time)[:40]}, which is not Unix seconds")
+        raise DamagedBundle(f"{where} has time {ascii(time)[:40]}, which is not Unix seconds")
 
 
 def rank_name(rank: int | None) -> str:
@@ -165,7 +165,7 @@ def _check_start(event: Event, manifest: Manifest, where: str) -> None:
         ("world_size", manifest.layout.ranks),
     ):
         if event[field] != value:
-            raise DamagedBundle(f"{where}: {field} is {str(event[field])[:80]}, not {value}: events of another run")
+            raise DamagedBundle(f"{where}: {field} is {ascii(event[field])[:80]}, not {value}: events of another run")
 
 
 def _check_iterations(completed: int, told: int, manifest: Manifest, where: str) -> None:

@@ -22,6 +22,7 @@ DOCUMENT_BYTES = 16 << 20
 EVENTS_BYTES = 64 << 20
 LINE_BYTES = 1 << 20
 DEPTH = 24
+_MOST_INTEGER = 1 << 64
 
 
 class DamagedBundle(Exception):
@@ -103,7 +104,7 @@ def read_text(path: Path, name: str) -> str:
 
 
 def parse_object(text: str, where: str) -> dict:
-    """A JSON object, without NaN or Infinity. Raises DamagedBundle."""
+    """A JSON object, without NaN, Infinity or a name given twice. Raises DamagedBundle."""
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -119,7 +120,7 @@ def parse_object(text: str, where: str) -> dict:
 
 def check_tree(value: Any, where: str, depth: int = DEPTH) -> None:
     """Free-form facts must be storable again: shallow, finite, and text that is Unicode. Raises DamagedBundle."""
-    if type(value) in (int, bool) or value is None:
+    if value is None or type(value) is bool or (type(value) is int and abs(value) < _MOST_INTEGER):
         return
     if isinstance(value, (dict, list)):
         if depth == 0:
@@ -128,8 +129,8 @@ def check_tree(value: Any, where: str, depth: int = DEPTH) -> None:
             check_tree(key, where, depth)
         for part in value.values() if isinstance(value, dict) else value:
             check_tree(part, where, depth - 1)
-    elif isinstance(value, float):
-        if not math.isfinite(value):
+    elif isinstance(value, (int, float)):
+        if type(value) is int or not math.isfinite(value):
             raise DamagedBundle(f"{where} holds a number too large to read")
     elif isinstance(value, str) and not is_unicode(value):
         raise DamagedBundle(f"{where} holds text that is not Unicode")
@@ -152,4 +153,12 @@ def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is not a number")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_no_constant)
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{ascii(next(name for name in names if names.count(name) > 1))[:40]} is given twice")
+    return found
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_unique)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, model_validator
 
 from suite.launch.outcome import FailureKind
 from suite.spec.base import Frozen
@@ -14,6 +14,12 @@ from suite.spec.manifest import Track
 from suite.spec.workload import Scaling
 
 RECORD_SCHEMA: Final = "suite/record/1"
+
+#: As events have them: beyond these a number is a mistake, an exabyte or thirty years.
+MOST_COUNT, LEAST_SECONDS, MOST_SECONDS = 1 << 60, 1e-9, 1e9
+_Count = Annotated[int, Field(ge=0, le=MOST_COUNT)]
+_Bytes = Annotated[int, Field(ge=0, le=MOST_COUNT)]
+_Seconds = Annotated[float, Field(ge=0, le=MOST_SECONDS)]
 
 Status = Literal["ok", "failed", "interrupted"]
 Verdict = Literal["steady", "drifting", "no steady state"]
@@ -54,14 +60,14 @@ class Failure(Frozen):
 class Counts(Frozen):
     """Work of one iteration, global: over all replicas, equal on every rank and in every counted iteration."""
 
-    samples: int
-    prompt_tokens: int
-    response_tokens: int
-    padded_tokens: int = Field(description="positions that hold padding")
-    trained_tokens: int = Field(description="positions through forward and backward, summed over PPO epochs")
-    optimizer_steps: int
-    trainable_parameters: int = Field(description="unpadded, value head in")
-    total_parameters: int = Field(description="policy with value head, unpadded")
+    samples: int = Field(gt=0, le=MOST_COUNT)
+    prompt_tokens: _Count
+    response_tokens: _Count
+    padded_tokens: _Count = Field(description="positions that hold padding")
+    trained_tokens: _Count = Field(description="positions through forward and backward, summed over PPO epochs")
+    optimizer_steps: _Count
+    trainable_parameters: _Count = Field(description="unpadded, value head in")
+    total_parameters: _Count = Field(description="policy with value head, unpadded")
 
 
 class Estimate(Frozen):
@@ -84,7 +90,7 @@ class Throughput(Frozen):
 class Phase(Frozen):
     """One phase of an iteration: mean over the counted iterations of the slowest rank's own time."""
 
-    seconds: float = Field(description="mean seconds per counted iteration")
+    seconds: _Seconds = Field(description="mean seconds per counted iteration")
     share: float = Field(description="of the iteration; the shares of all phases add up to 1 where ranks agree")
     tokens_per_second: float | None = Field(
         description="generate: response tokens; score and reference: prompt and response tokens; train: trained "
@@ -106,10 +112,10 @@ class Phases(Frozen):
 class Peaks(Frozen):
     """Peaks of device (and resident) memory in bytes; null where there is nothing to ask."""
 
-    peak_allocated_bytes: int | None = Field(description="on CPU: resident less what was before the model")
-    peak_reserved_bytes: int | None = Field(description="by the caching allocator; null on CPU")
-    peak_device_bytes: int | None = Field(description="used on the whole device; null on CPU")
-    peak_resident_bytes: int | None = Field(description="resident set of the rank's process in host memory")
+    peak_allocated_bytes: _Bytes | None = Field(description="on CPU: resident less what was before the model")
+    peak_reserved_bytes: _Bytes | None = Field(description="by the caching allocator; null on CPU")
+    peak_device_bytes: _Bytes | None = Field(description="used on the whole device; null on CPU")
+    peak_resident_bytes: _Bytes | None = Field(description="resident set of the rank's process in host memory")
 
 
 class Floor(Frozen):
@@ -151,7 +157,7 @@ class Compute(Frozen):
 class Energy(Frozen):
     """GPU board energy over the counted iterations, summed over ranks, each of which has a device of its own."""
 
-    joules: float | None
+    joules: float | None = Field(ge=0, le=1e300)
     joules_per_sample: float | None
     valid: bool
     reasons: tuple[str, ...] = Field(description="why it is not valid; empty when it is")
@@ -161,8 +167,8 @@ class SteadyState(Frozen):
     """Whether the counted iterations are of one steady process."""
 
     verdict: Verdict | None = Field(description="null: too few iterations to tell")
-    warmup: int = Field(description="iterations left out at the start, as the manifest says")
-    iterations: int = Field(description="counted iterations")
+    warmup: _Count = Field(description="iterations left out at the start, as the manifest says")
+    iterations: _Count = Field(description="counted iterations")
     reasons: tuple[str, ...]
     test: str = Field(description="the test and its thresholds, in words")
 
@@ -170,7 +176,9 @@ class SteadyState(Frozen):
 class Iterations(Frozen):
     """The raw samples beside the statistics."""
 
-    seconds: tuple[float, ...] = Field(description="of all completed iterations, slowest rank, warm-up first")
+    seconds: tuple[Annotated[float, Field(ge=LEAST_SECONDS, le=MOST_SECONDS)], ...] = Field(
+        description="of all completed iterations, slowest rank, warm-up first"
+    )
 
 
 class Environment(Frozen):
@@ -190,7 +198,7 @@ class Record(Frozen):
     counts: Counts | None = Field(description="per iteration; null where none was completed")
     throughput: Throughput | None = Field(description="null where no iteration after the warm-up was completed")
     phases: Phases | None
-    details: dict[str, float] | None = Field(
+    details: dict[str, _Seconds] | None = Field(
         default=None,
         description="parts of the iteration by `phase/part`: mean seconds per counted iteration of the rank that took "
         "longest; null: the backend tells none",
@@ -203,3 +211,12 @@ class Record(Frozen):
     environment: Environment
     predicted: dict[str, JsonValue] | None = Field(default=None, description="filled by a planner")
     notes: tuple[str, ...] = Field(default=(), description="what a reader of the figures must know")
+
+    @model_validator(mode="after")
+    def _counts_what_it_has(self) -> "Record":
+        state, completed = self.steady_state, len(self.iterations.seconds)
+        if state.iterations != max(0, completed - state.warmup):
+            raise ValueError(f"{state.iterations} iterations count of {completed} with {state.warmup} of warm-up")
+        if self.throughput is not None and not (self.counts and state.iterations):
+            raise ValueError("a rate needs counts and iterations that count")
+        return self

@@ -6,7 +6,6 @@ import errno
 import fcntl
 import json
 import os
-import re
 import shutil
 import stat
 import time
@@ -32,10 +31,10 @@ from suite.bundle.files import (
     write_synced,
     writing,
 )
+from suite.bundle.manifest_file import SAFE_ID, parse_manifest
 from suite.bundle.record import RECORD_SCHEMA, Record
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
-from suite.spec.resolve import layout_errors
 
 __all__ = ["ATTIC", "AlreadyThere", "Bundle", "DamagedBundle", "DriverLog", "OtherSchema", "find_bundles"]
 
@@ -43,8 +42,6 @@ __all__ = ["ATTIC", "AlreadyThere", "Bundle", "DamagedBundle", "DriverLog", "Oth
 ATTIC = "attic"
 _MANIFEST, _ENVIRONMENT, _RECORD, _LOCK = "manifest.json", "environment.json", "record.json", "lock"
 _LOCK_BYTES = 4096
-_MOST_RANKS, _MOST = 1 << 20, 1 << 48
-_SAFE_ID = re.compile(r"\w[\w.-]{0,199}")
 
 
 class OtherSchema(DamagedBundle):
@@ -109,7 +106,7 @@ class Bundle:
 
         Raises AlreadyThere when it exists, UsageError when the root is a file, unwritable or on a full disk.
         """
-        if not _SAFE_ID.fullmatch(manifest.run.id):
+        if not SAFE_ID.fullmatch(manifest.run.id):
             raise UsageError(f"run id {manifest.run.id!r} cannot be the name of a folder")
         path = root / manifest.run.id
         draft = root / f".{manifest.run.id}.{os.getpid()}"
@@ -139,17 +136,9 @@ class Bundle:
     def manifest(self) -> Manifest:
         """Raises DamagedBundle when it is missing, unreadable or was changed."""
         try:
-            manifest = Manifest.model_validate_json(self._document(_MANIFEST))
+            return parse_manifest(self._document(_MANIFEST), _MANIFEST)
         except FileNotFoundError as error:
             raise DamagedBundle(f"{_MANIFEST} is missing") from error
-        except ValidationError as error:
-            raise DamagedBundle(f"{_MANIFEST}: {first_line(error)}") from error
-        except OverflowError as error:
-            raise DamagedBundle(f"{_MANIFEST} holds a number too large to read") from error
-        _check_content(manifest)
-        if not _SAFE_ID.fullmatch(manifest.run.id):
-            raise DamagedBundle(f"{_MANIFEST}: run.id {manifest.run.id[:80]!r} cannot be the name of a folder")
-        return manifest
 
     def write_environment(self, facts: dict[str, Any]) -> None:
         """What the driver saw before it started. Raises UsageError when it cannot be written."""
@@ -221,8 +210,7 @@ class Bundle:
             stored = parse_object(self._document(_RECORD), _RECORD)
         except FileNotFoundError:
             return None
-        for free_form in ("environment", "predicted"):  # all else is checked field by field below
-            check_tree(stored.get(free_form), _RECORD)
+        check_tree(stored, _RECORD)
         schema = stored.get("schema")
         if schema != RECORD_SCHEMA:
             raise OtherSchema(f"{_RECORD} is of schema {ascii(schema)[:40]}; this version reads {RECORD_SCHEMA!r}")
@@ -242,22 +230,6 @@ class Bundle:
 
     def _document(self, name: str) -> str:
         return read_text(self.path / name, name)
-
-
-def _check_content(manifest: Manifest) -> None:
-    """A layout that does not divide has no floor, and numbers beyond any machine would keep the formulas busy.
-
-    Raises DamagedBundle.
-    """
-    if manifest.layout.ranks > _MOST_RANKS:
-        raise DamagedBundle(f"{_MANIFEST}: {manifest.layout.ranks} ranks are more than the {_MOST_RANKS} that are read")
-    parts = (manifest.size, manifest.workload, manifest.work, manifest.measure)
-    for name, value in (item for part in parts for item in part):
-        if isinstance(value, (int, float)) and value > _MOST:
-            raise DamagedBundle(f"{_MANIFEST}: {name} is larger than {_MOST}")
-    errors = layout_errors(manifest.size, manifest.workload, manifest.layout)
-    if errors:
-        raise DamagedBundle(f"{_MANIFEST}: {errors[0]}")
 
 
 def find_bundles(paths: Iterable[Path]) -> list[Bundle]:

@@ -101,11 +101,13 @@ def _not_as_asked(counts: Counts, manifest: Manifest) -> str | None:
     """Engine backends run the suite's own iteration, so its counts follow from the manifest."""
     if manifest.backend.kind != "engine":
         return None
-    samples = manifest.work.global_rollouts
+    samples, workload = manifest.work.global_rollouts, manifest.workload
     asked = {
         "samples": samples,
-        "prompt_tokens": samples * manifest.workload.prompt_tokens,
-        "response_tokens": samples * manifest.workload.new_tokens,
+        "prompt_tokens": samples * workload.prompt_tokens,
+        "response_tokens": samples * workload.new_tokens,
+        "trained_tokens": samples * workload.sequence_tokens * workload.ppo_epochs,
+        "optimizer_steps": workload.optimizer_steps * workload.ppo_epochs,
     }
     for name, value in asked.items():
         if getattr(counts, name) != value:

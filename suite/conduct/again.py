@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from suite.bundle.files import DamagedBundle, first_line, read_text
+from suite.bundle.files import read_text
+from suite.bundle.manifest_file import parse_manifest
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle
 from suite.conduct.state import record_of
@@ -28,10 +27,7 @@ def read_manifest(path: Path) -> tuple[Manifest, Record | None]:
         text = read_text(path, str(path))
     except FileNotFoundError as error:
         raise UsageError(f"{path} does not exist; name a manifest.json or a bundle") from error
-    try:
-        manifest = Manifest.model_validate_json(text)
-    except ValidationError as error:
-        raise DamagedBundle(f"{path}: {first_line(error)}") from error
+    manifest = parse_manifest(text, str(path))
     beside = Bundle(path.parent)
     has_events = path.name == "manifest.json" and (path.parent / "events").is_dir()
     return manifest, record_of(beside) if has_events else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +39,10 @@ def read_table(path: Path) -> Table:
     Raises UsageError for a file that cannot be read, is larger than 16 MiB or holds no table with a row.
     """
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise UsageError(f"{path} is not a regular file")
+        if status.st_size > _MOST_BYTES:
             raise UsageError(f"{path} is larger than 16 MiB: check a part of it")
         text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:

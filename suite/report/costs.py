@@ -164,6 +164,6 @@ def predicted_of(records: Sequence[Record]) -> float | None:
     """What a planner foretold, where it wrote ``samples_per_second``; the same for all repeats of a manifest."""
     for record in records:
         value = (record.predicted or {}).get("samples_per_second")
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e30:
             return float(value)
     return None

@@ -39,6 +39,8 @@ def write(
     """
     model = build(entries, title, caveats)
     folder = output.parent / f"{output.stem}-assets"
+    if output.exists() and not output.is_file():
+        raise UsageError(f"cannot write {output}: it is {'a folder' if output.is_dir() else 'no regular file'}")
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as draft:

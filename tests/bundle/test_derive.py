@@ -224,6 +224,27 @@ def test_a_clock_that_does_not_fit_the_time_that_went_by_is_noted(tmp_path):
     assert record.notes == ("the counted iterations add up to 8 s, but 24 s went by between their events on rank 0",)
 
 
+def test_short_iterations_told_as_half_as_long_are_noted(tmp_path):
+    manifest = synthetic_manifest()
+    events = rank_events(manifest, 0, lambda i, r: 0.1)
+    for event in events:
+        if "seconds" in event:
+            event["seconds"] /= 2
+    record = record_of(write_bundle(tmp_path, manifest, {0: events}, driver_events(manifest, "ok")))
+    assert record.notes == ("the counted iterations add up to 0.4 s, but 0.8 s went by between their events on rank 0",)
+
+
+def test_a_clock_that_went_back_is_noted_and_changes_no_rate(tmp_path):
+    manifest = synthetic_manifest()
+    events, driver = rank_events(manifest, 0, lambda i, r: 1.0), driver_events(manifest, "ok")
+    for event in events[:2]:
+        event["time"] += 50
+    driver[-1]["time"] = BEGAN - 10
+    record = record_of(write_bundle(tmp_path, manifest, {0: events}, driver))
+    assert record.notes == ("the clock of the driver went back by 10 s", "the clock of rank 0 went back by 50 s")
+    assert record.throughput.samples_per_second.value == pytest.approx(4.0)
+
+
 def test_cpu_memory_is_allocated_memory_against_the_floor(tmp_path):
     manifest = synthetic_manifest(layout=TWO_RANKS)
     ranks = {

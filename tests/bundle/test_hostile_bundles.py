@@ -76,6 +76,7 @@ def first(events: list[dict[str, Any]], kind: str) -> dict[str, Any]:
         ("environment", "facts", None, "facts is None"),
         ("environment", "facts", {"resident_baseline_bytes": "much"}, "resident_baseline_bytes"),
         ("environment", "facts", {"text": "\ud800"}, "not Unicode"),
+        ("environment", "facts", {"memory_bytes": 10**400}, "a number too large to read"),
         ("start", "world_size", 3, "events of another run"),
         ("start", "manifest_hash", "0", "events of another run"),
         ("start", "schema", "suite/events/9", "events of another run"),
@@ -183,6 +184,8 @@ def test_two_ends_of_the_driver_are_seen(path):
         (b'{"kind": "start", "time": ' + b"9" * 5000 + b"}\n", "not usable JSON"),
         (b"x" * (1 << 20) + b"xx", "is longer than 1048576 bytes"),
         (b'{"kind": "start", "rank": 0, "seq": 0, "time": 1e999}\n', "time inf"),
+        (b'{"kind": "start", "rank": 0, "rank": 0}\n', "'rank' is given twice"),
+        (b'{"kind": "start", "rank": "\\u001b[2J"}\n', r"says rank '\x1b[2J'"),
     ],
 )
 def test_a_line_that_is_no_event_is_named(path, line, says):
@@ -261,6 +264,63 @@ def test_documents_that_are_none_are_damage(path, name, text):
     assert damage_of(path).startswith(name)
 
 
+def test_a_manifest_that_says_a_thing_twice_is_damage(path):
+    file = path / "manifest.json"
+    file.write_text(file.read_text().replace('"track":', '"track":"tuned","track":'))
+    assert damage_of(path) == "manifest.json is not usable JSON: 'track' is given twice"
+
+
+@pytest.mark.parametrize("kind", ["trained_tokens", "optimizer_steps"])
+def test_work_that_was_not_asked_for_has_no_rate(path, kind):
+    def more(events: list[dict[str, Any]]) -> None:
+        for event in events:
+            if event["kind"] == "iteration":
+                event["counts"][kind] *= 10
+
+    for rank in range(2):
+        edit(path / "events" / f"rank-{rank}.jsonl", more)
+    record = derive(Bundle(path))
+    assert (record.status, record.throughput) == ("failed", None)
+    assert f"{kind} is " in record.failure.evidence[0]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        (("counts", "samples"), 0),
+        (("counts", "prompt_tokens"), -1),
+        (("counts", "response_tokens"), 10**400),
+        (("iterations", "seconds"), [1e308] * 4),
+        (("iterations", "seconds"), [0.0] * 4),
+        (("iterations", "seconds"), []),
+        (("steady_state", "warmup"), 4),
+        (("steady_state", "iterations"), 2),
+        (("phases", "train", "seconds"), -1.0),
+        (("phases", "train", "seconds"), 1e308),
+        (("memory", "peak_allocated_bytes"), -1),
+        (("memory", "floor", "bytes"), 10**400),
+        (("run", "launcher"), "\ud800"),
+        (("counts",), None),
+        (("environment", "worker", "memory_bytes"), 10**400),
+    ],
+)
+def test_a_record_of_what_cannot_be_is_damage(path, field, value):
+    body = json.loads(derive(Bundle(path)).model_dump_json(by_alias=True))
+    inner = body
+    for name in field[:-1]:
+        inner = inner[name]
+    inner[field[-1]] = value
+    (path / "record.json").write_text(json.dumps(body))
+    with pytest.raises(DamagedBundle, match=r"record\.json"):
+        Bundle(path).record()
+
+
+def test_a_prediction_that_is_no_object_is_damage(path):
+    body = json.loads(derive(Bundle(path)).model_dump_json(by_alias=True))
+    (path / "record.json").write_text(json.dumps({**body, "predicted": 5}))
+    assert verify(Bundle(path)).status == "damaged"
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"schema": NaN}', "[" * 50_000])
 def test_a_record_that_is_none_is_damage(path, text):
     (path / "record.json").write_text(text)
@@ -277,6 +337,8 @@ def test_a_record_that_is_none_is_damage(path, text):
         ("workload", "prompt_tokens", 10**9, "exceed the"),
         ("run", "id", "../../etc", "cannot be the name of a folder"),
         ("layout", "data", 3, "ranks"),
+        ("work", "global_rollouts", 80, "work is not what workload and layout give"),
+        ("work", "micro_batch", 3, "work is not what workload and layout give"),
     ],
 )
 def test_a_manifest_that_hashes_right_but_means_nothing_is_damage(path, part, field, value, says):

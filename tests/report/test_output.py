@@ -62,8 +62,17 @@ def test_a_report_that_cannot_be_written_is_one_line_and_the_old_one_stays(tmp_p
     with pytest.raises(UsageError, match="cannot write"):
         write([made.entry()], tmp_path / "file" / "report.md")
     (tmp_path / "folder.md").mkdir()
-    with pytest.raises(UsageError, match="cannot write"):
+    with pytest.raises(UsageError, match="it is a folder"):
         write([], tmp_path / "folder.md")
+
+
+def test_a_pipe_or_a_device_is_not_replaced_by_a_report(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(os.devnull)
+    for name in ("pipe", "link"):
+        with pytest.raises(UsageError, match="it is no regular file"):
+            write([made.entry()], tmp_path / name)
+    assert (tmp_path / "pipe").is_fifo() and (tmp_path / "link").is_symlink()
 
 
 def test_a_failure_in_the_middle_leaves_the_old_text_and_no_drafts(

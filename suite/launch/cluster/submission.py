@@ -72,6 +72,8 @@ def forget_submission(root: Path, run_id: str) -> None:
 def read_submission(path: Path) -> Submission:
     """Raises UsageError when there is none or it cannot be used."""
     try:
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{path} is not a regular file")
         return Submission.model_validate_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise UsageError(f"{path.stem} was not submitted from {path.parent.parent} (no {path})") from error
@@ -79,7 +81,8 @@ def read_submission(path: Path) -> Submission:
         raise UsageError(f"cannot read {path}: {error}") from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        raise UsageError(f"{path} is no submission: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        where = ".".join(map(str, first["loc"]))
+        raise UsageError(f"{path} is no submission: {f'{where}: ' if where else ''}{first['msg']}") from error
 
 
 def submissions(root: Path) -> Iterator[Submission]:

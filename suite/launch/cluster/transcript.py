@@ -32,8 +32,8 @@ class Transcript:
 def read_streams(streams: Iterable[Stream], ranks: int) -> Transcript:
     """Sort the lines of all streams.
 
-    Events are told apart by rank and seq: one that comes twice counts once, what follows a gap is left out and noted,
-    and half a line is log.
+    Events are told apart by rank and seq: one that comes twice counts once, what follows a gap or an event that came
+    twice and not alike (two processes are that rank) is left out and noted, and half a line is log.
     """
     sorting = _Sorting(ranks)
     for stream in streams:
@@ -57,6 +57,7 @@ class _Sorting:
         self.transcript = Transcript()
         self._ranks = ranks
         self._seen: dict[int, dict[int, bytes]] = {rank: {} for rank in range(ranks)}
+        self._unlike: dict[int, int] = {}
         self._pieces: dict[tuple[int, int], dict[int, dict[str, Any]]] = {}
 
     def take(self, event: dict[str, Any], line: bytes) -> None:
@@ -71,26 +72,34 @@ class _Sorting:
             if type(event.get("part")) is int:
                 self._pieces.setdefault((rank, seq), {}).setdefault(event["part"], event)
         else:
-            self._seen[rank].setdefault(seq, line.rstrip() + b"\n")
+            self._put(rank, seq, line.rstrip() + b"\n")
 
     def end(self) -> Transcript:
         for (rank, seq), parts in self._pieces.items():
             whole = _joined(parts)
             if whole is not None:
-                self._seen[rank].setdefault(seq, whole)
+                self._put(rank, seq, whole)
         for rank, by_seq in self._seen.items():
             if by_seq:
                 self.transcript.events[rank] = self._without_gaps(rank, by_seq)
         return self.transcript
 
+    def _put(self, rank: int, seq: int, line: bytes) -> None:
+        known = self._seen[rank].setdefault(seq, line)
+        if known != line and json.loads(known) != json.loads(line):
+            self._unlike[rank] = min(seq, self._unlike.get(rank, seq))
+
     def _without_gaps(self, rank: int, by_seq: dict[int, bytes]) -> list[bytes]:
         whole: list[bytes] = []
-        while len(whole) in by_seq:
+        unlike = self._unlike.get(rank)
+        while len(whole) in by_seq and len(whole) != unlike:
             whole.append(by_seq[len(whole)])
         lost = len(by_seq) - len(whole)
         if lost:
             self.transcript.notes.append(
-                f"rank {rank}: event {len(whole)} is missing from the output; {lost} that follow it were left out"
+                f"rank {rank}: event {len(whole)} came twice and not alike; it and what follows was left out"
+                if len(whole) == unlike
+                else f"rank {rank}: event {len(whole)} is missing from the output; {lost} that follow it were left out"
             )
         return whole
 

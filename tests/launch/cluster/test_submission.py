@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,14 @@ def test_a_damaged_one_is_one_line(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(UsageError, match=r"run\.json is no submission"):
         read_submission(path)
+
+
+def test_a_pipe_in_its_place_keeps_nobody_waiting(tmp_path: Path) -> None:
+    path = submission_path(tmp_path, "run")
+    path.parent.mkdir()
+    os.mkfifo(path)
+    with pytest.raises(UsageError, match="is not a regular file"):
+        list(submissions(tmp_path))
 
 
 def test_an_unknown_run_is_one_line_that_names_the_folder(tmp_path: Path) -> None:

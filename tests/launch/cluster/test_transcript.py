@@ -112,3 +112,16 @@ def mirrored(folder: Path, rank: int, text: str) -> list[bytes]:
 )
 def test_pieces_that_cannot_be_joined_make_no_event(piece: bytes) -> None:
     assert read(b"::suite:: " + piece + b"\n").events == {}
+
+
+def test_two_processes_that_say_they_are_one_rank_are_not_mixed() -> None:
+    first = [b'::suite:: {"kind":"a","rank":0,"seq":%d,"time":1}\n' % seq for seq in range(3)]
+    second = [b'::suite:: {"kind":"a","rank":0,"seq":%d,"time":%d}\n' % (seq, min(seq, 1)) for seq in range(5)]
+    transcript = read(*first, *second)
+    assert transcript.events == {0: []}
+    assert transcript.notes == ["rank 0: event 0 came twice and not alike; it and what follows was left out"]
+
+
+def test_an_event_that_comes_twice_in_another_spelling_counts_once() -> None:
+    transcript = read(b'::suite:: {"kind":"a","rank":0,"seq":0}\n', b'::suite:: {"rank": 0, "kind": "a", "seq": 0}\n')
+    assert (len(transcript.events[0]), transcript.notes) == (1, [])

@@ -1,0 +1,59 @@
+"""A manifest read without trust: unchanged since it was made, and of work that formulas can take."""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import ValidationError
+
+from suite.bundle.files import DamagedBundle, first_line, parse_object
+from suite.spec.manifest import Manifest
+from suite.spec.resolve import layout_errors
+
+#: What a run's id, the name of its folder, looks like.
+SAFE_ID = re.compile(r"\w[\w.-]{0,199}")
+_MOST_RANKS, _MOST = 1 << 20, 1 << 48
+
+
+def parse_manifest(text: str, name: str) -> Manifest:
+    """The manifest that ``text`` holds; ``name`` is what messages call it. Raises DamagedBundle."""
+    parse_object(text, name)
+    try:
+        manifest = Manifest.model_validate_json(text)
+    except ValidationError as error:
+        raise DamagedBundle(f"{name}: {first_line(error)}") from error
+    except OverflowError as error:
+        raise DamagedBundle(f"{name} holds a number too large to read") from error
+    _check_content(manifest, name)
+    if not SAFE_ID.fullmatch(manifest.run.id):
+        raise DamagedBundle(f"{name}: run.id {manifest.run.id[:80]!r} cannot be the name of a folder")
+    return manifest
+
+
+def _check_content(manifest: Manifest, file: str) -> None:
+    """A layout that does not divide has no floor, and numbers beyond any machine would keep the formulas busy.
+
+    Raises DamagedBundle.
+    """
+    if manifest.layout.ranks > _MOST_RANKS:
+        raise DamagedBundle(f"{file}: {manifest.layout.ranks} ranks are more than the {_MOST_RANKS} that are read")
+    parts = (manifest.size, manifest.workload, manifest.work, manifest.measure)
+    for name, value in (item for part in parts for item in part):
+        if isinstance(value, (int, float)) and value > _MOST:
+            raise DamagedBundle(f"{file}: {name} is larger than {_MOST}")
+    errors = layout_errors(manifest.size, manifest.workload, manifest.layout)
+    if errors:
+        raise DamagedBundle(f"{file}: {errors[0]}")
+    if not _work_follows(manifest):
+        raise DamagedBundle(f"{file}: work is not what workload and layout give")
+
+
+def _work_follows(manifest: Manifest) -> bool:
+    work, workload, layout = manifest.work, manifest.workload, manifest.layout
+    return (
+        work.global_rollouts == workload.global_rollouts(layout.ranks)
+        and work.replica_rollouts * layout.data == work.global_rollouts
+        and work.replica_batch * workload.optimizer_steps == work.replica_rollouts
+        and work.micro_batch <= workload.micro_batch
+        and work.replica_batch % work.micro_batch == 0
+    )
