@@ -61,7 +61,7 @@ def test_every_service_ends_on_a_signal_and_can_do_no_more_than_become_the_owner
     for service in services(profile).values():
         assert service["init"] and service["read_only"]
         assert (service["cap_drop"], service["cap_add"]) == (["ALL"], ["SETUID", "SETGID"])
-        assert service["security_opt"] == ["no-new-privileges:true", "label:disable"]
+        assert service["security_opt"] == ["no-new-privileges:true", "label=disable"]
         assert service["entrypoint"][:4] == ["python", "-m", "suite.launch.as_owner", "runs"]
         assert [volume["target"] for volume in service["volumes"]] == ["/work/runs"]
         assert "privileged" not in service and "docker.sock" not in json.dumps(service)
