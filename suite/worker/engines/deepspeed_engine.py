@@ -245,6 +245,7 @@ def _notes(manifest: Dict[str, Any], world: World) -> Iterator[str]:
     if stage:
         yield "ZeRO reduction bucket at most as large as the trainable parameters (DeepSpeed's default: 5e8 elements)"
     if stage == 3:
+        yield "generation under ZeRO-3 gathers every layer's weights anew for each token (no hybrid engine for GPT-2)"
         yield "ZeRO-3 keeps parameters below 1e5 elements whole (DeepSpeed's default persistence threshold)"
     if manifest["workload"].get("lora_rank") or manifest["workload"].get("critic"):
         yield from _chat_notes(manifest["workload"])
