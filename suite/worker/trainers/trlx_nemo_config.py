@@ -222,6 +222,7 @@ def tokenizer_files(vocab: int) -> Dict[str, str]:
         "eos_token": _END,
         "bos_token": _END,
         "unk_token": _END,
+        "pad_token": _END,
         "clean_up_tokenization_spaces": False,
         "model_max_length": 10**9,
     }

@@ -277,7 +277,7 @@ def test_the_tokenizers_words_are_its_ids_and_come_back_as_text(tmp_path: Path) 
     for name, text in tokenizer_files(100).items():
         (tmp_path / name).write_text(text)
     tokenizer = AutoTokenizer.from_pretrained(str(tmp_path), use_fast=False)
-    assert len(tokenizer) == 100 and tokenizer.eos_token_id == end_id(100) == 99
+    assert len(tokenizer) == 100 and tokenizer.eos_token_id == tokenizer.pad_token_id == end_id(100) == 99
     assert tokenizer("7 0 98", add_special_tokens=False)["input_ids"] == [7, 0, 98]
     # NeMo asks in this way (nemo/collections/common/tokenizers/huggingface/auto_tokenizer.py, ids_to_text)
     assert tokenizer.convert_tokens_to_string(tokenizer.convert_ids_to_tokens([7, 0, 98])) == "7 0 98"
