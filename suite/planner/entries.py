@@ -18,6 +18,7 @@ GIB = 2**30
 _TRAINING = re.compile(r"pre-?train|\bsft\b|lora|fine-?tun|^train|^$")
 _OTHER_WORK = re.compile(r"rlhf|ppo|grpo|dapo|dpo|microbench|memory|max model|throughput|layer")
 _UNUSUAL_PRECISION = re.compile(r"fp32|tf32|int8|int4")
+_OFFLOAD = re.compile(r"(?<!no )offload(?!\s*=\s*(?:false|none|no\b))")
 _RELEASE = re.compile(r"/(?:blob|tree|raw)/([^/]+)/")
 _USUAL_VOCABULARY = 50304
 _GPT_WIDTH = 3.9
@@ -134,6 +135,7 @@ def _job(cells: Mapping[str, str], known: Traits) -> tuple[dict[str, float], dic
         **place.columns(),
         **known.columns(),
         "precision": kind,
+        "offload_optimizer": bool(_OFFLOAD.search(cells.get("sharding", "").lower())),
         "low_rank": "lora" in task or "lora" in cells.get("sharding", "").lower(),
         "packed": bool(re.search(r"\bsft\b|lora", task)),
         "head_share": 1.0,

@@ -67,6 +67,7 @@ def _shape(cells: Mapping[str, str]) -> dict[str, float]:
 _ALONE = {
     **dict.fromkeys(("tensor", "pipeline", "chunks", "context", "head_share", "trained_share"), 1.0),
     **dict.fromkeys(("precision", "low_rank", "packed", "engine", "eager", "asynchronous_tensor", "row_scaling"), 0.0),
+    **dict.fromkeys(("slow_gathers", "offload_optimizer"), 0.0),
 }
 
 

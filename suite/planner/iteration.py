@@ -19,7 +19,7 @@ from suite.planner.timing import (
 )
 from suite.theory import decode
 from suite.theory.communication import all_reduce_bytes, overlapped
-from suite.theory.offload import fetch_seconds, optimizer_seconds
+from suite.theory.offload import fetch_seconds
 
 #: Seconds that Python and the driver need to launch one block, forward and in training, where nothing is compiled: a
 #: block of Hugging Face's GPT-2 dispatches 37 operators to decode a token (counted), at about 8 microseconds each. Not
@@ -89,8 +89,7 @@ def step_parts_of(work: Iterations, p: Mapping[str, float]) -> dict[str, Column]
     busy = parts["matrix products"] + parts["attention"] + parts["elementwise"] + parts["tensor parallel"]
     floor = np.where(jobs.eager > 0, count * jobs.layers / jobs.pipeline * LAUNCH_TRAIN, 0)
     parts["launches"] = parts["launches"] + np.maximum(0, floor - busy)
-    share = local_parameters(jobs) * jobs.trained_share / np.where(jobs.zero_stage >= 1, jobs.data, 1)
-    parts["offload"] = np.where(work.offload_optimizer > 0, optimizer_seconds(share), 0) + count * _fetches(work, 3)
+    parts["offload"] = count * _fetches(work, 3)
     # A critic trains whole, three passes, where a policy with adapters takes two.
     parts["critic"] = sum(parts.values()) * work.critic_share * np.where(jobs.low_rank > 0, 1.5, 1)
     return {name: work.steps * seconds for name, seconds in parts.items()}

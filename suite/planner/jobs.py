@@ -63,6 +63,8 @@ class Jobs:
     asynchronous_tensor: Column
     row_scaling: Column
     zero_engine: Column
+    slow_gathers: Column
+    offload_optimizer: Column
 
     def __len__(self) -> int:
         return len(self.layers)

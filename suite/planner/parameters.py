@@ -60,7 +60,9 @@ PRIORS: Mapping[str, Prior] = {
     "data_last": _prior(1.0, 0.3, "weight of what does not fit behind the last micro batch"),
     "gather_exposed": _prior(0.1, 0.7, "share of ZeRO-3 gathers that is never hidden"),
     "gather_bandwidth": _prior(0.6, 0.4, "share of the bandwidth that ZeRO-3 gathers reach"),
-    "gather_zero_engine": _prior(0.4, 0.8, "factor on it for DeepSpeed's ZeRO-3, as published in 2021"),
+    "gather_zero_engine": _prior(
+        0.4, 0.8, "factor on it for DeepSpeed's ZeRO-3 as the Megatron paper timed it in 2021"
+    ),
     "stage_exposed": _prior(0.5, 0.7, "share of pipeline sends that is not hidden"),
     "head_imbalance": _prior(0.8, 0.3, "share of the output head's time by which the last stage holds up a pipeline"),
     "bubble": _prior(1.0, 0.1, "factor on the pipeline bubble"),

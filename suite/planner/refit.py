@@ -42,12 +42,12 @@ def main() -> int:
     page = asked.docs.read_text(encoding="utf-8")
     if asked.out is None:
         shipped = load_parameters()
-        made = all_tables(collection, shipped, held, fit_ppo(files, shipped)[1])
+        made = all_tables(collection, files, shipped, held)
         print(made)
         return _compared(made, page, asked.docs, shipped.provenance.digest == collection.digest)
-    parameters, rates = fit_ppo(files, rounded(refit(collection, entries, held, asked.date)))
+    parameters = rounded(fit_ppo(files, rounded(refit(collection, entries, held, asked.date)))[0])
     write_parameters(parameters, asked.out)
-    asked.docs.write_text(with_tables(page, all_tables(collection, rounded(parameters), held, rates)), encoding="utf-8")
+    asked.docs.write_text(with_tables(page, all_tables(collection, files, parameters, held)), encoding="utf-8")
     return 0
 
 

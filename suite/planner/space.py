@@ -151,6 +151,7 @@ def iterations(
         "zero_stage": np.maximum(columns["zero_stage"], columns["distributed_optimizer"]),
         "sequence_parallel": columns["sequence_parallel"],
         "recompute": columns["recompute"],
+        "offload_optimizer": columns["offload_optimizer"],
     }
     pipelines = columns["pipeline"].astype(int)
     held = {degree: held_parts(shape, workload, degree) for degree in sorted(set(pipelines.tolist()))}

@@ -22,6 +22,7 @@ class Traits:
     eager: bool = False
     asynchronous_tensor: bool = False
     row_scaling: bool = False
+    slow_gathers: bool = False
 
     def columns(self) -> dict[str, float]:
         """The properties of a job that its stack gives."""
@@ -32,6 +33,7 @@ class Traits:
             "eager": self.eager,
             "asynchronous_tensor": self.asynchronous_tensor,
             "row_scaling": self.row_scaling,
+            "slow_gathers": self.slow_gathers,
         }
 
 
@@ -39,7 +41,8 @@ def traits(framework: str, notes: str = "", precision: str = "") -> Traits:
     """Traits by the words that occur in a framework's name, a row's notes and its precision.
 
     Fused attention came to all of them in 2022; Megatron-LM and DeepSpeed rows without a newer name are from before.
-    NVIDIA's newer stacks (NeMo, Megatron-Core, Bridge, AutoModel) run on Transformer Engine.
+    NVIDIA's newer stacks (NeMo, Megatron-Core, Bridge, AutoModel) run on Transformer Engine. A DeepSpeed without a
+    release in its name is from before 2022 too, when it gathered weights slowly.
     """
     name = framework.lower()
     text = f"{name} {notes.lower()}"
@@ -56,6 +59,7 @@ def traits(framework: str, notes: str = "", precision: str = "") -> Traits:
         zero_engine=deepspeed,
         eager="eager" in text,
         asynchronous_tensor=bool(re.search(r"async[a-z]* ?tp", text)),
+        slow_gathers=deepspeed and not re.search(r"\d\.\d", name),
         row_scaling="rowwise" in precision.lower() or "row-wise" in precision.lower(),
     )
 

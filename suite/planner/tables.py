@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -12,10 +13,11 @@ from suite.planner.fit import Rows, fit
 from suite.planner.jobs import Column
 from suite.planner.parameters import Parameters
 from suite.planner.plain_memory import plain_tables
-from suite.planner.ppo_check import PPORow, ppo_table
+from suite.planner.ppo_check import fit_ppo, ppo_table
 from suite.planner.published import Collection
 from suite.planner.published_scaling import scaling_table
 from suite.planner.validate import constant, leave_out, regression
+from suite.planner.zero_check import zero_entries, zero_table
 
 #: Sources whose rows were measured and printed with their whole configuration; targets are about these.
 QUALITY_A = (
@@ -66,7 +68,7 @@ def measured(entries: Sequence[Entry]) -> tuple[Column, Column]:
 
 
 def all_tables(
-    collection: Collection, parameters: Parameters, held: Mapping[str, Column], rates: Sequence[PPORow]
+    collection: Collection, files: Sequence[Path], parameters: Parameters, held: Mapping[str, Column]
 ) -> str:
     """Markdown, from the parameters as they are shipped."""
     made_of = parameters.provenance
@@ -77,19 +79,20 @@ def all_tables(
         _alternatives(entries, held),
         thirds(entries),
         _by_source(entries, fitted(parameters).predict(Rows.of(entries)), held),
-        *row_tables(collection, parameters, rates),
+        *row_tables(collection, files, parameters),
     ]
     return "\n\n".join([first, *made])
 
 
-def row_tables(collection: Collection, parameters: Parameters, rates: Sequence[PPORow]) -> list[str]:
-    """The tables that need no fit of their own: memory, fits, scaling, PPO rates."""
+def row_tables(collection: Collection, files: Sequence[Path], parameters: Parameters) -> list[str]:
+    """The tables that need no cross-validation of step times: memory, fits, scaling, ZeRO-3, PPO rates."""
     check = run_check(collection, parameters)
     return [
         _other(check),
         plain_tables(collection.entries, check),
         scaling_table(collection.entries, check),
-        ppo_table(rates, parameters.ppo),
+        zero_table(zero_entries(files), parameters),
+        ppo_table(fit_ppo(files, parameters)[1], parameters.ppo),
     ]
 
 

@@ -12,6 +12,7 @@ from suite.planner.jobs import ARCHITECTURES, Column, Jobs
 from suite.planner.parameters import NAMES
 from suite.theory import blocks
 from suite.theory.communication import all_reduce_bytes, gather_bytes, group_bandwidth, overlapped
+from suite.theory.offload import optimizer_seconds
 from suite.theory.pipeline import bubble, micro_batches
 
 Values = Mapping[str, float]
@@ -129,9 +130,8 @@ def shard_bandwidth(jobs: Jobs) -> Column:
 
 def gather_seconds(jobs: Jobs, p: Values) -> Column:
     """Seconds to gather the weights once under ZeRO-3 (16 bit); 0 elsewhere."""
-    bandwidth = (
-        shard_bandwidth(jobs) * p["gather_bandwidth"] * np.where(jobs.zero_engine > 0, p["gather_zero_engine"], 1)
-    )
+    slow = np.where(jobs.slow_gathers > 0, p["gather_zero_engine"], 1)
+    bandwidth = shard_bandwidth(jobs) * p["gather_bandwidth"] * slow
     seconds = gather_bytes(2 * local_parameters(jobs), jobs.data * jobs.context) / bandwidth
     return np.where(jobs.zero_stage >= 3, seconds, 0)
 
@@ -204,14 +204,17 @@ def _gathers(jobs: Jobs, p: Values, count: Column, body: Column) -> Column:
 
 def _reduction(jobs: Jobs, p: Values, behind: Column) -> Column:
     """Gradients reduced and weights gathered once a step, in part behind the last micro batch's backward pass."""
-    share = np.where(jobs.low_rank > 0, LOW_RANK_SHARE, 1)
-    whole = DATA_PARALLEL_BYTES * share * local_parameters(jobs)
+    whole = DATA_PARALLEL_BYTES * _trained_parameters(jobs)
     seconds = gather_bytes(whole, jobs.data * jobs.context) / shard_bandwidth(jobs)
     seconds = np.where(jobs.zero_stage >= 3, 0, seconds)
     return p["data_exposed"] * seconds + p["data_last"] * overlapped(behind, seconds, DATA_SHARPNESS)
 
 
 def _optimizer(jobs: Jobs, rate: Rates) -> Column:
-    shards = np.where(jobs.zero_stage >= 1, jobs.data * jobs.context, 1)
-    share = np.where(jobs.low_rank > 0, LOW_RANK_SHARE, 1)
-    return OPTIMIZER_TRAFFIC * share * local_parameters(jobs) / shards / rate.memory
+    """Adam on the device's share, or on the host."""
+    updated = _trained_parameters(jobs) / np.where(jobs.zero_stage >= 1, jobs.data * jobs.context, 1)
+    return np.where(jobs.offload_optimizer > 0, optimizer_seconds(updated), OPTIMIZER_TRAFFIC * updated / rate.memory)
+
+
+def _trained_parameters(jobs: Jobs) -> Column:
+    return np.where(jobs.low_rank > 0, LOW_RANK_SHARE, jobs.trained_share) * local_parameters(jobs)

@@ -28,6 +28,15 @@ def test_a_whole_row_is_an_entry_with_its_job(tmp_path):
     assert entry.groups["framework|device|precision|release"] == "some trainer|H100|16 bit|v1.2"
 
 
+@pytest.mark.parametrize(
+    ("sharding", "offloads"),
+    [("ZeRO-3 + offload", 1), ("FSDP FULL_SHARD cpu_offload=False", 0), ("ZeRO-2, no offload", 0), ("", 0)],
+)
+def test_an_offload_that_is_switched_off_is_none(tmp_path, sharding, offloads):
+    entry = only(write_rows(tmp_path / "a.csv", {"sharding": sharding}))
+    assert entry.job["offload_optimizer"] == offloads
+
+
 def test_tokens_per_second_give_the_step_time(tmp_path):
     tokens = 128 * 4096
     per_device = only(

@@ -2,15 +2,17 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from suite.planner.check import Check, run_check
+from suite.planner.check import Check, fitted, run_check
+from suite.planner.fit import Rows
 from suite.planner.parameters import load_parameters
 from suite.planner.plain_memory import adam_rule, eleuther_formula, megatron_formula, plain_tables
-from suite.planner.ppo_check import fit_ppo
 from suite.planner.published import Collection, csv_files, read_published
 from suite.planner.published_scaling import scaling_points, scaling_table
 from suite.planner.tables import row_tables
+from suite.planner.zero_check import zero_entries, zero_table
 from tests.planner.rows import PUBLISHED
 
 
@@ -34,11 +36,20 @@ def test_the_page_holds_the_tables_that_are_printed(collection):
     """Those of cross-validation take half a minute: `make planner-check` compares these too."""
     page = (PUBLISHED.parent / "planner.md").read_text(encoding="utf-8")
     parameters = load_parameters()
-    rates = fit_ppo(csv_files([PUBLISHED]), parameters)[1]
-    tables = row_tables(collection, parameters, rates)
-    assert len(tables) == 4
+    tables = row_tables(collection, csv_files([PUBLISHED]), parameters)
+    assert len(tables) == 5
     for table in tables:
         assert table in page
+
+
+def test_zero_3_of_deepspeed_is_predicted_from_the_gathers_of_other_stacks(collection):
+    entries = zero_entries(csv_files([PUBLISHED]))
+    assert len(entries) == 35
+    assert not {entry.source for entry in entries} & {entry.source for entry in collection.entries}
+    ratios = fitted(load_parameters()).predict(Rows.of(entries)) / np.array([entry.step_seconds for entry in entries])
+    assert np.median(abs(ratios - 1)) < 0.15
+    assert "in no fit" in zero_table(entries, load_parameters())
+    assert "No published" in zero_table([], load_parameters())
 
 
 def test_the_rule_is_sixteen_bytes_over_all_devices(measured):

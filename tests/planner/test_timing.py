@@ -39,6 +39,7 @@ def job(**changes):
         "chunks": 1,
         "context": 1,
         "zero_stage": 1,
+        "offload_optimizer": 0,
         "sequence_parallel": 0,
         "recompute": 0,
         "precision": 0,
