@@ -153,7 +153,8 @@ def _expanding(word: str) -> Raw:
 
 def _pyxis(job: Job) -> list[str]:
     assert job.image is not None, "a container has an image"
-    words = [f"--container-image={pyxis_image(job.image)}", "--no-container-mount-home", "--container-writable"]
+    words = [f"--container-image={pyxis_image(job.image)}", "--no-container-entrypoint", "--no-container-mount-home"]
+    words.append("--container-writable")
     if job.mounts:
         words.append(f"--container-mounts={','.join(_mount(mount) for mount in job.mounts)}")
     return words
