@@ -100,10 +100,15 @@ def _traits(cells: Mapping[str, str]) -> Traits:
 def number(text: str | None) -> float | None:
     """A cell's positive finite number; ``None`` for anything else, "1 (5)", "16/8" and "n/a" among them."""
     try:
-        value = float(text or "")
+        value = float(without_commas(text or ""))
     except ValueError:
         return None
     return value if 0 < value <= _LARGEST else None
+
+
+def without_commas(text: str) -> str:
+    """1,024 as 1024; anything else as it is."""
+    return text.replace(",", "") if re.fullmatch(r"\s*\d{1,3}(,\d{3})+(\.\d*)?\s*", text) else text
 
 
 def _step_seconds(metrics: Mapping[str, float], job: Mapping[str, float]) -> float | None:

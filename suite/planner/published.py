@@ -5,17 +5,24 @@ from __future__ import annotations
 import csv
 import hashlib
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from suite.planner.entries import Entry, Unusable, entry_of
+from suite.planner.entries import Entry, Unusable, entry_of, without_commas
 from suite.spec.base import UsageError
 
 #: Metrics that are read; what a table derives from them is not.
 METRICS = ("step_time", "tokens_per_sec", "tokens_per_sec_per_gpu", "peak_memory_gib", "fits")
-_MILLISECONDS = 1e-3
+#: Units beside seconds, tokens per second and GiB in which a value may be given.
+_UNITS = {
+    **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds"), 1e-3),
+    **dict.fromkeys(("min", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hour", "hours"), 3600.0),
+    **dict.fromkeys(("ktokens/s", "ktokens/s/gpu", "k tokens/s", "k tokens/s/gpu"), 1e3),
+    **dict.fromkeys(("mib", "mib/gpu"), 2.0**-10),
+    **dict.fromkeys(("gb", "gb/gpu", "gb (1e9)"), 1e9 / 2**30),
+}
 
 
 @dataclass(frozen=True)
@@ -109,11 +116,14 @@ def _take_row(
 
 
 def measured(text: str, unit: str) -> float | None:
-    """A measured value in seconds, tokens per second or GiB; ``None`` for what is no finite number."""
+    """A measured value in seconds, tokens per second or GiB; ``None`` for what is no finite number.
+
+    Thousands may be set apart by commas. A unit that is not known is taken for the metric's own.
+    """
     try:
-        value = float(text)
+        value = float(without_commas(text))
     except ValueError:
         return {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}.get(text.lower())
     if not math.isfinite(value):
         return None
-    return value * _MILLISECONDS if re.fullmatch(r"ms|milliseconds?", unit.strip().lower()) else value
+    return value * _UNITS.get(unit.strip().lower(), 1.0)

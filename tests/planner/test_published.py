@@ -46,10 +46,29 @@ def test_tokens_per_second_give_the_step_time(tmp_path):
     assert per_device.step_seconds == total.step_seconds == 4
 
 
-def test_milliseconds_are_seconds():
-    assert measured("1500", "ms") == 1.5
-    assert measured("nan", "s") is None
-    assert measured("true", "bool") == 1
+@pytest.mark.parametrize(
+    ("text", "unit", "value"),
+    [
+        ("1500", "ms", 1.5),
+        ("1.5", "min", 90),
+        ("0.5", "hours", 1800),
+        ("1,234.5", "s", 1234.5),
+        ("11.5", "ktokens/s", 11500),
+        ("85.9", "GB", 80.0),
+        ("81920", "MiB", 80),
+        ("7", "furlongs", 7),
+        ("true", "bool", 1),
+        ("nan", "s", None),
+        ("1,23", "s", None),
+    ],
+)
+def test_values_come_in_seconds_tokens_per_second_and_gib(text, unit, value):
+    assert measured(text, unit) == (value and pytest.approx(value, rel=1e-3))
+
+
+def test_a_count_may_have_its_thousands_set_apart():
+    assert number("16,384") == 16384
+    assert number("16,38") is None
 
 
 @pytest.mark.parametrize("text", ["", "n/a", "-3", "0", "nan", "inf", "16/8", "1 (5)", "<=1024", "1e300"])
