@@ -23,6 +23,7 @@ EVENTS_BYTES = 64 << 20
 LINE_BYTES = 1 << 20
 DEPTH = 24
 _MOST_INTEGER = 1 << 64
+_LONGEST_MESSAGE = 300
 
 
 class DamagedBundle(Exception):
@@ -145,7 +146,7 @@ def first_line(error: ValidationError) -> str:
     """What pydantic found first, in one line with the field's path."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     field = ".".join(str(part) for part in first["loc"])
-    text = " ".join(first["msg"].split())
+    text = " ".join(first["msg"].split())[:_LONGEST_MESSAGE]
     return f"{field}: {text}" if field else text
 
 

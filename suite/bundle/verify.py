@@ -13,6 +13,8 @@ from suite.spec.base import Frozen
 
 #: Fields that others fill in after the derivation.
 _NOT_DERIVED = ("predicted",)
+#: Fields that a reader does without.
+_LATER = frozenset(name for name, field in Record.model_fields.items() if not field.is_required())
 _MOST_DIFFERENCES = 50
 _ABSENT = object()
 
@@ -77,7 +79,7 @@ def differences(stored: Any, derived: Any, path: str = "") -> Iterator[str]:
     elif isinstance(stored, list) and isinstance(derived, list) and len(stored) == len(derived):
         for index, (left, right) in enumerate(zip(stored, derived, strict=True)):
             yield from differences(left, right, f"{path}[{index}]")
-    elif stored is _ABSENT and derived is None:
+    elif stored is _ABSENT and derived is None and path in _LATER:
         return  # an older version stored it, before there was such a field, and nothing is known of it
     elif type(stored) is not type(derived) or stored != derived:
         yield f"{path}: stored {_short(stored)}, derived {_short(derived)}"

@@ -27,6 +27,10 @@ IDENTITY: tuple[Shown, ...] = (
     (Column("layout", False), lambda row: row.layout),
 )
 _MOST_NAMED = 12
+_BELOW_FLOOR = (
+    "(!) A peak below the floor: kept, and a reason to doubt how memory was told, for no correct run needs less."
+)
+_ABOVE_PEAK = "Above 100 %: kept, and a reason to doubt the time or the device's name, for no device passes its peak"
 #: Shown where rows differ in them; where all are alike one line says it.
 _VARYING: tuple[Shown, ...] = (
     (Column("kind", False), lambda row: row.setting.kind),
@@ -109,13 +113,23 @@ def memory(model: ReportModel) -> Table:
     columns += [
         (Column("floor GiB"), lambda row: gib(row.memory.floor_bytes if row.memory else None)),
         (Column("set by", False), lambda row: inline(row.memory.floor_phase or UNKNOWN) if row.memory else UNKNOWN),
-        (Column("floor/peak %"), lambda row: percent(row.memory.efficiency if row.memory else None)),
+        (Column("floor/peak %"), _floor_share),
     ]
     if any(row.memory and row.memory.allocation_retries for row in rows):
         columns.append(
             (Column("retries"), lambda row: number(row.memory.allocation_retries if row.memory else None, 1))
         )
-    return table_of(columns, rows)
+    table = table_of(columns, rows)
+    return replace(table, notes=(_BELOW_FLOOR,)) if any(map(_is_below_floor, rows)) else table
+
+
+def _floor_share(row: Row) -> str:
+    share = percent(row.memory.efficiency if row.memory else None)
+    return f"{share} (!)" if _is_below_floor(row) else share
+
+
+def _is_below_floor(row: Row) -> bool:
+    return row.memory is not None and (row.memory.efficiency or 0.0) > 1
 
 
 def energy(model: ReportModel) -> Table:
@@ -228,11 +242,12 @@ def _value(row: Row) -> float | None:
 def _utilisation(row: Row, notes: Notes) -> str:
     rates = (row.mfu, row.hfu, row.mbu)
     figures = UNKNOWN if rates == (None, None, None) else " / ".join(percent(rate) for rate in rates)
-    return (
-        f"{figures} {notes.mark(row.unknown_utilisation[:1].upper() + row.unknown_utilisation[1:])}"
-        if row.unknown_utilisation
-        else figures
-    )
+    told = []
+    if row.unknown_utilisation:
+        told.append(row.unknown_utilisation[:1].upper() + row.unknown_utilisation[1:])
+    if any(rate is not None and rate > 1 for rate in rates):
+        told.append(_ABOVE_PEAK)
+    return " ".join([figures, *map(notes.mark, told)])
 
 
 def _steady(row: Row, notes: Notes) -> str:

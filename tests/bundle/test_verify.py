@@ -55,6 +55,11 @@ def test_a_changed_event_is_seen_in_the_record(bundle):
     assert any(line.startswith("throughput.tokens_per_second.value") for line in result.differences)
 
 
+def test_a_field_that_every_version_writes_is_missed_even_where_it_is_null(bundle):
+    change(bundle, lambda body: body["compute"].pop("mfu"))
+    assert verify(bundle).differences == ("compute.mfu: stored absent, derived null",)
+
+
 def test_missing_and_added_fields_are_named(bundle):
     def edit(body):
         del body["status"]

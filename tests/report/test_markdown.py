@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -161,3 +162,14 @@ def test_trainers_and_engines_have_rankings_of_their_own() -> None:
     text = render(build(mixed()), {})
     headings = re.findall(r"(?m)^### (\w+ backends)", text)
     assert headings == ["Engine backends", "Trainer backends"]
+
+
+def test_what_no_device_and_no_correct_run_can_do_is_marked() -> None:
+    entry = made.entry(peak_factor=0.5, device="cuda")
+    compute = entry.record.compute.model_copy(update={"mfu": 1.2})
+    fast = replace(entry, record=entry.record.model_copy(update={"compute": compute}))
+    doubtful = render(build([fast]), {})
+    assert re.search(r"\| +\d+ \(!\) \|", doubtful) and "- (!) A peak below the floor" in doubtful
+    assert "Above 100 %: kept, and a reason to doubt" in doubtful
+    usual = render(build([made.entry(device="cuda")]), {})
+    assert "below the floor" not in usual and "Above 100 %" not in usual
