@@ -66,15 +66,17 @@ def _panel(axes: Axes, lines: Sequence[Series], curves: Sequence[Curve]) -> None
     drawn = [(line_of[curve.base.number], curve) for curve in curves if curve.base.number in line_of]
     drawn.sort(key=lambda pair: pair[1].largest.eta.value)
     for line, curve in drawn:
-        _line(axes, line, curve)
+        _line(axes, line, curve, min(0.03, 0.1 / len(lines)) * (lines.index(line) - (len(lines) - 1) / 2))
     if len(drawn) > 1:
         _last_value(axes, *drawn[0], above=False)
     if drawn:
         _last_value(axes, *drawn[-1], above=True)
 
 
-def _line(axes: Axes, line: Series, curve: Curve) -> None:
-    ranks = [curve.base.ranks, *(point.row.ranks for point in curve.points)]
+def _line(axes: Axes, line: Series, curve: Curve, offset: float) -> None:
+    """``offset``: beside its place by this share of the axis, so that no error bar hides another."""
+    aside = (curve.largest.row.ranks / curve.base.ranks) ** offset
+    ranks = [count * aside for count in (curve.base.ranks, *(point.row.ranks for point in curve.points))]
     etas = [Interval(1.0, None, None), *(point.eta for point in curve.points)]
     axes.errorbar(
         ranks,
