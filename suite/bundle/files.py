@@ -109,7 +109,7 @@ def parse_object(text: str, where: str) -> dict:
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        raise DamagedBundle(f"{where} is not JSON: {error.msg} at column {error.colno}") from error
+        raise DamagedBundle(f"{where} is not JSON: {error.msg.removesuffix(' at')} at column {error.colno}") from error
     except ValueError as error:  # a number of thousands of digits
         raise DamagedBundle(f"{where} is not usable JSON: {error}") from error
     except RecursionError as error:
