@@ -182,11 +182,16 @@ def _interleaved(points: list[_Point], repeats: int) -> list[tuple[_Point, int]]
     return order
 
 
+#: Layout choices whose option is called otherwise.
+_OPTIONS = {"zero_stage": "zero", "tensor": "tp", "pipeline": "pp"}
+
+
 def _notes(request: Request, drivers: list[BackendDriver]) -> Iterator[str]:
     asked = {name for name, value in request.layout.model_dump().items() if value not in ((), None, False, "none")}
     for name in sorted(asked):
         deaf = [driver.name for driver in drivers if name not in driver.settings]
         if len(deaf) == len(drivers):
-            raise UsageError(f"{name.replace('_', ' ')} means nothing to {' or '.join(deaf)}; leave it out")
+            option = _OPTIONS.get(name, name.replace("_", "-"))
+            raise UsageError(f"--{option} means nothing to {' or '.join(deaf)}; leave it out")
         if deaf:
             yield f"{name.replace('_', ' ')} does not apply to {', '.join(deaf)} and was left out there"

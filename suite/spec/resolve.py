@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import gcd
 from typing import Any
 
 from suite.spec.base import UsageError, digest
@@ -28,7 +29,8 @@ def layout_errors(size: Shape, workload: Workload, layout: Layout) -> list[str]:
     tensor, pipeline, tokens = layout.tensor, layout.pipeline, workload.sequence_tokens
     if size.heads % tensor or size.kv_heads % tensor:
         errors.append(
-            f"{size.name} has {size.heads} heads ({size.kv_heads} key-value), not divisible by tensor parallel {tensor}"
+            f"{size.name} has {size.heads} heads ({size.kv_heads} key-value), not divisible by tensor parallel "
+            f"{tensor}: choose a divisor of {gcd(size.heads, size.kv_heads)} with --tp"
         )
     if size.ffn % tensor:
         errors.append(f"{size.name} has ffn {size.ffn}, not divisible by tensor parallel {tensor}")
@@ -39,7 +41,10 @@ def layout_errors(size: Shape, workload: Workload, layout: Layout) -> list[str]:
     if layout.sequence_parallel and tokens % tensor:
         errors.append(f"{tokens} tokens per sample are not divisible by tensor parallel {tensor} (sequence parallel)")
     if workload.trainable_layers is not None and workload.trainable_layers > size.layers:
-        errors.append(f"{workload.trainable_layers} trainable layers exceed the {size.layers} layers of {size.name}")
+        errors.append(
+            f"{workload.trainable_layers} trainable layers exceed the {size.layers} layers of {size.name}: "
+            f"choose at most {size.layers} with --trainable-layers"
+        )
     rollouts, steps = workload.global_rollouts(layout.ranks), workload.optimizer_steps
     if rollouts % (layout.data * steps):
         errors.append(f"{rollouts} rollouts are not divisible by data parallel {layout.data} x {steps} optimizer steps")

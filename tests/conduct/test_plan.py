@@ -67,7 +67,7 @@ def test_a_layout_that_does_not_divide_is_left_out_with_its_reason() -> None:
         ({"workload": workload(trainable_layers=5)}, "5 trainable layers exceed the 2 layers"),
         ({"workload": workload(rollouts=3, optimizer_steps=2)}, "3 rollouts are not divisible"),
         ({"backends": ("deepspede",)}, "did you mean 'deepspeed'"),
-        ({"backends": ("deepspeed",), "layout": LayoutChoices(tensor=(2,))}, "means nothing to deepspeed"),
+        ({"backends": ("deepspeed",), "layout": LayoutChoices(tensor=(2,))}, "--tp means nothing to deepspeed"),
         ({"nodes": 2, "ranks": (3,)}, "3 ranks do not divide over 2 nodes"),
         ({"sizes": (shape(architecture="llama"),)}, "GPT-2 style"),
     ],

@@ -54,10 +54,20 @@ def test_the_work_of_all_replicas_is_the_workload_and_micro_batches_fill_each_st
 @pytest.mark.parametrize(
     ("size", "changes", "layout", "reason"),
     [
-        ("3M", {}, {"tensor": 4}, "3M has 6 heads (6 key-value), not divisible by tensor parallel 4"),
+        (
+            "3M",
+            {},
+            {"tensor": 4},
+            "3M has 6 heads (6 key-value), not divisible by tensor parallel 4: choose a divisor of 6 with --tp",
+        ),
         ("8M", {}, {"pipeline": 3}, "8M has 8 layers, not divisible by pipeline parallel 3"),
         ("1M", {"new_tokens": 113}, {}, "129 tokens per sample exceed the 128 positions of 1M"),
-        ("1M", {"trainable_layers": 3}, {}, "3 trainable layers exceed the 2 layers of 1M"),
+        (
+            "1M",
+            {"trainable_layers": 3},
+            {},
+            "3 trainable layers exceed the 2 layers of 1M: choose at most 2 with --trainable-layers",
+        ),
         ("1M", {"rollouts": 3, "scaling": "strong"}, {"data": 2}, "3 rollouts are not divisible by data parallel 2"),
         ("1M", {"new_tokens": 15}, {"tensor": 2, "sequence_parallel": True}, "31 tokens per sample are not divisible"),
     ],
