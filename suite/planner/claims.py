@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from suite.planner.claims_cells import Amount, Column, amount, other_reading
 from suite.planner.claims_columns import TEXTS, device_in, devices_in, recognised
 from suite.planner.claims_conventions import CHECKED, Expected, Row, expected
-from suite.planner.claims_scaling import SCALING, scaling, strays
+from suite.planner.claims_scaling import SCALING, count, scaling, strays
 from suite.planner.claims_table import Table
 from suite.spec.base import Frozen
 
@@ -190,7 +190,7 @@ def _strays(source: str, column: Column, placed: Sequence[_Placed]) -> list[tupl
     found = []
     for positions in series.values():
         bases = [
-            (placed[at][0].values["devices"], {entry.base for entry in placed[at][3] if not entry.wrong})
+            (count(placed[at][0]) or 0.0, {entry.base for entry in placed[at][3] if not entry.wrong})
             for at in positions
         ]
         reference, stray = strays(bases)

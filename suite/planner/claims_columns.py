@@ -63,6 +63,7 @@ _PATTERNS = (
         "params",
         r"(number of |n |num |total |of )*(params?|parameters|model size|size)( b| m| billions?| millions?| b params)*",
     ),
+    ("nodes", r"(n |num |number of |of |total )*nodes"),
     ("layers", r"(n |num |number of |of )?layers"),
     ("hidden", r"hidden( size)?|d model"),
     ("ffn", r"ffn( size)?|ffn hidden size|intermediate size"),

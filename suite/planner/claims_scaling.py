@@ -8,28 +8,32 @@ from collections.abc import Sequence
 from suite.planner.claims_conventions import Expected, Row, rate
 
 SCALING = ("efficiency", "speedup")
-_MOST_BASES = 16
+_MOST_ROWS = 32
+
+
+def count(row: Row) -> float | None:
+    """What a series grows in: devices, or nodes where these alone are told."""
+    return row.values.get("devices", row.values.get("nodes"))
 
 
 def scaling(meaning: str, row: Row, beside: Sequence[Row]) -> list[Expected]:
-    """What it should be against each smaller number of devices ``beside``, the smallest first; 1 for the smallest."""
-    devices = row.values.get("devices")
-    counts = {other.values["devices"] for other in beside if "devices" in other.values}
-    if not devices or len(counts) < 2:
+    """What it should be against each smaller number of devices ``beside``, the smallest first; 1 for the smallest.
+
+    A speed-up may also be over another row of as many devices.
+    """
+    devices = count(row)
+    counts = {number for other in beside if (number := count(other))}
+    alike = [other for other in beside if count(other) == devices] if meaning == "speedup" else []
+    if not devices or (len(counts) < 2 and len(alike) < 2):
         return []
-    smallest = min(counts)
-    others = [
-        other
-        for other in beside
-        if "devices" in other.values and (other.values["devices"] < devices or devices == smallest)
-    ]
     found = []
-    for other in sorted(others, key=lambda each: each.values["devices"])[:_MOST_BASES]:
-        base = other.values["devices"]
-        if base > devices:
+    for other in sorted(beside, key=lambda each: count(each) or 0.0)[:_MOST_ROWS]:
+        base = count(other)
+        if not base or base > devices or (base == devices != min(counts) and len(alike) < 2):
             continue
         for kind, share in _shares(row, other, devices / base):
-            found += _expected(meaning, f"{kind}, against N = {base:g}", share, devices / base, base)
+            where = f"N = {base:g}" if base < devices or other is row else f"line {other.line}"
+            found += _expected(meaning, f"{kind}, against {where}", share, devices / base, base)
     return found
 
 
@@ -41,12 +45,14 @@ def strays(fits: Sequence[tuple[float, set[float]]]) -> tuple[float, list[int]]:
     """
     counts = sorted({devices for devices, _ in fits})
     before = dict(zip(counts[1:], counts, strict=False))
-    support = Counter(base for devices, bases in fits for base in bases if base < devices)
+    support = Counter(base for devices, bases in fits for base in bases if devices not in bases)
     if not support or all(before.get(devices, devices) in bases for devices, bases in fits):
         return 0.0, []
     reference = min(support, key=lambda base: (-support[base], base))
     return reference, [
-        position for position, (devices, bases) in enumerate(fits) if devices > reference and reference not in bases
+        position
+        for position, (devices, bases) in enumerate(fits)
+        if devices > reference and not bases & {reference, devices}
     ]
 
 

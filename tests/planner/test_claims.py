@@ -234,6 +234,18 @@ def test_all_efficiencies_of_a_series_have_one_reference():
     assert not checked(each_against_the_one_before).flags
 
 
+def test_nodes_stand_for_devices_in_a_series():
+    table = "Number of nodes,Step time (s),Scaling efficiency\n12,366.7,1\n24,190,0.965\n48,108,{}\n"
+    assert not checked(table.format("0.849")).flags
+    assert "speed-up" in checked(table.format("3.40")).flags[0].reason
+
+
+def test_a_speed_up_may_be_over_another_system_on_as_many_devices():
+    table = "framework,GPUs,tokens/s,speedup\na,8,100,1\nb,8,150,1.5\na,16,190,1\nb,16,290,{}\n"
+    assert not checked(table.format(1.53)).flags
+    assert [flag.line for flag in checked(table.format(2.1)).flags] == [5]
+
+
 def test_only_the_smallest_number_of_devices_is_its_own_reference():
     spoilt = ETA.replace("64,900,90", "64,900,100") + "512,850,85\n"
     assert [flag.line for flag in checked(spoilt).flags] == [3]
