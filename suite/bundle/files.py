@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 from pydantic import ValidationError
 
 from suite.spec.base import UsageError
+from suite.spec.names import repeated
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -157,8 +158,7 @@ def _no_constant(name: str) -> float:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{ascii(next(name for name in names if names.count(name) > 1))[:40]} is given twice")
+        raise ValueError(f"{ascii(repeated(name for name, _ in pairs))[:40]} is given twice")
     return found
 
 

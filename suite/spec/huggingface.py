@@ -21,7 +21,7 @@ def shape_from_config(config: Config, *, name: str, where: str) -> dict[str, Any
     reader = _READERS.get(family) if isinstance(family, str) else None
     if reader is None:
         raise UsageError(
-            f"{where}: model type {family!r} is not supported; supported are {', '.join(sorted(_READERS))}"
+            f"{where}: model type {_shown(family)} is not supported; supported are {', '.join(sorted(_READERS))}"
         )
     try:
         fields = reader(config)
@@ -52,7 +52,7 @@ def _opt(config: Config) -> dict[str, Any]:
     projection = _or(config, "word_embed_proj_dim", lambda: hidden)
     if projection != hidden:
         raise UsageError(
-            f"word_embed_proj_dim {projection!r} differs from hidden_size {hidden!r}, as in opt-350m: "
+            f"word_embed_proj_dim {_shown(projection)} differs from hidden_size {hidden!r}, as in opt-350m: "
             "a shape has no projection between embedding and blocks"
         )
     _expect(config, "do_layer_norm_before", True)
@@ -107,4 +107,8 @@ def _or(config: Config, key: str, default: Callable[[], Any]) -> Any:
 
 def _expect(config: Config, key: str, wanted: bool) -> None:
     if config.get(key) not in (None, wanted):
-        raise UsageError(f"{key} {config[key]!r} is not supported: the parameter counts hold for {wanted!r} only")
+        raise UsageError(f"{key} {_shown(config[key])} is not supported: the parameter counts hold for {wanted!r} only")
+
+
+def _shown(value: Any) -> str:
+    return repr(value)[:40]

@@ -1,4 +1,4 @@
-"""Helping a user who misspelt a name."""
+"""Helping a user who misspelt a name, or gave one twice."""
 
 from __future__ import annotations
 
@@ -11,3 +11,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
     by_lower = {item.lower(): item for item in known}
     close = get_close_matches(name.lower(), by_lower, n=2, cutoff=0.5)
     return f", did you mean {' or '.join(repr(by_lower[item]) for item in close)}?" if close else ""
+
+
+def repeated(names: Iterable[str]) -> str | None:
+    """The first name that comes a second time."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from suite.spec.base import UsageError
 from suite.spec.huggingface import shape_from_config
+from suite.spec.names import repeated
 from suite.spec.shape import Shape
 
 MAX_BYTES = 256 * 1024
@@ -60,8 +61,14 @@ def _parse_json(path: Path, text: str) -> Any:
     def refuse(constant: str) -> NoReturn:
         raise ValueError(f"{constant} is not a number")
 
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        twice = repeated(name for name, _ in pairs)
+        if twice is not None:
+            raise ValueError(f"{twice[:40]!r} is given twice")
+        return dict(pairs)
+
     try:
-        return json.loads(text, parse_constant=refuse)
+        return json.loads(text, parse_constant=refuse, object_pairs_hook=unique)
     except RecursionError as error:
         raise UsageError(f"{path}: nested too deeply for a shape") from error
     except ValueError as error:
@@ -81,11 +88,17 @@ def _parse_yaml(path: Path, text: str) -> Any:
 
 
 def _refuse_tricks(path: Path, text: str) -> None:
-    """No aliases (a few lines could stand for gigabytes) and no depth a flat record has no use for."""
+    """No aliases (a few lines could stand for gigabytes), no tags (they read a value as what it is not) and no depth.
+
+    A flat record has use for none of them.
+    """
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
-            raise UsageError(f"{path}: aliases (*{event.anchor}) are not allowed in a shape file")
+            raise UsageError(f"{path}: aliases (*{str(event.anchor)[:40]}) are not allowed in a shape file")
+        tag = getattr(event, "tag", None)
+        if tag is not None and tag != "!":  # which is how a quoted text is told
+            raise UsageError(f"{path}: tags ({tag[:40]}) are not allowed in a shape file")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
             raise UsageError(f"{path}: nested too deeply for a shape")
@@ -95,10 +108,9 @@ class _UniqueKeys(yaml.SafeLoader):
     """The safe loader, which also refuses a key that is written twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        twice = [key for key in keys if keys.count(key) > 1]
-        if twice:
-            raise yaml.constructor.ConstructorError(None, None, f"{twice[0]!r} is given twice", node.start_mark)
+        twice = repeated(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+        if twice is not None:
+            raise yaml.constructor.ConstructorError(None, None, f"{twice[:40]!r} is given twice", node.start_mark)
         return super().construct_mapping(node, deep=deep)
 
 

@@ -62,7 +62,11 @@ def test_json_of_the_fields_is_read_too(tmp_path):
         ("? [1, 2]\n: 3\n", "not valid YAML"),
         ("name: a\nname: b\n", "'name' is given twice"),
         ("a: &x [1]\nb: *x\n", "aliases"),
-        ("!!python/object/apply:os.system ['true']", "not valid YAML"),
+        ("!!python/object/apply:os.system ['true']", "tags"),
+        ("layers: !!bool two", "tags"),
+        ('layers: !!int ""', "tags"),
+        ("? !!timestamp never\n: 3\n", "tags"),
+        ("layers: !<tag:yaml.org,2002:float> ''", "tags"),
         ("layers: " + "9" * 5000, "cannot be read"),
         ("when: 2001-99-99", "cannot be read"),
         ("[" * 3000 + "]" * 3000, "nested too deeply"),
@@ -117,6 +121,10 @@ def test_bytes_that_are_no_text_are_refused(tmp_path):
 
 def test_a_large_file_is_refused_unread(tmp_path):
     assert "at most" in refused(written(tmp_path, b"#" * (MAX_BYTES + 1)))
+
+
+def test_a_config_that_says_a_thing_twice_is_refused(tmp_path):
+    assert "'a' is given twice" in refused(written(tmp_path, '{"a": 1, "b": {"c": 2}, "a": 3}', "config.json"))
 
 
 def test_what_is_no_file_is_refused(tmp_path):
