@@ -17,6 +17,7 @@ from suite.report.numbers import counted, moment
 from suite.report.parts import Setting
 from suite.report.pool import Row
 from suite.report.ranking import Group
+from suite.report.ranking_table import ranking_table
 from suite.report.summary import sentences
 from suite.report.without_scoring import without_scoring
 
@@ -103,7 +104,7 @@ def _rankings(groups: Sequence[Group]) -> list[dict[str, Any]]:
     for group in groups:
         by_setting[group.setting].append(group)
     return [
-        {"heading": _heading(setting), "table": tables.ranking(by_setting[setting])} for setting in sorted(by_setting)
+        {"heading": _heading(setting), "table": ranking_table(by_setting[setting])} for setting in sorted(by_setting)
     ]
 
 

@@ -19,7 +19,10 @@ from suite.theory.parameters import parameter_count
 
 @dataclass(frozen=True)
 class Row:
-    """One configuration: the runs of equal manifest hash in one place. Figures come from runs that ended well alone."""
+    """One configuration: the runs of equal manifest hash in one place. Figures come from runs that ended well alone.
+
+    ``started``: Unix seconds of those in ``measured`` that tell it.
+    """
 
     number: int
     size: str
@@ -41,6 +44,7 @@ class Row:
     runs: int
     runs_ok: int
     measured: tuple[RunSeconds, ...]
+    started: tuple[float, ...]
     samples_per_iteration: int | None
     samples_per_second: Interval | None
     tokens_per_second: Interval | None
@@ -150,6 +154,7 @@ def _row(number: int, group: RowRuns, variant: str) -> Row:
         runs=len(entries),
         runs_ok=len(records),
         measured=runs,
+        started=tuple(record.run.started for record in measured if record.run.started is not None),
         samples_per_iteration=counts.samples if counts else None,
         samples_per_second=rate,
         tokens_per_second=rate.scaled(tokens) if rate else None,

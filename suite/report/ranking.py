@@ -19,7 +19,8 @@ Verdict = Literal["faster", "slower", "not distinguishable", "too few runs"]
 class Place:
     """A row against the best of its group: ``ratio`` of their rates; the best's own verdict is against all others.
 
-    The bounds of all ratios between rows of a group hold together at 95 %.
+    The bounds of all ratios between rows of a group hold together at 95 %. ``in_turns``: whether runs of the two took
+    turns, so that a machine that drifts meets both; else all of one row came before all of the other.
     """
 
     row: Row
@@ -27,6 +28,7 @@ class Place:
     verdict: Verdict
     equivalent: bool | None
     provisional: bool
+    in_turns: bool
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,15 @@ def _place(row: Row, best: Row, comparison: Comparison) -> Place:
         verdict="too few runs" if too_few else comparison.verdict,
         equivalent=None if too_few else comparison.equivalent,
         provisional=not too_few and runs < RUNS_TO_RANK,
+        in_turns=_took_turns(row.started, best.started),
     )
+
+
+def _took_turns(some: Sequence[float], others: Sequence[float]) -> bool:
+    """Whether either side has a start before the last of the other; one run alone cannot take turns."""
+    if len(some) < 2 or len(others) < 2:
+        return True
+    return min(some) < max(others) and min(others) < max(some)
 
 
 def _best(row: Row, others: Sequence[Place]) -> Place:
@@ -101,7 +111,7 @@ def _best(row: Row, others: Sequence[Place]) -> Place:
     elif "too few runs" in verdicts:
         verdict = "too few runs"
     provisional = verdict != "too few runs" and any(place.provisional for place in others)
-    return Place(row, Interval(1.0, None, None), verdict, None, provisional)
+    return Place(row, Interval(1.0, None, None), verdict, None, provisional, in_turns=True)
 
 
 def _rate(row: Row) -> float:

@@ -11,9 +11,8 @@ from suite.report.grid import Column, Notes, Table
 from suite.report.machines import Machine
 from suite.report.model import ReportModel
 from suite.report.numbers import UNKNOWN, gib, interval, number, percent
-from suite.report.parts import PHASES, RUNS_TO_PUBLISH, RUNS_TO_RANK
+from suite.report.parts import PHASES, RUNS_TO_PUBLISH
 from suite.report.pool import Row
-from suite.report.ranking import Group, Place
 from suite.report.scaling import Curve, Point
 
 #: A column with what it shows of a row.
@@ -146,29 +145,6 @@ def energy(model: ReportModel) -> Table:
     return table_of([*IDENTITY, (Column("J/sample"), joules)], rows, notes)
 
 
-def ranking(groups: Sequence[Group]) -> Table:
-    """Groups of one setting, one after the other; size and ranks stand at the first row of each."""
-    places = [(group, place) for group in groups for place in group.places]
-    extra = varying([place.row for _, place in places])
-    columns = (
-        *(Column("size", False), Column("ranks")),
-        *(Column(title, False) for title in ("row", "backend", "layout")),
-        *(column for column, _ in extra),
-        *(Column(title) for title in ("runs", "samples/s [95 %]", "ratio to best [95 %]")),
-        Column("verdict", False),
-    )
-    rows = tuple(_ranked(group, place, extra) for group, place in places)
-    notes = []
-    if any(place.verdict == "too few runs" for _, place in places):
-        notes.append(
-            f"Too few runs: {RUNS_TO_PUBLISH} are needed to publish a figure and {RUNS_TO_RANK} to rank; "
-            "the order shown is no result."
-        )
-    if any(place.provisional for _, place in places):
-        notes.append(f"Provisional: {RUNS_TO_PUBLISH} runs are enough to publish, but it takes {RUNS_TO_RANK} to rank.")
-    return Table(columns, rows, tuple(notes))
-
-
 def apart(rows: Sequence[Row]) -> Table:
     """Rows that nothing of equal work stands beside."""
     columns: list[Shown] = [
@@ -267,23 +243,6 @@ def _phase_cell(name: str) -> Callable[[Row], str]:
         return f"{number(cost.seconds)} ({percent(cost.share)} %)" if cost else UNKNOWN
 
     return cell
-
-
-def _ranked(group: Group, place: Place, extra: Sequence[Shown]) -> tuple[str, ...]:
-    row, first = place.row, place is group.places[0]
-    return (
-        *((inline(group.size), str(group.ranks)) if first else ("", "")),
-        *(row.name, inline(row.backend), row.layout),
-        *(show(row) for _, show in extra),
-        *(str(len(row.measured)), interval(row.samples_per_second)),
-        "1" if first else interval(place.ratio, bound_digits=1),
-        place.verdict + _remarks(place),
-    )
-
-
-def _remarks(place: Place) -> str:
-    remarks = (["equal within 5 %"] if place.equivalent else []) + (["provisional"] if place.provisional else [])
-    return f" ({', '.join(remarks)})" if remarks else ""
 
 
 def _scaled(curve: Curve, point: Point, known: Sequence[str], nodes: bool) -> tuple[str, ...]:

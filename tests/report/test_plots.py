@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from suite.report import Entry, build
-from suite.report.plots import draw
+from suite.report.plots import draw, scaling
 from suite.report.plots.series import MOST_BARS, bars, spread
-from suite.report.plots.style import COLOURS
+from suite.report.plots.style import COLOURS, styled
 from suite.spec.layout import Layout
 from tests.report import entries as made
 from tests.report.test_markdown import hostile, mixed
@@ -103,6 +103,13 @@ def test_of_many_curves_only_the_ends_are_labelled_so_that_no_label_hides_anothe
     draw(build(entries), tmp_path)
     etas = [text for text in texts(tmp_path / "scaling.svg") if re.fullmatch(r"0\.[89]\d", text)]
     assert len(etas) == 2
+
+
+def test_curves_stand_beside_each_other_so_that_no_interval_hides_another() -> None:
+    with styled():
+        panel = scaling.figure(build(made.matrix(sizes=("1M",)))).axes[0]
+    places = {tuple(line.get_xdata()) for line in panel.lines if line.get_marker() in ("o", "s")}
+    assert len(places) == 2
 
 
 def test_spread_keeps_the_ends() -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
 from suite.report import Entry, build
+from suite.report.markdown import render
 from suite.report.ranking import Ranking
 from tests.report import entries as made
 
@@ -57,6 +59,30 @@ def test_more_rows_in_a_group_ask_for_more_of_a_difference() -> None:
     assert two.places[1].verdict == "slower"
     assert next(place for place in many.places if place.row.backend == "deepspeed").verdict == "not distinguishable"
     assert many.lead.low < 1
+
+
+def at(times: list[float], **asked: object) -> list[Entry]:
+    """Runs that started at these times."""
+    runs = made.repeats(len(times), **asked)
+    return [
+        replace(run, record=run.record.model_copy(update={"run": run.record.run.model_copy(update={"started": time})}))
+        for run, time in zip(runs, times, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "in_turns"),
+    [
+        ([1.0, 4.0, 5.0], [2.0, 3.0, 6.0], True),
+        ([1.0, 2.0, 3.0], [4.0, 5.0, 6.0], False),
+        ([4.0, 5.0, 6.0], [1.0, 2.0, 3.0], False),
+        ([1.0], [4.0, 5.0], True),
+    ],
+)
+def test_rows_whose_runs_did_not_take_turns_are_marked(first: list[float], second: list[float], in_turns: bool) -> None:
+    model = build([*at(first, rate=20), *at(second, rate=26, backend="megatron")])
+    assert [place.in_turns for place in model.ranking.groups[0].places] == [True, in_turns]
+    assert ("not in turns" in render(model, {})) is not in_turns
 
 
 OTHER = {
