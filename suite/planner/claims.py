@@ -94,11 +94,16 @@ def check_claims(table: Table, mapping: Mapping[str, str], tolerance: float) -> 
 
 
 def _row(line: int, values: dict[str, float], words: dict[str, str]) -> Row:
-    """A row for its conventions: "8x A100" counts devices besides, and a batch too large for sequences is of tokens."""
+    """A row for its conventions: "8x A100" counts devices besides, and a batch too large for sequences is of tokens.
+
+    A mean length goes before the longest that a sequence may have.
+    """
     if "device" in words:
         count = devices_in(words["device"])
         values = values | ({"devices": count} if count and "devices" not in values else {})
         words = words | {"device": device_in(words["device"])}
+    if "mean_length" in values:
+        values["sequence"] = values["mean_length"]
     if values.get("global_batch", 0) >= _TOKENS_IN_BATCH:
         values["batch_tokens"] = values.pop("global_batch")
     if "batch_tokens" in values and "sequence" in values:

@@ -57,6 +57,10 @@ _PATTERNS = (
     ),
     ("global_batch", r"(global )?batch( size)?( seqs| sequences| samples)?|gbs"),
     ("batch_tokens", r"(global )?batch( size)?( in)? (tokens|toks)|tokens per (batch|step|iteration)"),
+    (
+        "mean_length",
+        r"(mean|avg|average) (gen|generated|generation|response|seq|sequence)( seq| sequence)?( len| length)?( tokens)?",
+    ),
     ("sequence", r"(seq|sequence)( len| length)?|seqlen|context length"),
     ("devices", r"(n |num |number of |of |total )?(gpus?|devices?|cards|accelerators|world size)( count)?"),
     (
@@ -114,8 +118,9 @@ def recognised(table: Table, mapping: Mapping[str, str]) -> list[Column]:
 def meaning_of(header: str) -> str | None:
     """What a header says by its words; ``None`` where it is not known."""
     plain = re.sub(r"[^a-z0-9%]+", " ", header.lower().replace("\u03b7", " eta ")).replace("%", " percent ")
-    plain = _QUALIFIERS.sub("", " ".join(plain.split()))
-    return next((meaning for meaning, pattern in _PATTERNS if re.fullmatch(pattern, plain)), None)
+    plain = " ".join(plain.split())
+    words = (plain, _QUALIFIERS.sub("", plain))
+    return next((meaning for text in words for meaning, pattern in _PATTERNS if re.fullmatch(pattern, text)), None)
 
 
 def devices_in(text: str) -> float | None:

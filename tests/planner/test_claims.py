@@ -216,6 +216,12 @@ def test_a_batch_may_be_of_tokens(batch):
     assert checked(table + "100000\n").flags
 
 
+def test_generated_tokens_are_of_the_mean_length_not_the_longest():
+    table = "GPUs,batch,seq len,Avg. generation length,step time (s),tokens/s/GPU\n16,2048,4096,1060,97.7,{}\n"
+    assert not checked(table.format(1389)).flags
+    assert "+12.5 % off" in checked(table.format(1562)).flags[1].reason
+
+
 def test_a_share_in_another_unit_than_its_column_is_read_in_its_own():
     table = "tokens/s/GPU,params (B),GPU,MFU\n1000,7,A100-80GB,13.5\n2000,7,A100-80GB,0.269\n3000,7,A100-80GB,40.4%\n"
     assert not checked(table).flags
