@@ -59,7 +59,8 @@ _PATTERNS = (
     ("batch_tokens", r"(global )?batch( size)?( in)? (tokens|toks)|tokens per (batch|step|iteration)"),
     (
         "mean_length",
-        r"(mean|avg|average) (gen|generated|generation|response|seq|sequence)( seq| sequence)?( len| length)?( tokens)?",
+        r"(mean|avg|average) (gen|generated|generation|response|seq|sequence)( seq| sequence)?"
+        r"( len| length)?( tokens)?",
     ),
     ("sequence", r"(seq|sequence)( len| length)?|seqlen|context length"),
     ("devices", r"(n |num |number of |of |total )?(gpus?|devices?|cards|accelerators|world size)( count)?"),
