@@ -36,6 +36,8 @@ class MegatronEngine(Engine):
         layout, seed = manifest["layout"], manifest["measure"]["seed"]
         self.device = world.device
         self.notes = _prepare_process(world, layout["offload_optimizer"])
+        if layout["pipeline"] > 1:
+            self.notes += ("generation: the batch goes through the pipeline's stages one by one; the others idle",)
         parallel_state.initialize_model_parallel(
             tensor_model_parallel_size=layout["tensor"],
             pipeline_model_parallel_size=layout["pipeline"],
