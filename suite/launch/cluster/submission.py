@@ -34,6 +34,13 @@ class Submission(Frozen):
     def run_id(self) -> str:
         return self.manifest.run.id
 
+    def fact(self, name: str, *kinds: type) -> Any:
+        """What the engine wrote down of itself. Raises UsageError where that is none of these kinds."""
+        value = self.engine.get(name)
+        if not isinstance(value, kinds):
+            raise UsageError(f"{self.run_id}: its submission tells no {name} by which {self.launcher} could find it")
+        return value
+
     def with_engine(self, **facts: Any) -> "Submission":
         """The same with more of what the engine calls it."""
         return self.model_copy(update={"engine": {**self.engine, **facts}})

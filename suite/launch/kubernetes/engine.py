@@ -106,7 +106,7 @@ class KubernetesEngine:
         return cluster
 
     def _ask(self, cluster: Cluster, submission: Submission) -> Snapshot:
-        kind, name = submission.engine["objects"][-1]
+        kind, name = submission.fact("objects", list)[-1]
         run = cluster.get(kind, name)
         pods = _pods_of(cluster, submission)
         is_whole = len(pods) >= submission.job.nodes and all(pod.phase != "Pending" for pod in read_pods(pods))
@@ -176,7 +176,7 @@ def clear_away(cluster: Cluster, submission: Submission) -> None:
 
 def _delete(cluster: Cluster, submission: Submission) -> None:
     """The run itself first: deleting it takes the others with it where they are its own."""
-    for kind, name in reversed(submission.engine["objects"]):
+    for kind, name in reversed(submission.fact("objects", list)):
         cluster.delete(kind, name)
 
 
@@ -186,7 +186,7 @@ def _pods_of(cluster: Cluster, submission: Submission) -> list[dict[str, Any]]:
 
 def read_claim(cluster: Cluster, submission: Submission, settings: KubernetesSettings) -> bytes:
     """What the ranks wrote on the claim, printed by a pod that is deleted again. Raises UsageError."""
-    pod = render_reader(submission.job, str(submission.engine["folder"]), settings)
+    pod = render_reader(submission.job, submission.fact("folder", str), settings)
     pod["metadata"]["namespace"] = cluster.namespace
     name = cluster.create(pod)["metadata"]["name"]
     deadline = time.monotonic() + _READ_SECONDS
@@ -207,11 +207,11 @@ def read_claim(cluster: Cluster, submission: Submission, settings: KubernetesSet
 
 
 def _settings(submission: Submission) -> KubernetesSettings:
-    return KubernetesSettings.model_validate(submission.engine["settings"])
+    return KubernetesSettings.model_validate(submission.fact("settings", dict))
 
 
 def _spool(submission: Submission) -> Path:
-    return Path(submission.engine["spool"])
+    return Path(submission.fact("spool", str))
 
 
 def _progress(tail: bytes) -> list[str]:

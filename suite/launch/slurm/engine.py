@@ -89,15 +89,15 @@ class SlurmEngine:
 
     @staticmethod
     def _find(submission: Submission) -> client.QueueEntry | None:
-        job = submission.engine["job"]
+        job = _job(submission)
         if job is None:
-            engine = submission.engine
-            return client.find_by_name(engine["name"], str(Path(engine["output"]).parent), engine["index"])
+            folder = str(Path(submission.fact("output", str)).parent)
+            return client.find_by_name(submission.fact("name", str), folder, _index(submission))
         return client.find(job)
 
     @staticmethod
     def _output(submission: Submission, found: client.QueueEntry | None) -> Output:
-        layout, starter = submission.manifest.layout, submission.engine["starter"]
+        layout, starter = submission.manifest.layout, submission.fact("starter", str)
         path = _output_path(submission, found)
         try:
             with path.open("rb") as lines:
@@ -134,11 +134,12 @@ def submit(script: str) -> str:
 
 def _output_path(submission: Submission, found: client.QueueEntry | None) -> Path:
     """The job's own output; of a job whose id nobody knows, the newest of its name."""
-    start = Path(submission.engine["output"])
-    job = submission.engine["job"] or (None if found is None else found.job)
+    start = Path(submission.fact("output", str))
+    job = _job(submission) or (None if found is None else found.job)
     if job is not None:
         return start.with_name(f"{start.name}-{job}.out")
-    member = "" if submission.engine["index"] is None else f"_{submission.engine['index']}"
+    index = _index(submission)
+    member = "" if index is None else f"_{index}"
     left = [
         path
         for path in start.parent.glob("*.out")
@@ -148,7 +149,17 @@ def _output_path(submission: Submission, found: client.QueueEntry | None) -> Pat
 
 
 def _called(submission: Submission) -> str:
-    return str(submission.engine["job"] or f"named {submission.engine['name']}")
+    return str(_job(submission) or f"named {submission.fact('name', str)}")
+
+
+def _job(submission: Submission) -> str | None:
+    job: str | None = submission.fact("job", str, type(None))
+    return job
+
+
+def _index(submission: Submission) -> int | None:
+    index: int | None = submission.fact("index", int, type(None))
+    return index
 
 
 def _status(word: str | None, interrupted: bool, ended: bool) -> Any:

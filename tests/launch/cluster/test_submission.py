@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from suite.launch.cluster.engine import find_engine
 from suite.launch.cluster.submission import (
     FOLDER,
     Submission,
@@ -89,3 +90,12 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file")
     with pytest.raises(UsageError, match="cannot write"):
         write_submission(tmp_path / "runs", submission())
+
+
+@pytest.mark.parametrize("launcher", ["slurm", "kubernetes"])
+@pytest.mark.parametrize("engine", [{}, {"job": 7, "settings": [], "name": None}])
+def test_one_that_does_not_tell_where_the_run_is_is_one_line(launcher: str, engine: dict) -> None:
+    lost = submission().model_copy(update={"launcher": launcher, "engine": engine})
+    for ask in (find_engine(launcher).look, find_engine(launcher).gather):
+        with pytest.raises(UsageError, match="its submission tells no"):
+            ask(lost)
