@@ -145,8 +145,9 @@ def _package_folder() -> Optional[str]:
         except (FileNotFoundError, NotADirectoryError):
             return None
     spec = importlib.util.find_spec("trlx")
-    places = list(spec.submodule_search_locations or ()) if spec is not None else []
-    return places[0] if places else None
+    if spec is None or spec.origin is None:  # a folder of that name, such as a checkout, is no package
+        return None
+    return os.path.dirname(spec.origin)
 
 
 def problems() -> Dict[str, Optional[str]]:

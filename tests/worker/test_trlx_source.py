@@ -62,6 +62,17 @@ def test_a_source_without_trlx_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     assert trlx_source.trlx_problem().startswith(f"there is no trlx in {tmp_path}; install")
 
 
+def test_a_checkout_on_the_path_is_not_taken_for_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "trlx" / "trlx"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    monkeypatch.delenv(trlx_source.SOURCE_VARIABLE, raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert trlx_source.trlx_problem().startswith(f"there is no trlx for {sys.executable}; install")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "trlx")])
+    assert trlx_source.trlx_problem().startswith(f"the trlx in {package} is not commit")
+
+
 @pytest.mark.parametrize("name", ["", "trlx", "nowhere", "trlx/__init__.py"])
 def test_what_is_not_a_folder_that_holds_the_package_holds_no_trlx(
     name: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
