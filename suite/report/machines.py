@@ -91,6 +91,7 @@ def _machine(letter: str, records: Sequence[Record]) -> Machine:
         ("CUDA", lambda record: _text(_worker(record), "cuda")),
         ("NCCL", lambda record: _text(_worker(record), "nccl")),
         ("Python", lambda record: _text(_worker(record), "python")),
+        ("suite", _suite),
     )
     facts = [Fact(name, _values([reader(record) for record in records])) for name, reader in readers]
     facts += _packages(records) + _ceilings(records)
@@ -199,6 +200,14 @@ def _cpu(record: Record) -> str:
 def _engine(record: Record) -> str:
     driver = record.environment.driver or {}
     return " ".join(filter(None, (_text(driver, "engine", "name"), _text(driver, "engine", "version"))))
+
+
+def _suite(record: Record) -> str:
+    """The version that drove the run, and its commit where it was a checkout: what the engines did may differ by it."""
+    driver = record.environment.driver or {}
+    commit, _, changed = _text(driver, "git_commit").partition("+")
+    told = f"commit {commit[:12]}{' with changes' if changed else ''}" if commit else ""
+    return ", ".join(filter(None, (_text(driver, "suite_version"), told)))
 
 
 def _worker(record: Record) -> Mapping[str, Any]:

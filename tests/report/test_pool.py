@@ -154,3 +154,20 @@ def test_the_machine_names_the_engine_and_the_image() -> None:
     (machine,) = build([in_place(made.entry(), "docker", IMAGE)]).machines
     facts = {fact.name: fact.values for fact in machine.facts}
     assert facts["container engine"] == ("Docker Engine 26.1",)
+
+
+def test_the_machine_names_the_suite_that_drove_each_run() -> None:
+    def driven(repeat: int, commit: str | None) -> made.Entry:
+        one = made.entry(repeat=repeat)
+        driver = {"suite_version": "0.1.0", "git_commit": commit}
+        environment = one.record.environment.model_copy(update={"driver": driver})
+        return replace(one, record=one.record.model_copy(update={"environment": environment}))
+
+    (machine,) = build([driven(1, "a" * 40), driven(2, "a" * 40), driven(3, f"{'b' * 40}+changes")]).machines
+    (told,) = (fact.values for fact in machine.facts if fact.name == "suite")
+    assert told == (
+        f"0.1.0, commit {'a' * 12} (2 runs)",
+        f"0.1.0, commit {'b' * 12} with changes (1 run)",
+    )
+    (machine,) = build([driven(1, None)]).machines
+    assert ("suite", ("0.1.0",)) in [(fact.name, fact.values) for fact in machine.facts]
