@@ -10,8 +10,8 @@ from suite.planner.plan import Option
 from suite.spec.base import Frozen
 
 #: Which limit each part of an iteration stands for.
-_LIMITS = {
-    "compute": ("matrix products", "attention", "head and loss"),
+LIMITS = {
+    "compute": ("matrix products", "attention", "head and loss", "critic"),
     "memory": ("elementwise", "optimizer", "offload"),
     "NVLink": ("tensor parallel", "context parallel"),
     "network": ("gradient reduction", "parameter gathers", "pipeline sends", "stragglers"),
@@ -60,6 +60,6 @@ def binding_limit(option: Option) -> str:
     whole = sum(option.training.values()) or 1.0
     forward = option.phases["score"] + option.phases["reference"] + option.phases["prefill"]
     scale = 1 + forward / whole
-    seconds = {limit: scale * sum(option.training.get(part, 0) for part in parts) for limit, parts in _LIMITS.items()}
+    seconds = {limit: scale * sum(option.training.get(part, 0) for part in parts) for limit, parts in LIMITS.items()}
     seconds["decode bandwidth"] = option.phases["decode"]
     return max(seconds, key=lambda limit: seconds[limit])

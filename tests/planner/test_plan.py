@@ -12,7 +12,7 @@ from suite.planner.fabric import place_of, published_place
 from suite.planner.iteration import PHASES
 from suite.planner.plan import GIB, predict
 from suite.planner.profiles import PROFILES
-from suite.planner.scale import scaling_curve
+from suite.planner.scale import LIMITS, scaling_curve
 from suite.planner.space import candidates
 from suite.spec.base import UsageError
 from suite.spec.catalogue import devices, find_size, find_workload
@@ -175,6 +175,14 @@ def test_weak_scaling_keeps_the_rate_per_device_and_strong_scaling_loses_it():
     assert weak[-1].efficiency > 0.8
     assert strong[-1].efficiency < 0.5
     assert all(point.limit for point in weak + strong)
+
+
+def test_every_part_of_training_counts_for_a_limit():
+    known = {part for parts in LIMITS.values() for part in parts}
+    for backend in BACKENDS:
+        work = find_workload("ds-chat-step3") if backend == "deepspeed" else find_workload("trlx-ds-chat")
+        plan = question(find_size("13B"), work, "A100-80GB", backend).plan([32])
+        assert {part for option in plan.options for part in option.training} <= known
 
 
 def test_strong_scaling_ends_where_the_batch_does():
