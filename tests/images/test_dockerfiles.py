@@ -137,6 +137,16 @@ def test_the_images_carry_this_version_and_say_what_they_are(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_run_on_several_nodes_finds_infiniband_in_the_image(name: str) -> None:
+    """NCCL opens libibverbs.so.1, which CUDA's bases lack, or takes TCP; enroot shows no adapter unasked."""
+    (ground,) = re.findall(r"^FROM base AS ground\n(.*?)(?=^FROM )", TEXT[name], re.MULTILINE | re.DOTALL)
+    install = ground[: ground.index("useradd")]
+    assert "-name libibverbs.so.1" in install and "libibverbs1 ibverbs-providers" in install
+    assert "OFFLINE" in install, "a build that fetches nothing is a CPU's"
+    assert "MELLANOX_VISIBLE_DEVICES=all" in ground
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_an_image_ends_as_a_user_without_rights(name: str) -> None:
     users = re.findall(r"^USER (\S+)$", TEXT[name], flags=re.MULTILINE)
     assert users == ["1000:1000"]
