@@ -11,8 +11,6 @@ from suite.bundle.record import RECORD_SCHEMA, Record
 from suite.bundle.store import Bundle, DamagedBundle
 from suite.spec.base import Frozen
 
-#: Fields that others fill in after the derivation.
-_NOT_DERIVED = ("predicted",)
 #: Fields that a reader does without.
 _LATER = frozenset(name for name, field in Record.model_fields.items() if not field.is_required())
 _MOST_DIFFERENCES = 50
@@ -47,7 +45,8 @@ def verify(bundle: Bundle) -> Verification:
 def rederived(bundle: Bundle) -> tuple[Record, list[str] | None]:
     """The record derived now, and every difference of the stored one from it; null where none is stored.
 
-    What others filled in after the derivation is the stored one's. Raises DamagedBundle and StillRunning.
+    A prediction, which a planner filled in after the derivation, is the stored one's, where there can be one. Raises
+    DamagedBundle and StillRunning.
     """
     stored = bundle.stored_record()
     derived = derive(bundle)
@@ -59,7 +58,9 @@ def rederived(bundle: Bundle) -> tuple[Record, list[str] | None]:
     predicted = stored.get("predicted")
     if not isinstance(predicted, dict | None):
         raise DamagedBundle(f"record.json: predicted is {_short(predicted)}, must be an object or null")
-    return derived.model_copy(update={"predicted": predicted}), list(differences(stored, as_json(derived)))
+    if derived.run.device == "cuda" and derived.run.precision != "fp32":
+        derived = derived.model_copy(update={"predicted": predicted})
+    return derived, list(differences(stored, as_json(derived)))
 
 
 def as_json(record: Record) -> dict[str, Any]:
@@ -72,8 +73,6 @@ def differences(stored: Any, derived: Any, path: str = "") -> Iterator[str]:
     """Every leaf that differs, as ``path: stored X, derived Y``; ``absent`` where one side has no such field."""
     if isinstance(stored, dict) and isinstance(derived, dict):
         for key in [*derived, *(key for key in stored if key not in derived)]:
-            if not path and key in _NOT_DERIVED:
-                continue
             inner = f"{path}.{key}" if path else key
             yield from differences(stored.get(key, _ABSENT), derived.get(key, _ABSENT), inner)
     elif isinstance(stored, list) and isinstance(derived, list) and len(stored) == len(derived):

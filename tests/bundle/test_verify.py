@@ -7,7 +7,7 @@ import pytest
 from suite.bundle.derive import derive
 from suite.bundle.store import Bundle
 from suite.bundle.verify import differences, verify
-from tests.synthetic import make_bundle
+from tests.synthetic import make_bundle, synthetic_manifest
 
 
 @pytest.fixture
@@ -79,9 +79,16 @@ def test_another_schema_is_told_as_that_alone(bundle):
     assert verify(bundle).differences == ('schema: stored "suite/record/0", this version derives "suite/record/1"',)
 
 
-def test_a_prediction_is_no_difference(bundle):
+def test_a_prediction_is_no_difference_where_there_can_be_one(tmp_path):
+    bundle = Bundle(make_bundle(tmp_path, synthetic_manifest(device="cuda", precision="bf16")))
+    bundle.write_record(derive(bundle))
     change(bundle, lambda body: body.update(predicted={"samples_per_second": 3.0}))
     assert verify(bundle).status == "equal"
+
+
+def test_a_prediction_of_a_cpu_is_a_difference(bundle):
+    change(bundle, lambda body: body.update(predicted={"samples_per_second": 3.0}))
+    assert verify(bundle).differences == ('predicted: stored {"samples_per_second": 3.0}, derived null',)
 
 
 def test_a_missing_record_is_said(bundle):
