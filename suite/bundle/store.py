@@ -252,13 +252,19 @@ def find_bundles(paths: Iterable[Path]) -> list[Bundle]:
 
 
 def _bundle_folders(root: Path) -> Iterator[Path]:
-    for folder, below, files in os.walk(root, onerror=_unreadable):
-        if _MANIFEST in files or _MANIFEST in below or "events" in below:
-            below.clear()
-            yield Path(folder)
+    waiting = [root]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(folder) as found:
+                entries = {entry.name: entry for entry in found}
+        except OSError as error:
+            raise UsageError(f"cannot read {folder}: {(error.strerror or str(error)).lower()}") from error
+        if _MANIFEST in entries or ("events" in entries and (folder / "events").is_dir()):
+            yield folder
         else:
-            below[:] = [name for name in below if name != ATTIC and not name.startswith(".")]
-
-
-def _unreadable(error: OSError) -> None:
-    raise UsageError(f"cannot read {error.filename}: {(error.strerror or str(error)).lower()}")
+            waiting += [
+                folder / name
+                for name, entry in entries.items()
+                if entry.is_dir(follow_symlinks=False) and name != ATTIC and not name.startswith(".")
+            ]

@@ -376,3 +376,18 @@ def test_any_bytes_changed_in_an_events_file_give_a_record_or_one_line(path, dat
         assert str(damage).count("\n") == 0
     finally:
         file.write_bytes(original)
+
+
+def test_folders_in_folders_without_end_are_searched(tmp_path):
+    folder = tmp_path
+    for _ in range(1100):
+        folder = folder / "a"
+        folder.mkdir()
+    deep = make_bundle(folder)
+    assert [bundle.path for bundle in find_bundles([tmp_path])] == [deep]
+
+
+def test_an_events_folder_that_is_a_link_to_itself_is_no_bundle(tmp_path):
+    (tmp_path / "events").symlink_to("events")
+    path = make_bundle(tmp_path)
+    assert [bundle.path for bundle in find_bundles([tmp_path])] == [path]
