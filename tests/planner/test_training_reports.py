@@ -1,9 +1,9 @@
 """Rates that well-known training reports print, in no fit: the planner is within a quarter of each of them.
 
-TFLOP/s per device: of the Llama team, arXiv 2407.21783, table 4; "The Technology Behind BLOOM Training", Hugging Face, 2022;
-Black et al., arXiv 2204.06745, section 2.3; Zhang et al., arXiv 2205.01068, section 2.4; Shoeybi et al., arXiv 1909.08053,
-abstract (V100, of which no row is in the fit). Where layers are recomputed, their second forward pass is counted, as
-Megatron does (arXiv 2104.04473, section 5.1); the Llama team recomputes nothing.
+TFLOP/s per device: of the Llama team, arXiv 2407.21783, table 4; "The Technology Behind BLOOM Training", Hugging Face,
+2022; Black et al., arXiv 2204.06745, section 2.3; Zhang et al., arXiv 2205.01068, section 2.4; Shoeybi et al., arXiv
+1909.08053, abstract (V100, of which no row is in the fit). Where layers are recomputed, their second forward pass is
+counted, as Megatron does (arXiv 2104.04473, section 5.1); the Llama team recomputes nothing.
 """
 
 import csv
@@ -27,7 +27,7 @@ neox-20b,117,Megatron + DeepSpeed,A100-SXM,40,20.6,44,6144,24576,64,,50432,2048,
 opt-175b,147,FSDP,A100-SXM,80,175,96,12288,49152,96,,50272,2048,992,8,1,,,124,992,8,full,fp16,FSDP
 gpt2-1.2b,39,Megatron-LM,V100-SXM3,32,1.2,40,1536,6144,16,,51200,1024,1,1,1,,,1,8,8,full,fp16,
 gpt2-8.3b,29.5,Megatron-LM,V100-SXM3,32,8.3,72,3072,12288,32,,51200,1024,512,8,1,,,64,512,8,full,fp16,
-"""  # noqa: E501
+"""
 REPORTS = {cells["config_id"]: cells for cells in csv.DictReader(TABLE.strip().splitlines())}
 
 
