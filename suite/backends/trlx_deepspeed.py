@@ -11,6 +11,8 @@ from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 from suite.theory.parameters import parameter_count
 
+#: Ids that the tokenizer keeps for itself: end, unknown and padding.
+SPECIAL_TOKENS = 3
 _PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "deepspeed")
 
 
@@ -26,6 +28,8 @@ class _Accelerate:
         errors = []
         if size.architecture == "gpt2" and size.kv_heads != size.heads:
             errors.append(f"GPT-2 style models have as many key-value heads as heads; {size.name} has {size.kv_heads}")
+        if size.vocab <= SPECIAL_TOKENS:
+            errors.append(f"trlx keeps {SPECIAL_TOKENS} tokens for itself, which is all that {size.name} has")
         if layout.tensor > 1 or layout.pipeline > 1:
             errors.append("trlx on Accelerate is data parallel only: tensor and pipeline parallel must be 1")
         if workload.reference == "hydra" and not workload.trainable_layers:

@@ -77,6 +77,12 @@ def test_grouped_queries_are_llamas_alone() -> None:
     assert "key-value heads" in driver.errors(gpt2, WORKLOAD, layout, CUDA)[0]
 
 
+def test_a_vocabulary_of_special_tokens_alone_is_refused() -> None:
+    layout, driver = Layout(devices_per_node=1, data=1), find_backend("trlx-ddp")
+    assert "3 tokens for itself" in driver.errors(LLAMA.model_copy(update={"vocab": 3}), WORKLOAD, layout, CUDA)[0]
+    assert driver.errors(LLAMA.model_copy(update={"vocab": 4}), WORKLOAD, layout, CUDA) == []
+
+
 class TestStack:
     def test_this_interpreter_is_asked_without_importing_trlx(self, tmp_path: Path, monkeypatch) -> None:
         monkeypatch.setenv("SUITE_TRLX_SOURCE", str(tmp_path))
