@@ -41,7 +41,10 @@ def rank_counts(texts: Sequence[str], places: int) -> tuple[int, ...]:
     for text in texts:
         if text != "all" and not text.isdecimal():
             raise UsageError(f"--ranks is a number or all, not {text!r}")
-        counts.append(places if text == "all" else int(text))
+        count = places if text == "all" else int(text)
+        if count == 0 and text != "all":
+            raise UsageError("--ranks is at least 1, not 0")
+        counts.append(count)
     return tuple(counts)
 
 

@@ -16,3 +16,8 @@ def test_all_ranks_are_as_many_as_there_are_places() -> None:
 def test_what_is_no_number_of_ranks_is_refused_with_its_value(text: str) -> None:
     with pytest.raises(UsageError, match="a number or all"):
         rank_counts([text], places=8)
+
+
+def test_no_rank_at_all_is_refused_in_the_users_words() -> None:
+    with pytest.raises(UsageError, match="--ranks is at least 1, not 0"):
+        rank_counts(["2", "0"], places=8)
