@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from suite.bundle.events import Events, read_events
 from suite.bundle.files import (
+    EVENTS_BYTES,
     DamagedBundle,
     check_tree,
     first_line,
@@ -164,12 +165,13 @@ class Bundle:
         return read_events(self.path / "events", manifest or self.manifest())
 
     def events_bytes(self) -> int:
-        """Length of all files of events together; 0 where none can be read."""
+        """Length together of all files of events that are not too long to be read; 0 where none can be."""
         try:
             with os.scandir(self.path / "events") as files:
-                return sum(file.stat(follow_symlinks=False).st_size for file in files)
+                sizes = [file.stat(follow_symlinks=False).st_size for file in files]
         except OSError:
             return 0
+        return sum(size for size in sizes if size <= EVENTS_BYTES)
 
     def log_path(self, rank: int) -> Path:
         """Where a rank's standard output and error go."""

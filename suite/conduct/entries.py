@@ -47,19 +47,20 @@ def entries_of(paths: Sequence[Path]) -> Found:
     size = sum(bundle.events_bytes() for bundle in bundles)
     found = Found([], [], [])
     for bundle in bundles:
-        if bundle.running():
-            continue
         try:
+            if bundle.running():
+                raise StillRunning
             record = _derived(bundle, found.caveats) if size <= DERIVED_BYTES else record_of(bundle)
             entry = Entry(manifest=bundle.manifest(), record=record, path=bundle.path.as_posix())
+            _require_same_run(entry)
         except StillRunning:
-            continue
+            found.caveats.append(f"{bundle.path}: left out, for it is still being run")
         except DamagedBundle as error:
             found.damaged.append(f"{bundle.path}: {error}")
         else:
             found.entries.append(entry)
     if not found.entries:
-        detail = f"; damaged: {found.damaged[0]}" if found.damaged else ""
+        detail = f"; {found.told()[0]}" if found.told() else ""
         raise UsageError(f"no bundle to report in {', '.join(str(path) for path in paths)}{detail}")
     if size > DERIVED_BYTES:
         found.caveats.append(
@@ -78,6 +79,13 @@ def _derived(bundle: Bundle, caveats: list[str]) -> Record:
             f"{bundle.path}: record.json is not what its events give, which is reported: {differences[0]}{more}"
         )
     return record
+
+
+def _require_same_run(entry: Entry) -> None:
+    """Raises DamagedBundle where a record that was taken as it is stored is not of the manifest's run."""
+    run, manifest = entry.record.run, entry.manifest
+    if (run.id, run.manifest_hash) != (manifest.run.id, manifest.hash):
+        raise DamagedBundle(f"record.json is of run {ascii(run.id)[:80]}, not of {manifest.run.id}")
 
 
 def _once(entries: Sequence[Entry], caveats: list[str]) -> Iterator[Entry]:

@@ -88,6 +88,17 @@ def test_runs_that_left_no_iteration_are_all_reported(tmp_path: Path) -> None:
     assert len(entries_of([tmp_path]).entries) == 2
 
 
+def test_a_run_that_is_under_way_is_left_out_and_told(tmp_path: Path) -> None:
+    recorded(tmp_path)
+    path = make_bundle(tmp_path, synthetic_manifest(repeat=2), status=None, completed=3)
+    with Bundle(path).hold():
+        found = entries_of([tmp_path])
+        assert len(found.entries) == 1
+        assert found.told() == [f"{path}: left out, for it is still being run"]
+        with pytest.raises(UsageError, match="still being run"):
+            entries_of([path])
+
+
 def test_too_many_events_to_read_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = recorded(tmp_path)
     monkeypatch.setattr(entries, "DERIVED_BYTES", 100)
@@ -95,6 +106,25 @@ def test_too_many_events_to_read_are_said(tmp_path: Path, monkeypatch: pytest.Mo
     found = entries_of([tmp_path])
     assert found.entries[0].record.status == "ok"
     assert "suite verify derives them again" in found.caveats[0]
+
+
+def test_a_record_of_another_run_is_damage_even_where_events_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, other = recorded(tmp_path), recorded(tmp_path, repeat=2)
+    monkeypatch.setattr(entries, "DERIVED_BYTES", 100)
+    (path / "record.json").write_bytes((other / "record.json").read_bytes())
+    found = entries_of([tmp_path])
+    assert len(found.entries) == 1
+    assert f"record.json is of run '{other.name}', not of {path.name}" in found.damaged[0]
+
+
+def test_a_file_too_long_to_be_read_keeps_no_record_from_being_derived(tmp_path: Path) -> None:
+    recorded(tmp_path)
+    with (recorded(tmp_path, repeat=2) / "events" / "rank-0.jsonl").open("r+b") as file:
+        file.truncate(1 << 40)
+    found = entries_of([tmp_path])
+    assert (len(found.entries), len(found.damaged), found.caveats) == (1, 1, [])
 
 
 def test_a_damaged_bundle_is_left_out_and_told_in_the_report(tmp_path: Path) -> None:
