@@ -26,6 +26,8 @@ TESTED_TRANSFORMERS = "4.33.3"
 #: DeepSpeed's engine has a ``no_sync`` since 0.16, in which it must not step; Accelerate keeps out of it since 1.9
 _DEEPSPEED_WITH_NO_SYNC, _FIRST_ACCELERATE_FOR_IT = (0, 16), (1, 9)
 TESTED_ACCELERATE = "1.15.0"
+#: asks transformers for what came with 4.36
+_FIRST_BROKEN_PEFT = (0, 14)
 #: trlx and ray.air ask for these, whichever trainer is wanted
 _IMPORTED = ("accelerate", "deepspeed", "ray", "pandas", "pyarrow", "rich", "torchtyping", "tqdm", "wandb")
 
@@ -98,11 +100,14 @@ def _numbers(version: str) -> Tuple[int, ...]:
 
 
 def imports_problem() -> Optional[str]:
-    """What trlx imports although PPO needs none of it, where it is missing; None where it is not."""
+    """What trlx imports although PPO needs none of it, where that would fail; None where it would not."""
     missing = [name for name in _IMPORTED if importlib.util.find_spec(name) is None]
-    if not missing:
-        return None
-    return "trlx imports {0}, which {1} lacks; install {0}".format(", ".join(missing), sys.executable)
+    if missing:
+        return "trlx imports {0}, which {1} lacks; install {0}".format(", ".join(missing), sys.executable)
+    peft = installed_version("peft")
+    if peft is not None and _numbers(peft) >= _FIRST_BROKEN_PEFT:
+        return "trlx imports peft where it is, and peft {} is too new for its transformers; uninstall peft".format(peft)
+    return None
 
 
 def package_digest(folder: str) -> str:

@@ -170,6 +170,16 @@ def test_what_trlx_imports_and_nobody_installed_is_named_at_once(monkeypatch: py
     assert trlx_source.imports_problem() == said
 
 
+@pytest.mark.parametrize(("peft", "is_told"), [(None, False), ("0.5.0", False), ("0.13.2", False), ("0.14.0", True)])
+def test_a_peft_that_breaks_the_import_is_told(
+    peft: str | None, is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trlx_source.importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(trlx_source, "installed_version", {"peft": peft}.get)
+    problem = trlx_source.imports_problem()
+    assert (problem is not None and "peft 0.14.0 is too new" in problem) if is_told else problem is None
+
+
 def test_the_driver_can_ask_without_torch(checkout: Path) -> None:
     code = (
         "import sys, runpy; runpy.run_module('suite.worker.trlx_source', run_name='__main__'); "
