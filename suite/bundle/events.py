@@ -72,6 +72,7 @@ def _read_file(path: Path, rank: int | None, notes: list[str]) -> tuple[Event, .
         return ()
     kinds = FIELDS["driver" if rank is None else "rank"]
     events: list[Event] = []
+    unknown: list[str] = []
     with file:
         for number, line in _lines(file, name, notes):
             where = f"{name} line {number}"
@@ -84,8 +85,10 @@ def _read_file(path: Path, rank: int | None, notes: list[str]) -> tuple[Event, .
             if problem:
                 raise DamagedBundle(f"{where}: {event['kind']} event: {problem}")
             if event["kind"] not in kinds:
-                notes.append(f"{where}: kind {event['kind'][:40]!r} is not known and was left out")
+                unknown.append(f"{where}: kind {event['kind'][:40]!r} is not known and was left out")
             events.append(event)
+    if unknown:
+        notes.append(unknown[0] if len(unknown) == 1 else f"{unknown[0]}, as were {len(unknown) - 1} more")
     return tuple(event for event in events if event["kind"] in kinds)
 
 

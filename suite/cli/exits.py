@@ -11,6 +11,7 @@ from typing import Any
 
 import typer
 
+_LONGEST_LINE = 8000
 DONE, RUN_FAILED, BAD_USAGE, GATE_NOT_MET, INTERRUPTED = 0, 1, 2, 3, 130
 
 
@@ -42,7 +43,7 @@ def complain(text: str, code: int = BAD_USAGE) -> int:
     """Print one line on standard error and give back the exit code."""
     from suite.spec.base import printable
 
-    print(f"error: {printable(text)}", file=sys.stderr)
+    print(f"error: {printable(text[:_LONGEST_LINE])}", file=sys.stderr)
     return code
 
 

@@ -13,6 +13,7 @@ from suite.report.parts import Entry
 
 #: Most distinct values of one fact that are written out.
 _MOST_VALUES = 4
+_MOST_PACKAGES = 60
 _UNKNOWN_MACHINE = "?"
 
 #: What the hardware is, as far as it decides about speed: device, then processor where that is the device.
@@ -138,7 +139,9 @@ def _packages(records: Sequence[Record]) -> list[Fact]:
         for name, version in packages.items() if isinstance(packages, dict) else ():
             if isinstance(version, str):
                 found[name].append(version)
-    return [Fact(name, _values(found[name])) for name in sorted(found)]
+    facts = [Fact(name, _values(found[name])) for name in sorted(found)[:_MOST_PACKAGES]]
+    left = len(found) - len(facts)
+    return [*facts, Fact("more packages", (f"{left}, left out here",))] if left else facts
 
 
 def _ceilings(records: Sequence[Record]) -> list[Fact]:

@@ -21,7 +21,7 @@ from suite.report.ranking_table import ranking_table
 from suite.report.summary import sentences
 from suite.report.without_scoring import without_scoring
 
-_MOST_CAVEATS = 20
+_MOST_LINES = 100
 
 
 def render(model: ReportModel, plots: Mapping[str, str]) -> str:
@@ -47,7 +47,7 @@ def _view(model: ReportModel, plots: Mapping[str, str]) -> dict[str, Any]:
         "title": inline(model.title),
         "summary": sentences(model, inline),
         "when": _when(model),
-        "caveats": _caveats(model.caveats),
+        "caveats": _few([prose(line) for line in model.caveats]),
         "rows": model.rows,
         "rankings": _rankings(model.ranking.groups),
         "headings": len({row.setting for row in model.rows}) > 1,
@@ -67,9 +67,9 @@ def _view(model: ReportModel, plots: Mapping[str, str]) -> dict[str, Any]:
         "alone": ", ".join(row.name for row in model.scaling.alone) if model.scaling.curves else "",
         "failures": tables.failures(model.failures, model),
         "machines": [(machine.letter, tables.machine(machine), _notes(machine)) for machine in model.machines],
-        "differences": [
-            f"{inline(one.backend)} ({', '.join(one.rows)}): {prose(one.text)}." for one in model.work_differences
-        ],
+        "differences": _few(
+            [f"{inline(one.backend)} ({', '.join(one.rows)}): {prose(one.text)}." for one in model.work_differences]
+        ),
         "work": [f"{inline(fact.name)}: {fact.text}." for fact in model.work],
         "conventions": [*model.conventions, *map(prose, model.recorded_conventions)],
         "reproduce": _reproduce(model.rows),
@@ -91,12 +91,6 @@ def _when(model: ReportModel) -> str:
     if model.started is None:
         return f"{counted(model.runs, 'run')}."
     return f"{counted(model.runs, 'run')}, made from {moment(model.started)} to {moment(model.ended)}."
-
-
-def _caveats(lines: Sequence[str]) -> list[str]:
-    """What the reader of any figure must know first."""
-    more = [f"and {len(lines) - _MOST_CAVEATS} more"] if len(lines) > _MOST_CAVEATS else []
-    return [*map(prose, lines[:_MOST_CAVEATS]), *more]
 
 
 def _rankings(groups: Sequence[Group]) -> list[dict[str, Any]]:
@@ -131,7 +125,13 @@ def _common(rows: Sequence[Row]) -> str:
 
 
 def _notes(machine: Machine) -> list[str]:
-    return [f"{inline(fact.name)}: {prose(note)}" for fact in machine.notes for note in fact.values]
+    return _few([f"{inline(fact.name)}: {prose(note)}" for fact in machine.notes for note in fact.values])
+
+
+def _few(lines: list[str]) -> list[str]:
+    """As many as somebody reads, and how many more there are."""
+    left = len(lines) - _MOST_LINES
+    return lines if left <= 0 else [*lines[:_MOST_LINES], f"and {left} more"]
 
 
 def _shared_cpu(model: ReportModel) -> str:

@@ -215,6 +215,15 @@ def test_an_unknown_kind_is_left_out_and_noted(path):
     assert "kind 'farewell' is not known" in derive(Bundle(path)).notes[0]
 
 
+def test_many_unknown_kinds_are_one_note(path):
+    def add(events: list[dict[str, Any]]) -> None:
+        events += [{**events[-1], "seq": 2 + index, "kind": f"farewell {index}"} for index in range(1000)]
+
+    edit(path / "events" / "driver.jsonl", add)
+    (note,) = derive(Bundle(path)).notes
+    assert note.endswith("kind 'farewell 0' is not known and was left out, as were 999 more")
+
+
 def test_an_events_file_that_is_too_long_is_not_read(path):
     with (path / "events" / "rank-0.jsonl").open("r+b") as file:
         file.truncate(1 << 40)

@@ -173,3 +173,16 @@ def test_what_no_device_and_no_correct_run_can_do_is_marked() -> None:
     assert "Above 100 %: kept, and a reason to doubt" in doubtful
     usual = render(build([made.entry(device="cuda")]), {})
     assert "below the floor" not in usual and "Above 100 %" not in usual
+
+
+def test_a_worker_that_notes_and_lists_without_end_does_not_fill_the_report() -> None:
+    facts = {
+        **made.CPU_FACTS,
+        "notes": [f"note {index}" for index in range(5000)],
+        "work_differences": [f"difference {index}" for index in range(5000)],
+        "packages": {f"package-{index}": "1" for index in range(5000)},
+    }
+    model = build([made.entry(facts=facts)], caveats=[f"caveat {index}" for index in range(5000)])
+    text = render(model, {})
+    assert len(text.splitlines()) < 600
+    assert text.count("- and 4900 more\n") == 3 and "4940, left out here" in text
