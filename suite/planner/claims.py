@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from suite.planner.claims_cells import Amount, Column, amount, other_reading
 from suite.planner.claims_columns import TEXTS, device_in, devices_in, recognised
 from suite.planner.claims_conventions import CHECKED, Expected, Row, expected
+from suite.planner.claims_ratio import stated_ratio, with_ratios
 from suite.planner.claims_scaling import SCALING, count, scaling, strays
 from suite.planner.claims_table import Table
 from suite.spec.base import Frozen
@@ -68,6 +69,7 @@ def check_claims(table: Table, mapping: Mapping[str, str], tolerance: float) -> 
         _row(line.number, _usable(found), {name: line.cells[header] for name, header in words.items()})
         for line, found in zip(table.rows, amounts, strict=True)
     ]
+    rows = with_ratios(table, columns, rows, tolerance)
     groups = _groups(rows)
     findings: list[Finding] = []
     flags: list[Flag] = []
@@ -183,7 +185,7 @@ def _column(
 
 def _options(meaning: str, row: Row, groups: Mapping[tuple[object, ...], Sequence[Row]]) -> list[Expected]:
     if meaning in SCALING:
-        return scaling(meaning, row, groups[_key(row)])
+        return scaling(meaning, row, groups[_key(row)]) + (stated_ratio(row) if meaning == "speedup" else [])
     return expected(meaning, row) if meaning in CHECKED else []
 
 

@@ -252,6 +252,34 @@ def test_a_speed_up_may_be_over_another_system_on_as_many_devices():
     assert [flag.line for flag in checked(table.format(2.1)).flags] == [5]
 
 
+#: OpenRLHF's README at b66d8fe1, "Performance": seconds for 1,024 prompts.
+OPENRLHF = """| Size | NVIDIA A800-80GB GPUs | Optimized DSChat | OpenRLHF | Speedup |
+|:---:|:---:|:---:|:---:|:---:|
+| 7B | 16 | 855.09 | 471.11 | {} |
+| 13B | 32 | 1528.93 | 608.93 | 2.5x |
+| 34B | 32 | 3634.98 | 1526.4 | 2.4x |
+| 70B | 32 | 10407.0 | 4488.53 | 2.3x |
+"""
+
+
+def test_a_speed_up_may_be_the_ratio_of_two_columns_that_systems_give_their_names():
+    good = checked(OPENRLHF.format("1.82x"), markdown=True)
+    assert not good.flags
+    assert finding(good, "speedup").conventions == {"Optimized DSChat over OpenRLHF": 4}
+    (wrong,) = checked(OPENRLHF.format("2.2x"), markdown=True).flags
+    assert (wrong.cell, "+21.2 %" in wrong.reason) == ("2.2x", True)
+
+
+def test_a_speed_up_over_a_baseline_column_is_none_over_fewer_devices():
+    table = "GPUs,tokens/s,baseline tokens/s,speedup\n8,150,100,1.5\n16,290,190,1.53\n32,560,370,{}\n"
+    assert not checked(table.format(1.51)).flags
+    assert len(checked(table.format(2.51)).flags) == 1
+
+
+def test_two_columns_that_give_one_row_alone_are_no_convention():
+    assert finding(checked("a,b,speedup\n3,2,1.5\n5,4,3\n"), "speedup").not_derivable == 2
+
+
 def test_only_the_smallest_number_of_devices_is_its_own_reference():
     spoilt = ETA.replace("64,900,90", "64,900,100") + "512,850,85\n"
     assert [flag.line for flag in checked(spoilt).flags] == [3]
