@@ -61,6 +61,7 @@ def derive(bundle: Bundle) -> Record:
             *_work_notes(timeline),
             *_gap_notes(events, timeline),
             *_clock_notes(events),
+            *_contradictions(events, manifest),
             *work_notes,
             *throttle_notes(events, timeline, manifest),
         ),
@@ -132,4 +133,21 @@ def _clock_notes(events: Events) -> tuple[str, ...]:
         back = max((before["time"] - after["time"] for before, after in pairwise(written)), default=0.0)
         if back > _BACK_SECONDS:
             notes.append(f"the clock of {rank_name(rank)} went back by {back:.4g} s")
+    return tuple(notes)
+
+
+def _contradictions(events: Events, manifest: Manifest) -> tuple[str, ...]:
+    """Ranks that tell another device, other packages or another version of the suite than asked for or each other."""
+    notes = []
+    facts = [facts_of(events, rank) for rank in events.ranks]
+    kinds = sorted({str(each["device"].get("type"))[:40] for each in facts if isinstance(each.get("device"), dict)})
+    if kinds not in ([], [manifest.measure.device]):
+        notes.append(f"the manifest asks for {manifest.measure.device}, ranks tell they ran on {' and '.join(kinds)}")
+    for package, version in manifest.stack.items():
+        told = {str(each["packages"].get(package))[:40] for each in facts if isinstance(each.get("packages"), dict)}
+        if told - {version}:
+            notes.append(f"the manifest asks for {package} {version}, ranks tell {' and '.join(sorted(told))}")
+    versions = sorted({rank[0]["suite_version"] for rank in events.ranks.values() if rank})
+    if len(versions) > 1:
+        notes.append(f"ranks ran different versions of the suite: {', '.join(versions)}")
     return tuple(notes)

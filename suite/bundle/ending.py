@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from suite.bundle.events import Event, Events
 from suite.bundle.record import Failure, Status
 from suite.bundle.timeline import Timeline
@@ -11,8 +13,8 @@ from suite.spec.manifest import Manifest
 def ending(events: Events, timeline: Timeline, manifest: Manifest) -> tuple[Status, Failure | None]:
     """Status and failure. The failure is the driver's classification, else the first that a rank told, else unknown.
 
-    A run is ok when the driver and every rank say so and its work is one number. Without the driver's end event it
-    was interrupted (the caller knows that no driver holds it). Only an ok run has no failure.
+    A run is ok when the driver and every rank say so, nobody tells a failure and its work is one number. Without the
+    driver's end event it was interrupted (the caller knows that no driver holds it). Only an ok run has no failure.
     """
     end = _first(events.driver, "end")
     if end is None or end["status"] == "interrupted":
@@ -30,6 +32,11 @@ def _problems(events: Events, end: Event, timeline: Timeline, manifest: Manifest
     problems = [f"work: {timeline.counts_problem}"] if timeline.counts_problem else []
     if end["status"] == "failed":
         problems.append(f"the driver ended as failed; exit codes by rank: {end['exit_codes']}")
+    elif bad := {rank: code for rank, code in _by_rank(end["exit_codes"]) if code}:
+        problems.append(f"the driver ended as ok, but ranks did not by their exit codes: {bad}")
+    tellers = [events.driver, *events.ranks.values()]
+    if any(_first(told, "failure") for told in tellers):
+        problems.append("a failure was told")
     for rank in range(manifest.layout.ranks):
         rank_end = _first(events.ranks.get(rank, ()), "end")
         if rank_end is None:
@@ -37,6 +44,10 @@ def _problems(events: Events, end: Event, timeline: Timeline, manifest: Manifest
         elif rank_end["status"] != "ok":
             problems.append(f"rank {rank} ended as failed after {rank_end['iterations']} iterations")
     return tuple(problems)
+
+
+def _by_rank(codes: dict | list) -> Iterable[tuple[object, int | None]]:
+    return codes.items() if isinstance(codes, dict) else enumerate(codes)
 
 
 def _first(events: tuple[Event, ...], kind: str) -> Event | None:

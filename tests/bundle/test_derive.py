@@ -423,3 +423,35 @@ def test_parts_are_of_the_slowest_rank_and_of_counted_iterations_alone(tmp_path)
 
 def test_a_backend_that_tells_no_parts_has_none(tmp_path):
     assert record_of(make_bundle(tmp_path)).details is None
+
+
+@pytest.mark.parametrize("codes", [{"0": 0, "1": 9}, [0, -11]])
+def test_an_ok_end_with_a_bad_exit_code_is_a_failed_run(tmp_path, codes):
+    manifest = synthetic_manifest(layout=TWO_RANKS)
+    driver = driver_events(manifest, "ok")
+    driver[-1]["exit_codes"] = codes
+    ranks = {rank: rank_events(manifest, rank, lambda i, r: 1.0) for rank in range(2)}
+    record = record_of(write_bundle(tmp_path, manifest, ranks, driver))
+    assert (record.status, record.failure.kind) == ("failed", "unknown")
+    assert "by their exit codes" in record.failure.evidence[0]
+
+
+def test_a_failure_that_a_rank_told_is_not_undone_by_an_ok_end(tmp_path):
+    manifest = synthetic_manifest()
+    events = rank_events(manifest, 0, lambda i, r: 1.0, failure=OOM)
+    events[-1]["status"] = "ok"
+    record = record_of(write_bundle(tmp_path, manifest, {0: events}, driver_events(manifest, "ok")))
+    assert (record.status, record.failure.kind) == ("failed", "oom_device")
+
+
+def test_what_ranks_tell_against_the_manifest_and_each_other_is_noted(tmp_path):
+    manifest = synthetic_manifest(layout=TWO_RANKS)
+    facts = {**facts_of(manifest), "device": {"type": "cuda"}, "packages": {"deepspeed": "9.9"}}
+    ranks = {rank: rank_events(manifest, rank, lambda i, r: 1.0, facts=facts) for rank in range(2)}
+    ranks[1][0]["suite_version"] = "7"
+    record = record_of(write_bundle(tmp_path, manifest, ranks, driver_events(manifest, "ok")))
+    assert record.notes == (
+        "the manifest asks for cpu, ranks tell they ran on cuda",
+        "the manifest asks for deepspeed 1.0, ranks tell 9.9",
+        "ranks ran different versions of the suite: 0, 7",
+    )
