@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +68,8 @@ def entries_of(paths: Sequence[Path]) -> Found:
             f"{len(found.entries)} records were taken as they are stored, for their events are {size >> 20} MiB; "
             "suite verify derives them again"
         )
-    return Found(list(_once(found.entries, found.caveats)), found.damaged, found.caveats)
+    once = list(_once(found.entries, found.caveats))
+    return Found(once, found.damaged, [*found.caveats, *_versions(once)])
 
 
 def _derived(bundle: Bundle, caveats: list[str]) -> Record:
@@ -79,6 +81,15 @@ def _derived(bundle: Bundle, caveats: list[str]) -> Record:
             f"{bundle.path}: record.json is not what its events give, which is reported: {differences[0]}{more}"
         )
     return record
+
+
+def _versions(entries: Sequence[Entry]) -> list[str]:
+    """A word on runs of more than one version of the suite, whose clocks and probes may not be alike."""
+    told = [(entry.record.environment.driver or {}).get("suite_version") for entry in entries]
+    counts = sorted(Counter(version for version in told if isinstance(version, str)).items())
+    if len(counts) <= 1:
+        return []
+    return [f"runs of different versions of the suite: {', '.join(f'{runs} of {name}' for name, runs in counts)}"]
 
 
 def _require_same_run(entry: Entry) -> None:

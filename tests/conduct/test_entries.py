@@ -127,6 +127,13 @@ def test_a_file_too_long_to_be_read_keeps_no_record_from_being_derived(tmp_path:
     assert (len(found.entries), len(found.damaged), found.caveats) == (1, 1, [])
 
 
+def test_runs_of_two_versions_of_the_suite_are_told(tmp_path: Path) -> None:
+    for repeat, version in ((1, "0.1.0"), (2, "0.1.0"), (3, "0.2.0")):
+        path = make_bundle(tmp_path, synthetic_manifest(repeat=repeat))
+        Bundle(path).write_environment({"suite_version": version})
+    assert entries_of([tmp_path]).caveats == ["runs of different versions of the suite: 2 of 0.1.0, 1 of 0.2.0"]
+
+
 def test_a_damaged_bundle_is_left_out_and_told_in_the_report(tmp_path: Path) -> None:
     recorded(tmp_path)
     broken = recorded(tmp_path, repeat=2)
