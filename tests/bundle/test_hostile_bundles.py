@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -393,7 +394,11 @@ def test_folders_in_folders_without_end_are_searched(tmp_path):
         folder = folder / "a"
         folder.mkdir()
     deep = make_bundle(folder)
-    assert [bundle.path for bundle in find_bundles([tmp_path])] == [deep]
+    try:
+        assert [bundle.path for bundle in find_bundles([tmp_path])] == [deep]
+    finally:
+        # too deep for pytest, which would fail to clear it away three sessions later
+        subprocess.run(("rm", "-r", str(tmp_path / "a")), check=True)
 
 
 def test_an_events_folder_that_is_a_link_to_itself_is_no_bundle(tmp_path):
