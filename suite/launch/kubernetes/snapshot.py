@@ -42,5 +42,5 @@ def read_snapshot(path: Path) -> Snapshot | None:
         return Snapshot(body["run"], body["pods"], body["warnings"], logs)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path} cannot be used: {error}; delete it") from error
