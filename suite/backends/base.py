@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, Protocol
 
 from suite.spec.base import Frozen
@@ -86,6 +87,15 @@ def unknown_work(driver: BackendDriver, workload: Workload) -> list[str]:
         words for field, words in _EXTRA_WORK.items() if getattr(workload, field) is not None and field not in known
     ]
     return [f"the {driver.name} backend has no {words}, which workload {workload.name} asks for" for words in asked]
+
+
+def versions_errors(driver: BackendDriver, workload: Workload, versions: Mapping[str, str]) -> list[str]:
+    """Why the versions found cannot do this work although they can do other; a driver may have a method for it.
+
+    ``versions``: by package, of those that are there.
+    """
+    check = getattr(driver, "versions_errors", None)
+    return check(workload, versions) if check else []
 
 
 def choice(driver: BackendDriver) -> Backend:

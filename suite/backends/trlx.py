@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,18 @@ import suite
 from suite.spec.base import UsageError
 
 ASK_SECONDS = 60.0
+#: trlx's own copies of model code, of which its hydra reference is made: 4.35 breaks OPT's, 4.36 Llama's, 4.48 GPT-2's
+#: (without a word)
+_FIRST_WITHOUT_BRANCHES = (4, 35)
+TESTED_TRANSFORMERS = "4.33.3"
+
+
+def branch_error(transformers: str | None) -> str | None:
+    """Why trlx's own model code does not run on this transformers, with what to do; None where it does."""
+    numbers = re.match(r"(\d+)\.(\d+)", transformers or "")
+    if numbers is None or (int(numbers[1]), int(numbers[2])) < _FIRST_WITHOUT_BRANCHES:
+        return None
+    return f"transformers {transformers} is too new for trlx's own model code; install {TESTED_TRANSFORMERS}"
 
 
 def trlx_errors(python: str, engine: bool = False) -> list[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from suite.backends.base import BackendKind, LayoutRequest, own_worker_argv
 from suite.backends.deepspeed import ZERO_3_FROM_PARAMETERS
-from suite.backends.trlx import trlx_errors
+from suite.backends.trlx import branch_error, trlx_errors
 from suite.spec.layout import Layout
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
@@ -37,6 +39,11 @@ class _Accelerate:
         if measure.device == "cpu" and measure.precision == "fp16":
             errors.append("fp16 is not trained on a CPU; use fp32 or bf16")
         return errors
+
+    def versions_errors(self, workload: Workload, versions: Mapping[str, str]) -> list[str]:
+        """The hydra reference is made of trlx's own model code; a full one is not."""
+        error = branch_error(versions.get("transformers")) if workload.reference == "hydra" else None
+        return [f"{error}, or ask for --reference full"] if error else []
 
     def variables(self, measure: Measure) -> dict[str, str]:
         """DeepSpeed looks for an accelerator by itself; on a CPU run it must not find the machine's GPU."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from suite.backends.base import BackendKind, LayoutRequest, own_worker_argv
-from suite.backends.trlx import trlx_errors
+from suite.backends.trlx import branch_error, trlx_errors
 from suite.launch.probe import stack_versions
 from suite.spec.catalogue import data_file
 from suite.spec.layout import Layout
@@ -74,7 +74,8 @@ class TrlxNemo:
             errors.append(f"nemo_toolkit {NEMO_VERSION} needs pytorch-lightning 1.9, not {lightning}")
         if found["apex"] not in (None, APEX_VERSION):
             errors.append(f"apex {found['apex']} is another project than NVIDIA's apex; build that at 03c9d80e")
-        return errors + trlx_errors(python)
+        too_new = branch_error(found["transformers"])
+        return errors + ([too_new] if too_new else []) + trlx_errors(python)
 
     def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
         return own_worker_argv(manifest_path, bundle_path)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from pydantic import ValidationError
 
-from suite.backends.base import BackendDriver, LayoutRequest, choice, unknown_work
+from suite.backends.base import BackendDriver, LayoutRequest, choice, unknown_work, versions_errors
 from suite.backends.registry import find_backend
 from suite.conduct.prediction import layouts_to_prefer
 from suite.conduct.request import LayoutChoices, Request, Skipped
@@ -65,7 +65,7 @@ def make_joint_plan(
     for each in requests:
         for size, ranks, scaling in product(each.sizes, each.ranks, each.scalings):
             for driver in drivers:
-                _resolve_point(each, driver, size, ranks, scaling, points, skipped)
+                _resolve_point(each, driver, stacks.get(driver.name, {}), size, ranks, scaling, points, skipped)
     for driver in drivers:
         _require_a_point(driver.name, points, skipped)
     bodies = [each.model_dump(mode="json") for each in requests]
@@ -94,6 +94,7 @@ def make_joint_plan(
 def _resolve_point(
     request: Request,
     driver: BackendDriver,
+    versions: Mapping[str, str],
     size: Shape,
     ranks: int,
     scaling: str,
@@ -108,6 +109,7 @@ def _resolve_point(
             layout = driver.layout(size, workload, wanted)
             errors = unknown_work(driver, workload) + layout_errors(size, workload, layout)
             errors += driver.errors(size, workload, layout, request.measure)
+            errors += versions_errors(driver, workload, versions)
         except ValidationError as error:
             errors = [entry["msg"].removeprefix("Value error, ") for entry in error.errors()]
         except ValueError as error:

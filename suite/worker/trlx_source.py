@@ -20,14 +20,14 @@ SOURCE_VARIABLE = "SUITE_TRLX_SOURCE"
 #: SHA-256 over the Python files of that commit's package, as ``package_digest`` makes it
 DIGEST = "1bb158e9aa17161725b1347065620069254832b6ea1b9b620b6b67eb4f716258"
 #: trlx's NeMo trainer imports Llama's tokenizer, which 4.28 is the first to have, and trlx's models are Llama's too;
-#: 4.35 breaks trlx's OPT branch, 4.36 its Llama branch, 4.48 (without a word) its GPT-2 branch
-_OLDEST_TRANSFORMERS, _FIRST_BROKEN_TRANSFORMERS = (4, 28), (4, 35)
+#: 5.23 is the newest on which trlx's trainer was seen to run
+_OLDEST_TRANSFORMERS, _NEWEST_TRANSFORMERS = (4, 28), (5, 23)
 TESTED_TRANSFORMERS = "4.33.3"
 #: DeepSpeed's engine has a ``no_sync`` since 0.16, in which it must not step; Accelerate keeps out of it since 1.9
 _DEEPSPEED_WITH_NO_SYNC, _FIRST_ACCELERATE_FOR_IT = (0, 16), (1, 9)
 TESTED_ACCELERATE = "1.15.0"
-#: asks transformers for what came with 4.36
-_FIRST_BROKEN_PEFT = (0, 14)
+#: peft asks transformers for what came with 4.36 since 0.14
+_PEFT_FOR_NEWER, _FIRST_TRANSFORMERS_FOR_IT = (0, 14), (4, 36)
 #: trlx and ray.air ask for these, whichever trainer is wanted
 _IMPORTED = ("accelerate", "deepspeed", "ray", "pandas", "pyarrow", "rich", "torchtyping", "tqdm", "wandb")
 
@@ -74,9 +74,9 @@ def transformers_problem() -> Optional[str]:
     if version is None:
         return "transformers is missing; install transformers {}".format(TESTED_TRANSFORMERS)
     numbers = _numbers(version)
-    if _OLDEST_TRANSFORMERS <= numbers < _FIRST_BROKEN_TRANSFORMERS:
+    if _OLDEST_TRANSFORMERS <= numbers <= _NEWEST_TRANSFORMERS:
         return None
-    age = "new" if numbers >= _FIRST_BROKEN_TRANSFORMERS else "old"
+    age = "new" if numbers > _NEWEST_TRANSFORMERS else "old"
     return "transformers {} is too {} for trlx's own code; install transformers {}".format(
         version, age, TESTED_TRANSFORMERS
     )
@@ -104,8 +104,10 @@ def imports_problem() -> Optional[str]:
     missing = [name for name in _IMPORTED if importlib.util.find_spec(name) is None]
     if missing:
         return "trlx imports {0}, which {1} lacks; install {0}".format(", ".join(missing), sys.executable)
-    peft = installed_version("peft")
-    if peft is not None and _numbers(peft) >= _FIRST_BROKEN_PEFT:
+    peft, transformers = installed_version("peft"), installed_version("transformers")
+    if peft is None or transformers is None or _numbers(transformers) >= _FIRST_TRANSFORMERS_FOR_IT:
+        return None
+    if _numbers(peft) >= _PEFT_FOR_NEWER:
         return "trlx imports peft where it is, and peft {} is too new for its transformers; uninstall peft".format(peft)
     return None
 

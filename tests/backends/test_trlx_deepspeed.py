@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.backends.base import LayoutRequest
+from suite.backends.base import LayoutRequest, versions_errors
 from suite.backends.registry import find_backend
 from suite.backends.trlx import trlx_problems
 from suite.conduct.machine import Machine
@@ -16,6 +16,7 @@ from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import Layout
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
+from suite.spec.workload import Workload
 
 WORKLOAD = find_workload("trlx-ds-chat")
 CPU, CUDA = Measure(device="cpu", precision="fp32"), Measure(device="cuda", precision="bf16")
@@ -68,6 +69,25 @@ def test_a_branch_needs_a_layer_that_trains() -> None:
     layout = Layout(devices_per_node=1, data=1)
     (error,) = find_backend("trlx-deepspeed").errors(find_size("1.3B"), hydra, layout, CUDA)
     assert "train at least one layer" in error
+
+
+@pytest.mark.parametrize(
+    ("transformers", "reference", "words"),
+    [
+        ("4.34.1", "hydra", None),
+        ("4.35.0", "hydra", "transformers 4.35.0 is too new for trlx's own model code; install 4.33.3, or ask for"),
+        ("4.35.0", "full", None),
+        ("5.23.0", "hydra", "ask for --reference full"),
+        ("of my own", "hydra", None),
+    ],
+)
+@pytest.mark.parametrize("backend", ["trlx-deepspeed", "trlx-ddp"])
+def test_a_transformers_that_breaks_trlxs_branches_is_refused_where_a_branch_is_asked_for(
+    backend: str, transformers: str, reference: str, words: str | None
+) -> None:
+    work = {**WORKLOAD.model_dump(), "reference": reference, "trainable_layers": 2 if reference == "hydra" else None}
+    errors = versions_errors(find_backend(backend), Workload.model_validate(work), {"transformers": transformers})
+    assert (errors == []) if words is None else (words in errors[0])
 
 
 def test_grouped_queries_are_llamas_alone() -> None:

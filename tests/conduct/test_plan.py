@@ -57,6 +57,14 @@ def test_a_layout_that_does_not_divide_is_left_out_with_its_reason() -> None:
     assert plan.notes == ("tensor does not apply to deepspeed and was left out there",)
 
 
+def test_versions_that_cannot_do_the_work_are_refused_before_anything_runs() -> None:
+    stacks = {"trlx-ddp": {"transformers": "5.23.0"}}
+    hydra = request(backends=("trlx-ddp",), workload=workload(reference="hydra", trainable_layers=1))
+    with pytest.raises(UsageError, match=r"transformers 5\.23\.0 is too new .* or ask for --reference full"):
+        make_plan(hydra, stacks)
+    assert make_plan(request(backends=("trlx-ddp",)), stacks).manifests
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

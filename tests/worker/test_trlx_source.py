@@ -122,8 +122,8 @@ def test_an_interpreter_without_trlx_is_named(monkeypatch: pytest.MonkeyPatch) -
         ("4.28.1", None),
         ("4.33.3", None),
         ("4.34.1", None),
-        ("4.35.0", "transformers 4.35.0 is too new for trlx's own code; install transformers 4.33.3"),
-        ("5.23.0", "too new"),
+        ("5.23.0", None),
+        ("5.24.0", "transformers 5.24.0 is too new for trlx's own code; install transformers 4.33.3"),
     ],
 )
 def test_transformers_is_one_that_trlx_runs_on(
@@ -170,12 +170,21 @@ def test_what_trlx_imports_and_nobody_installed_is_named_at_once(monkeypatch: py
     assert trlx_source.imports_problem() == said
 
 
-@pytest.mark.parametrize(("peft", "is_told"), [(None, False), ("0.5.0", False), ("0.13.2", False), ("0.14.0", True)])
+@pytest.mark.parametrize(
+    ("peft", "transformers", "is_told"),
+    [
+        (None, "4.33.3", False),
+        ("0.5.0", "4.33.3", False),
+        ("0.13.2", "4.33.3", False),
+        ("0.14.0", "4.35.2", True),
+        ("0.14.0", "4.36.0", False),
+    ],
+)
 def test_a_peft_that_breaks_the_import_is_told(
-    peft: str | None, is_told: bool, monkeypatch: pytest.MonkeyPatch
+    peft: str | None, transformers: str, is_told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trlx_source.importlib.util, "find_spec", lambda name: name)
-    monkeypatch.setattr(trlx_source, "installed_version", {"peft": peft}.get)
+    monkeypatch.setattr(trlx_source, "installed_version", {"peft": peft, "transformers": transformers}.get)
     problem = trlx_source.imports_problem()
     assert (problem is not None and "peft 0.14.0 is too new" in problem) if is_told else problem is None
 

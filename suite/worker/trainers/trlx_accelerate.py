@@ -52,7 +52,9 @@ class TrlxTrainer(Trainer):
         with tempfile.TemporaryDirectory() as folder:
             self._trainer = self._build(folder)
         self._check_engine()
-        self.notes += tuple(notes(manifest))
+        policy = self._trainer.accelerator.unwrap_model(self._trainer.model)
+        attention = getattr(policy.base_model.config, "_attn_implementation", "eager")
+        self.notes += tuple(notes(manifest, attention))
         self.work_differences = tuple(work_differences(manifest))
 
     def run(self, clock: NullClock, iterations: int) -> None:
@@ -124,13 +126,16 @@ class TrlxTrainer(Trainer):
             del model.frozen_head
         # trlx makes it in fp32; ZeRO-3 takes one precision only, and the other stages cast it too.
         model.v_head.to(next(base.parameters()).dtype)
-        model.forward_kwargs = inspect.getfullargspec(base.forward).args
+        model.forward_kwargs = list(inspect.signature(base.forward).parameters)
         self._draw(model.v_head)
         return model
 
     def build_reference(self) -> nn.Module:
         """A whole frozen copy on every rank, in the run's precision under DeepSpeed."""
-        from transformers.deepspeed import unset_hf_deepspeed_config
+        try:
+            from transformers.integrations.deepspeed import unset_hf_deepspeed_config
+        except ImportError:  # where it was before 4.34
+            from transformers.deepspeed import unset_hf_deepspeed_config
 
         unset_hf_deepspeed_config()  # else ZeRO-3 would partition a model that no engine gathers
         model = self.build_policy()

@@ -46,8 +46,8 @@ def _training_differences(manifest: Dict[str, Any]) -> Iterator[str]:
         yield "the output head trains although layers below are frozen"
 
 
-def notes(manifest: Dict[str, Any]) -> Iterator[str]:
-    """What else a reader must know."""
+def notes(manifest: Dict[str, Any], attention: str) -> Iterator[str]:
+    """What else a reader must know; ``attention`` as transformers names the implementation it chose."""
     yield "trlx {} is unmodified: a subclass in its own registry tells where its phases begin and end".format(
         COMMIT[:8]
     )
@@ -56,7 +56,7 @@ def notes(manifest: Dict[str, Any]) -> Iterator[str]:
     yield "generation: one batch per rank, Hugging Face generate; score and reference hold their log-probs"
     yield "reward is the reward function alone; gathering, decoding, tokenising and the KL penalty are in other"
     yield "torch.optim.AdamW as trlx makes it (not fused)"
-    yield "transformers' eager attention, and its own GELU for GPT-2 shapes"
+    yield "transformers' {} attention, and its own GELU for GPT-2 shapes".format(attention)
     yield "torch.compile is off (TORCHDYNAMO_DISABLE): trlx compiles nothing, and DeepSpeed would only load it"
     yield "FLOPs are those of the suite's own iteration: what trlx computes beyond them lowers its utilisation"
     if uses_deepspeed(manifest):

@@ -207,7 +207,7 @@ class TestWorkDifferences:
                 stack={},
             )
         )
-        return "\n".join([*work_differences(manifest), *notes(manifest)])
+        return "\n".join([*work_differences(manifest), *notes(manifest, "eager")])
 
     def test_what_differs_always_is_always_told(self) -> None:
         for backend in ("trlx-deepspeed", "trlx-ddp"):
