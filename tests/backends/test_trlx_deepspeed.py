@@ -9,7 +9,7 @@ import pytest
 
 from suite.backends.base import LayoutRequest, versions_errors
 from suite.backends.registry import find_backend
-from suite.backends.trlx import trlx_problems
+from suite.backends.trlx import TESTED_TRANSFORMERS, trlx_problems
 from suite.conduct.machine import Machine
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_size, find_workload
@@ -17,6 +17,7 @@ from suite.spec.layout import Layout
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
+from suite.worker import trlx_source
 
 WORKLOAD = find_workload("trlx-ds-chat")
 CPU, CUDA = Measure(device="cpu", precision="fp32"), Measure(device="cuda", precision="bf16")
@@ -88,6 +89,10 @@ def test_a_transformers_that_breaks_trlxs_branches_is_refused_where_a_branch_is_
     work = {**WORKLOAD.model_dump(), "reference": reference, "trainable_layers": 2 if reference == "hydra" else None}
     errors = versions_errors(find_backend(backend), Workload.model_validate(work), {"transformers": transformers})
     assert (errors == []) if words is None else (words in errors[0])
+
+
+def test_driver_and_worker_advise_the_same_transformers() -> None:
+    assert TESTED_TRANSFORMERS == trlx_source.TESTED_TRANSFORMERS
 
 
 def test_grouped_queries_are_llamas_alone() -> None:
