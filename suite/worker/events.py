@@ -2,7 +2,6 @@
 
 import json
 import os
-import queue
 import sys
 import threading
 import time
@@ -14,6 +13,8 @@ EVENTS_SCHEMA = "suite/events/1"
 #: pipe writes 4,096 at once. The text of a piece can double when it is quoted.
 _LONGEST_LINE = 1000
 _PIECE_CHARACTERS = 400
+#: A flush disturbs the rank beside whose work it goes on, so there is at most one in this time.
+_SECONDS_BETWEEN_FLUSHES = 1.0
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 
@@ -21,7 +22,7 @@ class EventLog:
     """Appends events to ``folder/events/rank-N.jsonl``.
 
     A line is handed to the kernel as it happens, so a killed process loses nothing; ``sync`` asks a background
-    thread to put the file on disk, so that a slow disk does not stop the rank.
+    thread to put the file on disk within about a second, so that a slow disk does not stop the rank.
     """
 
     def __init__(self, folder: str, rank: int, mirror: bool, in_pieces: bool = False) -> None:
@@ -37,7 +38,7 @@ class EventLog:
         self._longest_line = _LONGEST_LINE - len(STDOUT_PREFIX) if in_pieces else None
         self._seq = 0
         self._file = open(self.path, "wb")  # noqa: SIM115 - open as long as the run
-        self._requests: "queue.Queue[bool]" = queue.Queue()
+        self._requested, self._closing = threading.Event(), threading.Event()
         self._sync_error: Optional[OSError] = None
         self._syncer = threading.Thread(target=self._sync_on_request, name="event-sync", daemon=True)
         self._syncer.start()
@@ -60,11 +61,12 @@ class EventLog:
 
     def sync(self) -> None:
         """Ask for what was written so far to be put on disk; returns at once."""
-        self._requests.put(True)
+        self._requested.set()
 
     def close(self) -> None:
         """Put everything on disk and close the file."""
-        self._requests.put(False)
+        self._closing.set()
+        self._requested.set()
         self._syncer.join()
         self._file.close()
 
@@ -77,10 +79,14 @@ class EventLog:
             yield _ENCODER.encode(piece) + "\n"
 
     def _sync_on_request(self) -> None:
-        go_on = True
-        while go_on:
-            go_on = self._requests.get()
-            try:
-                os.fsync(self._file.fileno())
-            except OSError as error:
-                self._sync_error = error
+        while not self._closing.wait(_SECONDS_BETWEEN_FLUSHES):
+            self._requested.wait()
+            self._requested.clear()
+            self._put_on_disk()
+        self._put_on_disk()
+
+    def _put_on_disk(self) -> None:
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            self._sync_error = error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,19 @@ def test_a_disk_that_fails_at_sync_is_told_at_the_next_event(tmp_path: Path, mon
     log.close()
     with pytest.raises(OSError, match="No space left"):
         log.emit("end", status="ok")
+
+
+def test_requests_are_gathered_and_the_last_events_are_on_disk_when_it_closes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: sizes.append(os.fstat(descriptor).st_size))
+    monkeypatch.setattr("suite.worker.events._SECONDS_BETWEEN_FLUSHES", 0.2)
+    log = EventLog(str(tmp_path), 0, mirror=False)
+    for number in range(100):
+        log.emit("phase", number=number)
+        log.sync()
+        time.sleep(0.005)
+    log.close()
+    assert 2 <= len(sizes) < 20
+    assert sizes[-1] == (tmp_path / "events" / "rank-0.jsonl").stat().st_size
