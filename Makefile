@@ -59,23 +59,23 @@ test: $(STAMP) ## lint, types and all tests
 	tests() { local code=0; $(BIN)/python -m pytest "$$@" $(PYTEST_ARGS) || code=$$?; [ $$code = 5 ] || return $$code; }; \
 	side_by_side() { \
 		local code=0; mkdir -p build; \
-		set -m; tests -m engine --ignore tests/kubernetes_server >build/engine-tests.log 2>&1 & set +m; \
+		set -m; tests -m daemon --ignore tests/kubernetes_server >build/daemon-tests.log 2>&1 & set +m; \
 		trap "kill -- -$$! 2>/dev/null || true" EXIT; \
-		tests -m "ranks and not engine and not alone" || code=1; \
-		tests -m "not ranks and not engine and not alone" || code=1; \
-		wait $$! || code=1; cat build/engine-tests.log; return $$code; }; \
+		tests -m "ranks and not daemon and not alone" || code=1; \
+		tests -m "not ranks and not daemon and not alone" || code=1; \
+		wait $$! || code=1; cat build/daemon-tests.log; return $$code; }; \
 	step "lint: ruff check" $(BIN)/ruff check --quiet; \
 	step "lint: ruff format" $(BIN)/ruff format --check --quiet; \
 	step "lint: vermin, the worker runs on Python 3.8" $(VERMIN); \
 	step "types: mypy" $(BIN)/mypy; \
-	step "tests: real engines, beside training ranks and all that need neither" side_by_side; \
+	step "tests: real daemons, beside training ranks and all that need neither" side_by_side; \
 	step "tests: those that run alone" tests -m alone; \
 	step "tests: a Kubernetes API server" tests tests/kubernetes_server; \
 	if [ $${#failed[@]} -eq 0 ]; then echo "make test: lint, types and tests passed in $$((SECONDS - begin)) s"; \
 	else echo "make test: failed after $$((SECONDS - begin)) s:"; printf '  %s\n' "$${failed[@]}"; exit 1; fi
 
-test-fast: $(STAMP) ## the tests that start no training ranks and need no container engine
-	@$(BIN)/python -m pytest -m "not ranks and not engine" $(PYTEST_ARGS)
+test-fast: $(STAMP) ## the tests that start no training ranks and need no daemon
+	@$(BIN)/python -m pytest -m "not ranks and not daemon" $(PYTEST_ARGS)
 
 test-kubernetes: $(STAMP) ## the tests against a real Kubernetes API server, built once in about four minutes
 	@tests/kubernetes_server/build build/kubernetes
@@ -100,12 +100,12 @@ bench-gpu: ## measure on one CUDA device with the torch that PYTHON has; fetches
 bench-gpu: GPU_SUITE = PYTHONPATH="$(CURDIR)/build/site:$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON) -m suite
 
 planner-fit: $(STAMP) ## fit the planner on published rows (PUBLISHED=folder) and rewrite the tables of docs/planner.md
-	@OMP_NUM_THREADS=1 $(BIN)/python -m suite.planner.refit $(PUBLISHED) --out manifests/planner_parameters.json \
+	@OMP_NUM_THREADS=1 $(BIN)/python -m suite.fitting.refit $(PUBLISHED) --out manifests/planner_parameters.json \
 		--docs docs/planner.md --date $(FIT_DATE)
 
 planner-check: $(STAMP) ## compare the planner with published rows (PUBLISHED=folder); print the tables of docs/planner.md
 	@$(BIN)/suite plan --check $(PUBLISHED)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m suite.planner.refit $(PUBLISHED) --docs docs/planner.md
+	@OMP_NUM_THREADS=1 $(BIN)/python -m suite.fitting.refit $(PUBLISHED) --docs docs/planner.md
 
 wheels: $(STAMP) ## fetch into wheels/ what bench-gpu needs on a machine that can fetch nothing
 	@mkdir -p build $(WHEELS)

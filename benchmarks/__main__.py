@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 
 from benchmarks import containers, control, overhead, planner_speed, report_speed, startup
-from suite.conduct.provenance import git_commit
+from suite.conduct.running.provenance import git_commit
 from suite.launch.probe import host_facts
 
 OUTPUT = Path(__file__).resolve().parent.parent / "docs" / "self-benchmarks.md"

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from benchmarks.ranks import one_manifest, run_ranks
-from suite.conduct.execute import execute
+from suite.conduct.running.execute import execute
 from suite.launch.local import LocalLauncher
 from suite.spec.manifest import Manifest, Run
 from suite.stats.compare import compare

@@ -25,8 +25,8 @@ from suite.worker.events import EventLog
 from suite.worker.loop import PPOLoop
 from suite.worker.memory import MemoryProbe
 from suite.worker.nvml import DeviceSampler, open_gpu
-from suite.worker.place import read_place
 from suite.worker.progress import Progress
+from suite.worker.rank import read_rank
 from suite.worker.recorder import NullRecorder, Recorder
 from suite.worker.resident import resident_bytes
 from suite.worker.world import World, barrier, join, leave, synchronise
@@ -60,8 +60,8 @@ class Bench:
     def __init__(self, manifest: dict, folder: Path) -> None:
         torch.set_num_threads(manifest["measure"]["threads_per_rank"])
         build = engine_class(manifest["backend"]["name"], manifest["measure"]["device"])
-        place = read_place(os.environ)
-        self.world: World = join(place, manifest["measure"]["device"], 600)
+        identity = read_rank(os.environ)
+        self.world: World = join(identity, manifest["measure"]["device"], 600)
         baseline = resident_bytes()
         self.loop = PPOLoop(build(manifest, self.world), manifest)
         self.iteration = 0

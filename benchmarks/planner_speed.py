@@ -23,9 +23,9 @@ began = time.perf_counter()
 considered = sum(one.plan(counts).considered for one in asked)
 whole = time.perf_counter() - began
 one = asked[0]
-space = candidates(one.shape, one.workload, one.place, one.profile, counts)
+space = candidates(one.shape, one.workload, one.hardware, one.profile, counts)
 began = time.perf_counter()
-predict(space, one.place, one.profile, one.parameters)
+predict(space, one.hardware, one.profile, one.parameters)
 each = (time.perf_counter() - began) / len(space.work.jobs)
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 print(json.dumps([considered, whole, 1e6 * each, peak]))
@@ -43,7 +43,7 @@ def rows() -> list[tuple[str, str, str]]:
     """Figures for the table: what, figure, limit."""
     runs = [measure() for _ in range(5)]
     considered, peak = runs[0][0], max(run[3] for run in runs)
-    whole, each = (statistics.median(run[place] for run in runs) for place in (1, 2))
+    whole, each = (statistics.median(run[hardware] for run in runs) for hardware in (1, 2))
     return [
         (f"`suite plan` over {considered:,} layouts of 66B", f"{whole:.2f} s (median of 5)", f"{LIMIT_SECONDS:g} s"),
         ("one prediction among them", f"{each:.1f} microseconds", f"{LIMIT_MICROSECONDS} microseconds"),

@@ -9,10 +9,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from suite.conduct.execute import make_job
-from suite.conduct.machine import look_at_machine
-from suite.conduct.plan import make_plan
-from suite.conduct.request import Request
+from suite.conduct.planning.machine import look_at_machine
+from suite.conduct.planning.plan import make_plan
+from suite.conduct.planning.request import Request
+from suite.conduct.running.execute import make_job
 from suite.launch.local import free_port, local_site, rank_variables
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.manifest import Manifest, Measure

@@ -19,13 +19,13 @@ from typing import Any, ClassVar
 
 from suite.worker.events import EventLog
 from suite.worker.memory import MemoryProbe
-from suite.worker.place import read_place
 from suite.worker.progress import Progress
+from suite.worker.rank import read_rank
 from suite.worker.resident import resident_bytes
 from suite.worker.session import own_build
-from suite.worker.trainers import trlx_accelerate
 from suite.worker.trainers.clock import NullClock, PhaseClock
-from suite.worker.trainers.trlx_hooks import TimedPPO
+from suite.worker.trainers.trlx.accelerate import trainer as trlx_accelerate
+from suite.worker.trainers.trlx.accelerate.hooks import TimedPPO
 from suite.worker.world import World, barrier, join, leave, synchronise
 
 ALONE = "alone"
@@ -71,8 +71,8 @@ class Turns:
         """Between two iterations. The order turns round each time."""
         if self.begun:
             self.end(trainer)
-        turn, place = divmod(max(0, self.begun - self._warmup), len(self.seconds))
-        self._name = list(self.seconds)[:: 1 if turn % 2 == 0 else -1][place]
+        turn, identity = divmod(max(0, self.begun - self._warmup), len(self.seconds))
+        self._name = list(self.seconds)[:: 1 if turn % 2 == 0 else -1][identity]
         self.begun += 1
         trainer.put_hooks(self._name != ALONE)
         trainer.sheet.clock = self._clocks.get(self._name, trainer.sheet.clock)
@@ -156,10 +156,10 @@ def alone(trlx_class: type) -> type:
 def main() -> None:
     manifest_path, folder = sys.argv[1:]
     manifest = json.loads(Path(manifest_path).read_text(encoding="utf-8"))
-    measure, place = manifest["measure"], read_place(os.environ)
+    measure, identity = manifest["measure"], read_rank(os.environ)
     trlx_accelerate.TimedPPO = TurnPPO
     build = own_build(manifest)
-    world = join(place, measure["device"], 600)
+    world = join(identity, measure["device"], 600)
     baseline = resident_bytes()
     log = EventLog(folder, world.rank, world.rank == 0)
     clocks = {"clock": PhaseClock(world, log, MemoryProbe(world.device, baseline), None, Progress())}

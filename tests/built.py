@@ -1,4 +1,4 @@
-"""What tests on a real engine share: the SDK, a checkout to build from, and the image engines, built once a session."""
+"""What tests on a real runtime share: the SDK, a checkout to build from, the image `engines` built once a session."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from suite.images.build import BuildChoices, Built, build_image
 from suite.images.project import Project
 from suite.images.wheelhouse import fill_wheelhouse
-from tests.engine import Engine
+from tests.container_runtime import Runtime
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -25,11 +25,11 @@ CERTIFICATE = "-----BEGIN CERTIFICATE-----\nc3VpdGUtdGVzdC1jYQ==\n-----END CERTI
 
 
 @pytest.fixture(scope="session")
-def docker_api(engine: Engine) -> Iterator[APIClient]:
-    """The engine of the tests through the SDK."""
+def docker_api(runtime: Runtime) -> Iterator[APIClient]:
+    """The runtime of the tests through the SDK."""
     import docker
 
-    client = docker.APIClient(base_url=engine.host, version="auto", timeout=600)
+    client = docker.APIClient(base_url=runtime.host, version="auto", timeout=600)
     yield client
     client.close()
 

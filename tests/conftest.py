@@ -12,8 +12,8 @@ import pytest
 from hypothesis import settings
 
 from tests.built import build_project, docker_api, engines_image, wheelhouse  # noqa: F401 - fixtures
+from tests.container_runtime import base_image, runtime  # noqa: F401 - fixtures
 from tests.containers import connected, scripted_image  # noqa: F401 - fixtures
-from tests.engine import base_image, engine  # noqa: F401 - fixtures
 from tests.slurm import slurm  # noqa: F401 - fixture
 
 settings.register_profile("suite", deadline=None, database=None, derandomize=True)

@@ -17,24 +17,24 @@ from typing import Any
 import docker
 import pytest
 
-from suite.launch.docker_engine.connection import Engine as Connected
-from suite.launch.docker_engine.connection import connect
-from suite.launch.docker_engine.document import PYTHON, RUNS
-from suite.launch.docker_engine.images import find_image
-from suite.launch.docker_engine.launcher import DockerLauncher
-from suite.launch.docker_engine.session import DRIVER_LABEL, RUN_LABEL, SESSION_LABEL, session_id, this_driver
-from suite.launch.docker_engine.settings import DockerSettings
-from suite.launch.docker_engine.watch import ContainerPatience
+from suite.launch.docker.connection import Runtime as Connected
+from suite.launch.docker.connection import connect
+from suite.launch.docker.document import PYTHON, RUNS
+from suite.launch.docker.images import find_image
+from suite.launch.docker.launcher import DockerLauncher
+from suite.launch.docker.session import DRIVER_LABEL, RUN_LABEL, SESSION_LABEL, session_id, this_driver
+from suite.launch.docker.settings import DockerSettings
+from suite.launch.docker.watch import ContainerPatience
 from suite.launch.job import Job, JobLimits, Mount
 from suite.spec.images import IMAGE_LABEL, VERSION_LABEL, stack_labels
 from suite.spec.version import suite_version
-from tests.engine import Engine, skip_outside_ci
+from tests.container_runtime import Runtime, skip_outside_ci
 from tests.launch.ranks import PREAMBLE, Ran, make_folder
 
 ROOT = Path(__file__).parents[1]
 IMAGE = "suite-scripted:test"
 WORKER = "/opt/scripted_worker.py"
-#: what the engine may raise: the tests' own engine cannot lift the limit on locked memory
+#: what the runtime may raise: the tests' own runtime cannot lift the limit on locked memory
 MEMLOCK = {"memlock": 1 << 16}
 QUICK = ContainerPatience(start_seconds=20.0, end_seconds=6.0, output_seconds=3.0, break_seconds=0.3)
 #: all that the node imports
@@ -50,12 +50,12 @@ COPY scripted_worker.py {WORKER}
 
 
 @pytest.fixture(scope="session")
-def scripted_image(engine: Engine, base_image: str) -> str:
+def scripted_image(runtime: Runtime, base_image: str) -> str:
     """Built from the base image and this checkout; its labels are those of the real images."""
     if sys.version_info[:2] != (3, 11):
         skip_outside_ci("the packages of this Python do not fit Debian 12's, which is 3.11")
     labels = {IMAGE_LABEL: "engines", VERSION_LABEL: suite_version(), **stack_labels(VERSIONS)}
-    api = docker.APIClient(base_url=engine.host, version="auto")
+    api = docker.APIClient(base_url=runtime.host, version="auto")
     context = io.BytesIO(_context(base_image))
     lines = api.build(fileobj=context, custom_context=True, tag=IMAGE, labels=labels, rm=True, decode=True)
     errors = [line["error"] for line in lines if "error" in line]
@@ -94,18 +94,18 @@ def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 @pytest.fixture
-def connected(engine: Engine, scripted_image: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connected]:
-    """A connection to the tests' engine; afterwards nothing of this session may be left on it."""
-    monkeypatch.setenv("DOCKER_HOST", engine.host)
+def connected(runtime: Runtime, scripted_image: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connected]:
+    """A connection to the tests' runtime; afterwards nothing of this session may be left on it."""
+    monkeypatch.setenv("DOCKER_HOST", runtime.host)
     yield connect()
-    assert left(engine) == []
+    assert left(runtime) == []
 
 
-def left(engine: Engine) -> list[str]:
-    """Containers and volumes on the engine that carry this session's label."""
+def left(runtime: Runtime) -> list[str]:
+    """Containers and volumes on the runtime that carry this session's label."""
     wanted = ("--filter", f"label={SESSION_LABEL}={session_id()}", "--format")
-    containers = engine.docker("ps", "--all", *wanted, "{{.Names}}").stdout.split()
-    return containers + engine.docker("volume", "ls", *wanted, "{{.Name}}").stdout.split()
+    containers = runtime.docker("ps", "--all", *wanted, "{{.Names}}").stdout.split()
+    return containers + runtime.docker("volume", "ls", *wanted, "{{.Name}}").stdout.split()
 
 
 def launcher(
@@ -114,7 +114,7 @@ def launcher(
     """A launcher of the scripted image for every backend."""
     found = find_image(connected, image, "never", print)
     images = {"deepspeed": found, "megatron": found}
-    return DockerLauncher(engine=connected, settings=DockerSettings(**settings), images=images, patience=patience)
+    return DockerLauncher(runtime=connected, settings=DockerSettings(**settings), images=images, patience=patience)
 
 
 def container_job(launched: DockerLauncher, root: Path, script: str, ranks: int = 1, **changes: Any) -> Job:
@@ -159,10 +159,10 @@ def once_started(ran_in: Path, act: Callable[[], object], events: int = 2) -> th
 
 
 def scripted_suite(*arguments: str, script: dict[str, Any] | None = None) -> list[str]:
-    """Command line of the suite with the scripted worker of the image, on that engine."""
+    """Command line of the suite with the scripted worker of the image, on that runtime."""
     docker = ("--launcher", "docker", "--image", IMAGE, "--env", f"SUITE_SCRIPT={json.dumps(script or {})}")
     return [sys.executable, str(ROOT / "tests/scripted_suite.py"), *arguments[:1], *docker, *arguments[1:]]
 
 
-def suite_environment(engine_host: str) -> dict[str, str]:
-    return {**os.environ, "DOCKER_HOST": engine_host, "SUITE_TEST_WORKER": WORKER}
+def suite_environment(runtime_host: str) -> dict[str, str]:
+    return {**os.environ, "DOCKER_HOST": runtime_host, "SUITE_TEST_WORKER": WORKER}

@@ -18,7 +18,7 @@ def use_scripted_worker() -> None:
     """Let both engine backends start the scripted worker, on a stack that needs no looking for."""
     import suite.backends.deepspeed
     import suite.backends.megatron
-    import suite.conduct.machine
+    import suite.conduct.planning.machine
 
     def worker_argv(manifest_path: str, bundle_path: str) -> tuple[str, ...]:
         return (WORKER, manifest_path, "--bundle", bundle_path)
@@ -28,7 +28,7 @@ def use_scripted_worker() -> None:
 
     for module in (suite.backends.deepspeed, suite.backends.megatron):
         module.own_worker_argv = worker_argv
-    suite.conduct.machine.stack_versions = versions
+    suite.conduct.planning.machine.stack_versions = versions
 
 
 if __name__ == "__main__":

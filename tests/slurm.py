@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from tests.engine import skip_outside_ci
+from tests.container_runtime import skip_outside_ci
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol", "scancel")
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"

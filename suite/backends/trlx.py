@@ -44,7 +44,7 @@ def trlx_problems(python: str) -> dict[str, str | None]:
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     try:
         answer = subprocess.run(
-            (python, "-m", "suite.worker.trlx_source"),
+            (python, "-m", "suite.worker.trainers.trlx.source"),
             env={**os.environ, "PYTHONPATH": path},
             stdin=subprocess.DEVNULL,
             capture_output=True,

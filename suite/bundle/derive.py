@@ -11,7 +11,7 @@ from suite.bundle.files import DamagedBundle
 from suite.bundle.peaks import facts_of, memory
 from suite.bundle.rates import details, phases, steadiness, throughput
 from suite.bundle.record import Environment, Iterations, Record, RunFacts
-from suite.bundle.store import Bundle
+from suite.bundle.store import Bundle, OtherSchema
 from suite.bundle.timeline import Timeline, make_timeline
 from suite.bundle.utilisation import compute
 from suite.spec.base import UsageError
@@ -66,6 +66,17 @@ def derive(bundle: Bundle) -> Record:
             *throttle_notes(events, timeline, manifest),
         ),
     )
+
+
+def record_of(bundle: Bundle) -> Record:
+    """The record as stored; derived where the driver died before it could, or another version of the suite made it.
+
+    Raises DamagedBundle.
+    """
+    try:
+        return bundle.record() or derive(bundle)
+    except OtherSchema:
+        return derive(bundle)
 
 
 def _run_facts(events: Events, manifest: Manifest) -> RunFacts:

@@ -19,11 +19,11 @@ def ending(events: Events, timeline: Timeline, manifest: Manifest) -> tuple[Stat
     end = _first(events.driver, "end")
     if end is None or end["status"] == "interrupted":
         evidence = "the driver was stopped by its user" if end else "the driver ended without writing its end"
-        return "interrupted", _told(events.driver) or Failure(kind="interrupted", phase=None, evidence=(evidence,))
+        return "interrupted", _reported(events.driver) or Failure(kind="interrupted", phase=None, evidence=(evidence,))
     problems = _problems(events, end, timeline, manifest)
     if not problems:
         return "ok", None
-    failure = _told(events.driver) or _earliest(events)
+    failure = _reported(events.driver) or _earliest(events)
     return "failed", failure or Failure(kind="unknown", phase=None, evidence=problems)
 
 
@@ -54,7 +54,7 @@ def _first(events: tuple[Event, ...], kind: str) -> Event | None:
     return next((event for event in events if event["kind"] == kind), None)
 
 
-def _told(events: tuple[Event, ...]) -> Failure | None:
+def _reported(events: tuple[Event, ...]) -> Failure | None:
     event = _first(events, "failure")
     return None if event is None else _failure(event)
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import command
-from suite.cli.options import Python
+from suite.cli.options.reading import Python
 
 
 @command
@@ -18,7 +18,7 @@ def backends(
 ) -> None:
     """List the backends, what each needs, and the versions found."""
     from suite.backends.registry import backends as known
-    from suite.cli.options import print_json
+    from suite.cli.options.reading import print_json
     from suite.launch.probe import stack_versions
 
     found = [(driver, stack_versions(python or sys.executable, driver.packages)) for driver in known().values()]

@@ -18,9 +18,9 @@ def cancel(
     as_json: Annotated[bool, typer.Option("--json", help="print what was cancelled as JSON")] = False,
 ) -> None:
     """End runs that a cluster has. Their bundles can be collected: they say that they were interrupted."""
-    from suite.cli.options import print_json
-    from suite.conduct.clusters import chosen, standing
-    from suite.launch.cluster.engine import find_engine
+    from suite.cli.options.reading import print_json
+    from suite.conduct.cluster.standing import chosen, standing
+    from suite.launch.cluster.scheduler import find_scheduler
     from suite.spec.base import UsageError
 
     if bool(run) == everything:
@@ -28,7 +28,7 @@ def cancel(
     ended = []
     for submission in chosen(runs, run or []):
         if run or standing(runs, submission).state.phase in ("pending", "running"):
-            find_engine(submission.launcher).cancel(submission)
+            find_scheduler(submission.launcher).cancel(submission)
             ended.append(submission.run_id)
     if as_json:
         print_json({"cancelled": ended})

@@ -10,7 +10,7 @@ import typer
 from suite.cli.exits import DONE, GATE_NOT_MET, command
 
 if TYPE_CHECKING:
-    from suite.planner.claims import Claims
+    from suite.claims.check import Claims
 
 app = typer.Typer(help="Recompute published figures from each other.", no_args_is_help=True)
 
@@ -32,9 +32,9 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
 ) -> int:
     """Say which convention explains each column of a table, and flag what none explains (exit code 3)."""
-    from suite.cli.options import print_json
-    from suite.planner.claims import check_claims
-    from suite.planner.claims_table import read_table
+    from suite.claims.check import check_claims
+    from suite.claims.table import read_table
+    from suite.cli.options.reading import print_json
     from suite.spec.base import UsageError
 
     if not 0 <= tolerance < 1 or most < 0:

@@ -21,9 +21,9 @@ def collect(
 ) -> int:
     """Make the bundles of runs that a cluster is done with, from what came back of them. Exit 1 when one failed."""
     from suite.bundle.store import DamagedBundle
-    from suite.cli.options import print_json, without_collector
-    from suite.conduct.clusters import Standing, bring_home, chosen, standing, wait_until_over
-    from suite.conduct.outcome_line import outcome_line
+    from suite.cli.options.reading import print_json, without_collector
+    from suite.conduct.cluster.standing import Standing, bring_home, chosen, standing, wait_until_over
+    from suite.conduct.running.outcome_line import outcome_line
     from suite.spec.base import UsageError, printable
 
     def tell(now: Standing) -> None:

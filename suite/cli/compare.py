@@ -20,25 +20,25 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="print the comparison as JSON")] = False,
 ) -> int:
     """Compare two results folders: the second's rate over the first's, for equal backend, layout and work."""
-    from suite.cli.options import print_json
-    from suite.conduct.entries import entries_of
-    from suite.conduct.findings import print_versus
-    from suite.conduct.versus import versus
+    from suite.cli.options.reading import print_json
+    from suite.report.compare import compare_entries
+    from suite.report.reading import read_entries
+    from suite.report.terminal import print_folder_comparison
     from suite.spec.base import UsageError
 
     if gate is not None and not gate > 0:
         raise UsageError(f"the gate is a share above 0, not {gate:g}")
-    first, second = entries_of([before]), entries_of([after])
-    result = versus(first.entries, second.entries)
+    first, second = read_entries([before]), read_entries([after])
+    result = compare_entries(first.entries, second.entries)
     missed = [row for row in result.rows if gate is not None and row.below(gate)]
     undecided = [row for row in result.rows if gate is not None and row.undecided(gate)]
     if as_json:
-        told = {"damaged": first.damaged + second.damaged, "caveats": first.told() + second.told()}
+        told = {"damaged": first.damaged + second.damaged, "caveats": first.warnings() + second.warnings()}
         counts = {"missed": len(missed), "undecided": len(undecided)}
         print_json({**result.model_dump(mode="json"), **counts, **told})
     else:
-        print_versus(result)
-        for line in first.told() + second.told():
+        print_folder_comparison(result)
+        for line in first.warnings() + second.warnings():
             typer.echo(line, err=True)
         if missed:
             typer.echo(f"{len(missed)} of {len(result.rows)} rows are below the gate of {gate:g}")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import DONE, GATE_NOT_MET, command
-from suite.cli.options import Python
+from suite.cli.options.reading import Python
 
 
 @command
@@ -19,9 +19,9 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
 ) -> int:
     """Look at interpreter, stacks, devices, memory, disk and container engine. Exit 3 when no backend can run here."""
-    from suite.cli.options import print_json
-    from suite.conduct.examine import examine
-    from suite.conduct.findings import print_diagnosis
+    from suite.cli.options.reading import print_json
+    from suite.conduct.doctor.display import print_diagnosis
+    from suite.conduct.doctor.examine import examine
 
     diagnosis = examine(python or sys.executable, runs)
     if as_json:

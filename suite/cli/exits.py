@@ -33,7 +33,7 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise
-            code = complain(_told(error))
+            code = complain(_os_error_message(error))
         raise typer.Exit(code)
 
     return run
@@ -47,7 +47,7 @@ def complain(text: str, code: int = BAD_USAGE) -> int:
     return code
 
 
-def _told(error: OSError) -> str:
+def _os_error_message(error: OSError) -> str:
     where = f" ({error.filename})" if error.filename else ""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"no space left{where}: free some and run the same command again; what was measured is kept"

@@ -23,11 +23,11 @@ Checkout = Annotated[Path | None, typer.Option("--project", help="checkout of th
 @app.command("list")
 @command
 def list_images(as_json: AsJson = False) -> None:
-    """List the images of the catalogue, their bases, and what of it the engine has. Works without an engine."""
-    from suite.cli.options import print_json
+    """List the images of the catalogue, their bases, and what of it the runtime has. Works without a runtime."""
+    from suite.cli.options.reading import print_json
     from suite.images.listing import rows
     from suite.images.show import print_rows
-    from suite.launch.docker_engine.connection import connect
+    from suite.launch.docker.connection import connect
     from suite.spec.base import UsageError
     from suite.spec.images import images
     from suite.spec.version import suite_version
@@ -59,26 +59,26 @@ def build(
     target: Annotated[str | None, typer.Option(help="stop at this stage, e.g. common: the driver alone")] = None,
     tag: Annotated[str | None, typer.Option(help="name of the image [default: suite-NAME:VERSION]")] = None,
     build_arg: Annotated[list[str] | None, typer.Option(help="further build argument NAME=VALUE; repeatable")] = None,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="take no step from the engine's cache")] = False,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="take no step from the runtime's cache")] = False,
     checkout: Checkout = None,
     as_json: AsJson = False,
 ) -> int:
     """Build an image from this checkout."""
-    from suite.cli.options import print_json
+    from suite.cli.options.reading import print_json
     from suite.images.build import BuildChoices, build_image
     from suite.images.build_output import BuildFailed
     from suite.images.pin import pin_for_compose
     from suite.images.project import Project
     from suite.images.show import build_view, print_built, print_failure
-    from suite.launch.docker_engine.connection import connect
+    from suite.launch.docker.connection import connect
     from suite.spec.images import find_image
 
     image = find_image(name)
     choices = BuildChoices(base_image, cpu, without_trlx, offline, target, tag, no_cache, _pairs(build_arg or []))
-    project, engine = Project.of(checkout), connect()
+    project, runtime = Project.of(checkout), connect()
     try:
         with build_view(sys.stderr if as_json else sys.stdout) as on_step:
-            built = build_image(image.name, engine.api, project, choices, on_step)
+            built = build_image(image.name, runtime.api, project, choices, on_step)
     except BuildFailed as error:
         print_failure(error.lines)
         return complain(str(error), RUN_FAILED)
@@ -94,7 +94,7 @@ def build(
 @command
 def wheelhouse(checkout: Checkout = None, as_json: AsJson = False) -> None:
     """Fetch what a CPU build of the image engines needs into build/image, so that the build itself fetches nothing."""
-    from suite.cli.options import print_json
+    from suite.cli.options.reading import print_json
     from suite.images.project import Project
     from suite.images.wheelhouse import fill_wheelhouse
 
@@ -115,16 +115,16 @@ def lock(
     as_json: AsJson = False,
 ) -> int:
     """Ask the registries which digests the bases have now. Exit 3 when one differs and is not written."""
-    from suite.cli.options import print_json
+    from suite.cli.options.reading import print_json
     from suite.images.digests import ask, write
     from suite.images.project import Project
     from suite.images.show import print_answers
-    from suite.launch.docker_engine.connection import connect
+    from suite.launch.docker.connection import connect
     from suite.spec.images import bases, find_image
 
     wanted = {find_image(name).base for name in names} if names else set(bases().values())
-    project, engine = Project.of(checkout), connect()
-    answers = ask(engine.api, {name: base for name, base in bases().items() if base in wanted})
+    project, runtime = Project.of(checkout), connect()
+    answers = ask(runtime.api, {name: base for name, base in bases().items() if base in wanted})
     changed = write(answers, project.root) if update else []
     if as_json:
         told = [{**answer.model_dump(mode="json"), "verdict": answer.verdict} for answer in answers]
@@ -148,21 +148,21 @@ def check(
     as_json: AsJson = False,
 ) -> int:
     """Run an image and compare what it holds with its locks and labels. Exit 3 when something differs."""
-    from suite.cli.options import print_json
+    from suite.cli.options.reading import print_json
     from suite.images.check import check_image
     from suite.images.inside import SBOM, copy_out
     from suite.images.project import Project
     from suite.images.show import print_differences
-    from suite.launch.docker_engine.connection import connect
+    from suite.launch.docker.connection import connect
     from suite.spec.images import find_image
     from suite.spec.version import suite_version
 
     known = find_image(name)
     tag = image or known.tag(suite_version())
-    project, engine = Project.of(checkout), connect()
-    found = check_image(engine.api, known, tag, project)
+    project, runtime = Project.of(checkout), connect()
+    found = check_image(runtime.api, known, tag, project)
     if sbom is not None:
-        sbom.write_bytes(copy_out(engine.api, tag, SBOM))
+        sbom.write_bytes(copy_out(runtime.api, tag, SBOM))
     if as_json:
         print_json({"image": tag, "differences": [difference.model_dump(mode="json") for difference in found]})
     else:

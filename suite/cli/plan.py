@@ -73,7 +73,7 @@ def plan(
     for asked in questions:
         fits |= _answer(asked, counts, objective, price, top, min_devices, max_batch, plans, svg, as_json)
     if as_json:
-        from suite.cli.options import print_json
+        from suite.cli.options.reading import print_json
 
         print_json({"plans": plans})
     return DONE if fits else GATE_NOT_MET
@@ -91,9 +91,9 @@ def _question(
     parameters: Parameters,
     calibrate: Path | None,
 ) -> Question:
-    from suite.cli.options import checked
+    from suite.cli.options.reading import checked
+    from suite.fitting.calibrate import calibrated
     from suite.planner.ask import question
-    from suite.planner.calibrate import calibrated
     from suite.spec.base import UsageError
     from suite.spec.catalogue import find_size, find_workload, load_shape
     from suite.spec.workload import Workload
@@ -153,11 +153,11 @@ def _answer(
 
 
 def _check(files: list[Path], parameters: Parameters, svg: Path | None, as_json: bool) -> int:
-    from suite.cli.options import print_json
-    from suite.planner.chart import agreement_chart
-    from suite.planner.check import run_check
-    from suite.planner.published import csv_files, read_published
-    from suite.planner.show import check_lines
+    from suite.cli.options.reading import print_json
+    from suite.fitting.chart import agreement_chart
+    from suite.fitting.check import run_check
+    from suite.fitting.published import csv_files, read_published
+    from suite.fitting.show import check_lines
 
     result = run_check(read_published(csv_files(files)), parameters)
     if svg is not None:
@@ -171,7 +171,7 @@ def _check(files: list[Path], parameters: Parameters, svg: Path | None, as_json:
 
 
 def _scale(questions: list[Question], text: str, as_json: bool) -> int:
-    from suite.cli.options import print_json
+    from suite.cli.options.reading import print_json
     from suite.planner.ask import device_range
     from suite.planner.scale import scaling_curve
     from suite.planner.show import scale_lines
@@ -182,7 +182,7 @@ def _scale(questions: list[Question], text: str, as_json: bool) -> int:
         points = scaling_curve(asked, counts, "weak") + scaling_curve(asked, counts, "strong")
         curves[asked.profile.name] = [point.model_dump(mode="json") for point in points]
         if not as_json:
-            typer.echo(f"{asked.shape.name} on {asked.place.name}, {asked.profile.name}")
+            typer.echo(f"{asked.shape.name} on {asked.hardware.name}, {asked.profile.name}")
             for line in scale_lines(points):
                 typer.echo(line)
     if as_json:

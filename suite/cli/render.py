@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from suite.cli.cluster_options import ANY_NODES, Nodes
 from suite.cli.exits import command
-from suite.cli.groups import takes_groups
-from suite.cli.kubernetes_options import USUAL_PODS, Pods
-from suite.cli.slurm_options import USUAL_QUEUE, Queue
-from suite.cli.work import USUAL_WORK, Work
+from suite.cli.options.cluster import ANY_NODES, Nodes
+from suite.cli.options.groups import takes_groups
+from suite.cli.options.kubernetes import USUAL_PODS, Pods
+from suite.cli.options.slurm import USUAL_QUEUE, Queue
+from suite.cli.options.work import USUAL_WORK, Work
 
 app = typer.Typer(help="Write what a cluster's engine takes, without handing it over.", no_args_is_help=True)
 
@@ -30,8 +30,8 @@ def slurm(
     as_json: Annotated[bool, typer.Option("--json", help="print scripts and runs as JSON")] = False,
 ) -> None:
     """Render batch scripts. With -o they can be handed to sbatch as they are, and `suite collect` finds their runs."""
-    from suite.cli.options import print_json
-    from suite.conduct.slurm_runs import write_scripts
+    from suite.cli.options.reading import print_json
+    from suite.conduct.cluster.slurm import write_scripts
 
     made, found = queue.scripts(work, nodes)
     paths = [] if output is None else write_scripts(made, output, nodes.runs)
@@ -63,8 +63,8 @@ def kubernetes(
     as_json: Annotated[bool, typer.Option("--json", help="print YAML and runs as JSON")] = False,
 ) -> None:
     """Render Kubernetes objects. With -o they can be applied as they are, and `suite collect` finds their runs."""
-    from suite.cli.options import print_json
-    from suite.conduct.kubernetes_runs import rendered, write_objects
+    from suite.cli.options.reading import print_json
+    from suite.conduct.cluster.kubernetes import rendered, write_objects
 
     settings = pods.settings()
     submissions, found = pods.submissions(work, nodes)

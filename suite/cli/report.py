@@ -20,16 +20,17 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="print the report's figures as JSON, write no file")] = False,
 ) -> None:
     """Write a Markdown report with plots, and print its headline table."""
-    from suite.cli.options import print_json, without_collector
-    from suite.conduct.entries import entries_of
-    from suite.conduct.findings import print_headline
-    from suite.report import as_json as figures
-    from suite.report import build, write
+    from suite.cli.options.reading import print_json, without_collector
+    from suite.report.facts.model import build
+    from suite.report.reading import read_entries
+    from suite.report.terminal import print_headline
+    from suite.report.text.headline import as_json as figures
+    from suite.report.text.output import write
     from suite.spec.base import printable
 
     with without_collector():
-        found = entries_of(runs)
-        caveats = found.told()
+        found = read_entries(runs)
+        caveats = found.warnings()
         if as_json:
             print_json({**figures(build(found.entries, title, caveats)), "damaged": found.damaged})
             return

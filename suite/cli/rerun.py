@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import DONE, INTERRUPTED, RUN_FAILED, command
-from suite.cli.groups import takes_groups
-from suite.cli.launchers import HERE, Where
+from suite.cli.options.groups import takes_groups
+from suite.cli.options.launchers import HERE, Where
 
 
 @command
@@ -22,9 +22,9 @@ def rerun(
     as_json: Annotated[bool, typer.Option("--json", help="print the new record as JSON")] = False,
 ) -> int:
     """Run a manifest once more, exactly as it was, and compare with the record beside it."""
-    from suite.conduct.again import next_repeat, read_manifest, require_same_stack
-    from suite.conduct.display import live_view, print_comparison
-    from suite.conduct.session import run_one
+    from suite.conduct.running.display import live_view, print_rerun
+    from suite.conduct.running.rerun import next_repeat, read_manifest, require_same_stack
+    from suite.conduct.running.session import run_one
 
     wanted, before = read_manifest(manifest)
     machine, launcher = where.open(wanted.measure.device, (wanted.backend.name,))
@@ -37,7 +37,7 @@ def rerun(
     else:
         typer.echo(f"bundle: {runs / again.run.id}")
         if before is not None:
-            print_comparison(before, record)
+            print_rerun(before, record)
     if record.status == "interrupted":
         return INTERRUPTED
     return DONE if record.status == "ok" else RUN_FAILED

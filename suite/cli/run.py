@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import DONE, INTERRUPTED, RUN_FAILED, command
-from suite.cli.groups import takes_groups
-from suite.cli.launchers import HERE, Where
-from suite.cli.work import USUAL_WORK, Names, Work
+from suite.cli.options.groups import takes_groups
+from suite.cli.options.launchers import HERE, Where
+from suite.cli.options.work import USUAL_WORK, Names, Work
 
 
 @command
@@ -37,12 +37,12 @@ def run(
 
     What the results folder already holds is skipped; an interrupted run is done again.
     """
-    from suite.cli.options import print_json, rank_counts, seconds
-    from suite.conduct import display
-    from suite.conduct.plan import make_joint_plan
-    from suite.conduct.prediction import fit_warnings
-    from suite.conduct.session import Settings, run_plan, states
-    from suite.conduct.side_by_side import require_containers, run_side_by_side
+    from suite.cli.options.reading import print_json, rank_counts, seconds
+    from suite.conduct.planning.plan import make_joint_plan
+    from suite.conduct.planning.prediction import fit_warnings
+    from suite.conduct.running import display
+    from suite.conduct.running.session import Settings, run_plan, states
+    from suite.conduct.running.side_by_side import require_containers, run_side_by_side
     from suite.spec.base import UsageError
 
     wanted = device or ("cuda" if work.preset else "auto")
@@ -51,7 +51,7 @@ def run(
     source = context.get_parameter_source("ranks")
     if work.preset and source is not None and source.name == "ENVIRONMENT":
         ranks = None  # a default of this machine, where the preset has its own
-    requests = work.requests(machine, rank_counts(ranks or [], machine.places))
+    requests = work.requests(machine, rank_counts(ranks or [], machine.max_ranks))
     largest = max(requests, key=lambda request: (request.nodes, *request.ranks))
     needs = (max(largest.ranks), largest.nodes, largest.backends)
     elsewhere = list(machine.lacks(*needs) if dry_run and machine.device == "cuda" else ())

@@ -18,7 +18,7 @@ def sizes(
 
     Below them the presets of `suite run`, each a measurement of several sizes.
     """
-    from suite.cli.options import print_json
+    from suite.cli.options.reading import print_json
     from suite.spec.catalogue import find_ladder, find_size, ladders
     from suite.spec.presets import presets
     from suite.theory.parameters import parameter_count

@@ -17,8 +17,8 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
 ) -> None:
     """Say of each run that was handed to a cluster how far it is, and why it waits."""
-    from suite.cli.options import print_json
-    from suite.conduct.clusters import chosen, standing
+    from suite.cli.options.reading import print_json
+    from suite.conduct.cluster.standing import chosen, standing
 
     rows = [standing(runs, submission) for submission in chosen(runs, run or [])]
     if as_json:
@@ -28,7 +28,7 @@ def status(
                     "run": row.submission.run_id,
                     "launcher": row.submission.launcher,
                     "submitted": row.submission.submitted,
-                    "engine": row.submission.engine,
+                    "engine": row.submission.scheduler,
                     "collected": row.collected,
                     **row.state.model_dump(mode="json"),
                 }

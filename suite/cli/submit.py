@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from suite.cli.cluster_options import ANY_NODES, Nodes
 from suite.cli.exits import DONE, RUN_FAILED, command
-from suite.cli.groups import takes_groups
-from suite.cli.kubernetes_options import USUAL_PODS, Pods
-from suite.cli.slurm_options import USUAL_QUEUE, Queue
-from suite.cli.work import USUAL_WORK, Work
+from suite.cli.options.cluster import ANY_NODES, Nodes
+from suite.cli.options.groups import takes_groups
+from suite.cli.options.kubernetes import USUAL_PODS, Pods
+from suite.cli.options.slurm import USUAL_QUEUE, Queue
+from suite.cli.options.work import USUAL_WORK, Work
 
 app = typer.Typer(help="Hand runs to a cluster's engine.", no_args_is_help=True)
 
@@ -26,15 +26,15 @@ def slurm(
     as_json: Annotated[bool, typer.Option("--json", help="print the jobs as JSON")] = False,
 ) -> None:
     """Submit batch jobs. What the results folder or the cluster already has is skipped."""
-    from suite.cli.options import print_json
-    from suite.conduct.slurm_runs import Script, hand_over
+    from suite.cli.options.reading import print_json
+    from suite.conduct.cluster.slurm import Script, hand_over
 
     made, found = queue.scripts(work, nodes)
     jobs: dict[str, str] = {}
 
     def on_job(job: str, script: Script) -> None:
         for each in script.submissions:
-            index = each.engine["index"]
+            index = each.scheduler["index"]
             jobs[each.run_id] = job if index is None else f"{job}_{index}"
             if not as_json:
                 typer.echo(f"{each.run_id}: job {jobs[each.run_id]}")
@@ -66,10 +66,10 @@ def kubernetes(
 
     Ctrl-C leaves the run in the cluster. What the results folder or the cluster already has is skipped.
     """
-    from suite.cli.options import print_json
-    from suite.conduct.clusters import Standing, bring_home, wait_until_over
-    from suite.conduct.kubernetes_runs import hand_over
-    from suite.conduct.outcome_line import outcome_line
+    from suite.cli.options.reading import print_json
+    from suite.conduct.cluster.kubernetes import hand_over
+    from suite.conduct.cluster.standing import Standing, bring_home, wait_until_over
+    from suite.conduct.running.outcome_line import outcome_line
     from suite.launch.kubernetes.client import connect
 
     settings = pods.settings()
@@ -85,7 +85,7 @@ def kubernetes(
     statuses: dict[str, str] = {}
     for submission in submissions:
         handed = hand_over(cluster, submission, settings, nodes.runs)
-        tell(f"{handed.run_id}: {'/'.join(handed.engine['objects'][-1])} in namespace {cluster.namespace}")
+        tell(f"{handed.run_id}: {'/'.join(handed.scheduler['objects'][-1])} in namespace {cluster.namespace}")
         if detach:
             statuses[handed.run_id] = "submitted"
             continue

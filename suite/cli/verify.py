@@ -18,7 +18,7 @@ def verify(
     """Derive each record again from its bundle: equal, or what differs. Exit 3 when one differs, 2 when damaged."""
     from suite.bundle.store import find_bundles
     from suite.bundle.verify import verify as derive_again
-    from suite.cli.options import print_json
+    from suite.cli.options.reading import print_json
     from suite.spec.base import UsageError, printable
 
     found = find_bundles(bundles)

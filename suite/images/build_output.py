@@ -1,4 +1,4 @@
-"""What an engine says while it builds: steps, their output, the id of the image, or why it stopped."""
+"""What a runtime says while it builds: steps, their output, the id of the image, or why it stopped."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ def read_output(stream: Iterable[dict[str, Any]], log: TextIO, on_step: Callable
             recent.extend(line for line in text.splitlines() if line.strip())
         if "error" in part:
             log.write(part["error"] + "\n")
-            raise BuildFailed(step, _told(part["error"], recent), path)
+            raise BuildFailed(step, _error_lines(part["error"], recent), path)
         identity = (part.get("aux") or {}).get("ID") or identity
     if identity is None:
-        raise BuildFailed(step, [*recent, "the engine ended the build without an image"], path)
+        raise BuildFailed(step, [*recent, "the runtime ended the build without an image"], path)
     return identity
 
 
-def _told(error: str, recent: Iterable[str]) -> list[str]:
-    """The step's own last lines; the engine repeats the whole command, of which only the exit code is news."""
+def _error_lines(error: str, recent: Iterable[str]) -> list[str]:
+    """The step's own last lines; the runtime repeats the whole command, of which only the exit code is news."""
     code = re.search(r"returned a non-zero code: (\d+)", error)
     if code is None:
         return [*recent, " ".join(error.split())]

@@ -38,7 +38,7 @@ class Answer(Frozen):
 
 
 def ask(api: APIClient, bases: Mapping[str, BaseImage]) -> list[Answer]:
-    """Ask each base's registry through the engine, which has the log-ins and the proxies."""
+    """Ask each base's registry through the runtime, which has the log-ins and the proxies."""
     from docker.errors import APIError
 
     answers = []

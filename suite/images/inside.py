@@ -113,7 +113,7 @@ def _create(api: APIClient, image: str, command: list[str]) -> str:
             ),
         )
     except ImageNotFound as error:
-        raise UsageError(f"there is no image {image} on this engine; build it: suite images build") from error
+        raise UsageError(f"there is no image {image} on this runtime; build it: suite images build") from error
     return made["Id"]
 
 

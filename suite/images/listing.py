@@ -1,4 +1,4 @@
-"""What the catalogue has, and what of it the engine holds."""
+"""What the catalogue has, and what of it the runtime holds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Present(Frozen):
-    """An image of ours on the engine."""
+    """An image of ours on the runtime."""
 
     id: str
     tags: tuple[str, ...]
@@ -29,11 +29,11 @@ class Row(Frozen):
 
     image: Image
     tag: str = Field(description="what this version of the suite calls it")
-    present: tuple[Present, ...] | None = Field(description="newest first; null: there is no engine to ask")
+    present: tuple[Present, ...] | None = Field(description="newest first; null: there is no runtime to ask")
 
 
 def rows(images: dict[str, Image], version: str, api: APIClient | None) -> list[Row]:
-    """Every image of the catalogue with what the engine holds of it. Raises docker's errors when the engine fails."""
+    """Every image of the catalogue with what the runtime holds of it. Raises docker's errors when the runtime fails."""
     return [
         Row(image=image, tag=image.tag(version), present=None if api is None else _present(api, image))
         for image in images.values()
@@ -43,10 +43,10 @@ def rows(images: dict[str, Image], version: str, api: APIClient | None) -> list[
 def _present(api: APIClient, image: Image) -> tuple[Present, ...]:
     found = api.images(filters={"label": f"{IMAGE_LABEL}={image.name}"})
     tagged = [entry for entry in found if entry.get("RepoTags")]
-    return tuple(_told(entry) for entry in sorted(tagged, key=lambda entry: -int(entry["Created"])))
+    return tuple(_as_present(entry) for entry in sorted(tagged, key=lambda entry: -int(entry["Created"])))
 
 
-def _told(entry: dict[str, Any]) -> Present:
+def _as_present(entry: dict[str, Any]) -> Present:
     labels = entry.get("Labels") or {}
     return Present(
         id=entry["Id"],

@@ -45,7 +45,7 @@ def build_view(stream: TextIO) -> Iterator[Callable[[Step], None]]:
 
 
 def print_rows(rows: Sequence[Row], why_no_engine: str | None) -> None:
-    """The catalogue, and what of it is on the engine."""
+    """The catalogue, and what of it is on the runtime."""
     for row in rows:
         image = row.image
         print(f"{image.name:<14} {image.summary}")

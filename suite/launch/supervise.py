@@ -20,7 +20,7 @@ from suite.launch.outcome import Failure, FailureKind, OnEvent, Outcome, RunFold
 from suite.launch.processes import catches, exit_descriptor, signal_group, sweep
 from suite.launch.requests import StopRequests
 from suite.launch.stream import EventStream
-from suite.launch.traces import log_size, log_tail, oom_kill_count, stack_lines, told
+from suite.launch.traces import log_size, log_tail, oom_kill_count, read_reports, stack_lines
 
 READ_BYTES = 64 * 1024
 STACK_LINES = 60
@@ -271,13 +271,13 @@ class Supervision:
 
     def _rank_end(self, rank: Rank) -> RankEnd:
         by_itself = rank.ended_at is not None and (self._stopped_at is None or rank.ended_at <= self._stopped_at)
-        said = told(self._folder.events_dir / f"rank-{rank.index}.jsonl")
+        reported = read_reports(self._folder.events_dir / f"rank-{rank.index}.jsonl")
         return RankEnd(
             rank=rank.index,
             exit_code=rank.process.returncode,
             ended_at=rank.ended_at if by_itself else None,
-            started=said.started,
-            reports=said.reports,
+            started=reported.started,
+            reports=reported.reports,
             log=log_tail(self._log_file(rank)),
         )
 

@@ -16,23 +16,23 @@ LONGEST_LINE = 500
 EVIDENCE_LINES = 40
 
 
-class Told(NamedTuple):
+class RankReports(NamedTuple):
     """What a rank's event file says of its start and its failures."""
 
     started: bool
     reports: tuple[Report, ...]
 
 
-def told(events_file: Path) -> Told:
+def read_reports(events_file: Path) -> RankReports:
     """Read a rank's events; torn or foreign lines and a missing file tell nothing."""
     try:
         with events_file.open("rb") as lines:
-            return told_by(lines)
+            return parse_reports(lines)
     except FileNotFoundError:
-        return Told(False, ())
+        return RankReports(False, ())
 
 
-def told_by(lines: Iterable[bytes]) -> Told:
+def parse_reports(lines: Iterable[bytes]) -> RankReports:
     """As ``told``, from the lines themselves."""
     started = False
     reports: list[Report] = []
@@ -43,7 +43,7 @@ def told_by(lines: Iterable[bytes]) -> Told:
         started = started or event.get("kind") == "start"
         if event.get("kind") == "failure":
             reports.append(Report(finite(event.get("time")) or 0.0, _failure(event)))
-    return Told(started, tuple(reports))
+    return RankReports(started, tuple(reports))
 
 
 def _event(line: bytes) -> dict[str, Any]:

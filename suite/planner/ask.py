@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from suite.planner.fabric import Place, place_of
+from suite.planner.hardware import Hardware, hardware_of
 from suite.planner.parameters import Parameters, load_parameters
 from suite.planner.plan import Objective, Plan, make_plan, predict
 from suite.planner.profiles import Profile, find_profile
@@ -32,7 +32,7 @@ class Question:
 
     shape: Shape
     workload: Workload
-    place: Place
+    hardware: Hardware
     profile: Profile
     parameters: Parameters
     power_watts: float | None = None
@@ -47,7 +47,7 @@ class Question:
         return make_plan(
             self.shape,
             self.workload,
-            self.place,
+            self.hardware,
             self.profile,
             devices,
             self.parameters,
@@ -63,8 +63,8 @@ def question(
 ) -> Question:
     """Names resolved. Raises UsageError for a device or backend that is not known, or one without a 16-bit peak."""
     known = find_device(device) or _variant(device)
-    place = place_of(known)
-    if place is None:
+    hardware = hardware_of(known)
+    if hardware is None:
         raise UsageError(f"the catalogue has no 16-bit peak of {known.name}: its speed cannot be predicted")
     if workload.sequence_tokens > shape.positions:
         raise UsageError(
@@ -73,7 +73,9 @@ def question(
         )
     if workload.trainable_layers is not None and workload.trainable_layers > shape.layers:
         raise UsageError(f"{workload.trainable_layers} trainable layers, but {shape.name} has {shape.layers}")
-    return Question(shape, workload, place, find_profile(backend), parameters or load_parameters(), known.power_watts)
+    return Question(
+        shape, workload, hardware, find_profile(backend), parameters or load_parameters(), known.power_watts
+    )
 
 
 def _variant(name: str) -> Device:
@@ -97,8 +99,8 @@ def device_counts(limit: int = MOST_DEVICES) -> list[int]:
 def fewest_devices(asked: Question) -> int | None:
     """The smallest number of devices on which any layout fits; ``None`` where none does up to the limit."""
     for count in device_counts():
-        space = candidates(asked.shape, asked.workload, asked.place, asked.profile, [count])
-        if len(space.work.jobs) and predict(space, asked.place, asked.profile, asked.parameters).fits.any():
+        space = candidates(asked.shape, asked.workload, asked.hardware, asked.profile, [count])
+        if len(space.work.jobs) and predict(space, asked.hardware, asked.profile, asked.parameters).fits.any():
             return count
     return None
 
@@ -111,10 +113,10 @@ def largest_micro_batch(asked: Question, devices: int) -> dict[str, int]:
         steps = asked.workload.optimizer_steps
         rollouts = max(asked.workload.rollouts, micro * steps)
         work = asked.workload.model_copy(update={"rollouts": rollouts, "micro_batch": micro})
-        space = candidates(asked.shape, work, asked.place, asked.profile, [devices])
+        space = candidates(asked.shape, work, asked.hardware, asked.profile, [devices])
         if not len(space.work.jobs):
             break
-        table = predict(space, asked.place, asked.profile, asked.parameters)
+        table = predict(space, asked.hardware, asked.profile, asked.parameters)
         for index in np.flatnonzero(table.fits & (space.choices["micro_batch"] == micro)):
             found[space.layout(int(index), 8).label()] = micro
         micro *= 2

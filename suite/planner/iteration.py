@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from suite.planner.formulas import decode
+from suite.planner.formulas.communication import all_reduce_bytes, overlapped
+from suite.planner.formulas.offload import fetch_seconds
 from suite.planner.jobs import Column, Jobs
 from suite.planner.timing import (
     block_seconds,
@@ -17,9 +20,6 @@ from suite.planner.timing import (
     ring_bandwidth,
     step_parts,
 )
-from suite.theory import decode
-from suite.theory.communication import all_reduce_bytes, overlapped
-from suite.theory.offload import fetch_seconds
 
 #: Seconds that Python and the driver need to launch one block, forward and in training, where nothing is compiled: a
 #: block of Hugging Face's GPT-2 dispatches 37 operators to decode a token (counted), at about 8 microseconds each. Not

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from suite.planner.formulas.activations import kv_cache_bytes
+from suite.planner.formulas.pipeline import in_flight, micro_batches
+from suite.planner.formulas.recipes import megatron_bytes, zero_bytes
 from suite.planner.iteration import Iterations
 from suite.planner.jobs import Column, Jobs
 from suite.planner.memory import OUTSIDE_ALLOCATOR, layer_bytes
-from suite.theory.activations import kv_cache_bytes
-from suite.theory.pipeline import in_flight, micro_batches
-from suite.theory.recipes import megatron_bytes, zero_bytes
 
 PARTS = (
     "weights",

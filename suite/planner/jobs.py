@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from suite.theory.blocks import matrix_elements
+from suite.planner.formulas.blocks import matrix_elements
 
 Column = np.ndarray
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from suite.planner.formulas import activations
+from suite.planner.formulas.pipeline import in_flight, micro_batches
+from suite.planner.formulas.recipes import fsdp_bytes, megatron_bytes, zero_bytes
 from suite.planner.jobs import Column, Jobs
-from suite.theory import activations
-from suite.theory.pipeline import in_flight, micro_batches
-from suite.theory.recipes import fsdp_bytes, megatron_bytes, zero_bytes
 
 GIB = 2**30
 #: What is thought of the memory model's parameters before a row is seen: centre and spread, as for the timing model.

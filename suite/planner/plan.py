@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from suite.planner.fabric import Place
+from suite.planner.hardware import Hardware
 from suite.planner.iteration import PHASES, phase_seconds, step_parts_of
 from suite.planner.iteration_memory import PARTS, iteration_memory
 from suite.planner.jobs import Column
@@ -84,7 +84,7 @@ class Plan(Frozen):
 def make_plan(
     shape: Shape,
     workload: Workload,
-    place: Place,
+    hardware: Hardware,
     profile: Profile,
     devices: Sequence[int],
     parameters: Parameters,
@@ -95,14 +95,16 @@ def make_plan(
     power_watts: float | None = None,
 ) -> Plan:
     """Rank every layout of the backend on each number of devices. ``price`` is money per device and hour."""
-    space = candidates(shape, workload, place, profile, devices)
-    table = predict(space, place, profile, parameters)
+    space = candidates(shape, workload, hardware, profile, devices)
+    table = predict(space, hardware, profile, parameters)
     memory_error = parameters.bands["memory"].p90
     measure = table.measure(objective)
     order = np.lexsort((table.total, measure))
     fitting = order[table.fits[order]]
     chosen = _distinct(space, fitting)[:most]
-    made = [_option(space, table, index, shape, workload, place, price, power_watts, memory_error) for index in chosen]
+    made = [
+        _option(space, table, index, shape, workload, hardware, price, power_watts, memory_error) for index in chosen
+    ]
     ahead = order[~table.fits[order]]
     if len(fitting):
         ahead = ahead[measure[ahead] < measure[fitting[0]]]
@@ -110,20 +112,20 @@ def make_plan(
     return Plan(
         size=shape.name,
         backend=profile.name,
-        device=place.name,
+        device=hardware.name,
         workload=workload.name,
         objective=objective,
         considered=len(space.work.jobs),
         fitting=len(fitting),
         options=made,
-        misses=[_miss(space, table, index, place) for index in _distinct(space, ahead)[:3]],
+        misses=[_miss(space, table, index, hardware) for index in _distinct(space, ahead)[:3]],
         nearest=None
         if closest is None
-        else _option(space, table, closest, shape, workload, place, price, power_watts, memory_error),
+        else _option(space, table, closest, shape, workload, hardware, price, power_watts, memory_error),
         band=parameters.bands["new stack"],
         memory_band=parameters.bands["memory"],
         rate_band=None if parameters.phases else parameters.ppo,
-        notes=_notes(place, len(space.work.jobs), devices, shape, profile, parameters),
+        notes=_notes(hardware, len(space.work.jobs), devices, shape, profile, parameters),
     )
 
 
@@ -147,10 +149,10 @@ class Table:
 
 
 def predict(
-    space: Space, place: Place, profile: Profile, parameters: Parameters, slower: Column | None = None
+    space: Space, hardware: Hardware, profile: Profile, parameters: Parameters, slower: Column | None = None
 ) -> Table:
     """Seconds and bytes of every candidate, stacks' effects in; ``slower`` in place of the fitted factor."""
-    device = place.name.split("-")[0]
+    device = hardware.name.split("-")[0]
     known = profile.traits
     groups = {"family": known.family, "framework": known.framework, "framework|device": f"{known.framework}|{device}"}
     factor = float(np.exp(parameters.effect(groups)))
@@ -190,12 +192,12 @@ def _option(
     index: int,
     shape: Shape,
     workload: Workload,
-    place: Place,
+    hardware: Hardware,
     price: float | None,
     power_watts: float | None,
     memory_error: float,
 ) -> Option:
-    layout = space.layout(index, place.node_devices if place.node_devices < 16 else 8)
+    layout = space.layout(index, hardware.node_devices if hardware.node_devices < 16 else 8)
     seconds, samples = float(table.iteration[index]), float(table.samples[index])
     micro = int(space.choices["micro_batch"][index])
     replica = int(space.choices["rollouts"][index])
@@ -215,8 +217,8 @@ def _option(
         micro_batch=micro,
         fits=bool(table.fits[index]),
         memory_bytes=int(table.total[index]),
-        capacity_bytes=int(place.memory_bytes),
-        tight=bool(table.total[index] > (1 - memory_error) * place.memory_bytes),
+        capacity_bytes=int(hardware.memory_bytes),
+        tight=bool(table.total[index] > (1 - memory_error) * hardware.memory_bytes),
         floor_bytes=memory_floor(shape, workload, work, layout, "bf16").bytes,
         memory=memory,
         seconds=seconds,
@@ -224,16 +226,16 @@ def _option(
         training={name: float(column[index]) for name, column in table.training.items() if column[index] > 0},
         samples_per_second=rate,
         tokens_per_second=rate * workload.sequence_tokens,
-        mfu=flops / seconds / (layout.ranks * place.peak),
+        mfu=flops / seconds / (layout.ranks * hardware.peak),
         kilowatt_hours=power_watts * layout.ranks * seconds / 3.6e6 if power_watts else None,
         cost_per_1000_samples=price * layout.ranks / 3600 / rate * 1000 if price is not None else None,
         largest_part=max(memory, key=lambda part: memory[part]),
     )
 
 
-def _miss(space: Space, table: Table, index: int, place: Place) -> Miss:
-    label = space.layout(index, place.node_devices if place.node_devices < 16 else 8).label()
-    missing = float(table.total[index]) - place.memory_bytes
+def _miss(space: Space, table: Table, index: int, hardware: Hardware) -> Miss:
+    label = space.layout(index, hardware.node_devices if hardware.node_devices < 16 else 8).label()
+    missing = float(table.total[index]) - hardware.memory_bytes
     parts = {part: float(table.memory[part][index]) for part in PARTS}
     largest = max(parts, key=lambda part: parts[part])
     micro = int(space.choices["micro_batch"][index])
@@ -248,7 +250,7 @@ def _miss(space: Space, table: Table, index: int, place: Place) -> Miss:
 
 
 def _notes(
-    place: Place,
+    hardware: Hardware,
     considered: int,
     devices: Sequence[int],
     shape: Shape,
@@ -264,8 +266,8 @@ def _notes(
     if parameters.phases:
         learnt = ", ".join(f"{name} x {factor:.2f}" for name, factor in sorted(parameters.phases.items()))
         notes.append(f"calibrated on your runs: {learnt}, memory x {parameters.memory_factor:.2f}")
-    if place.architecture in ("volta", "other"):
-        notes.append(f"no published step time of {place.name} is in the fit: its matrix rate is an assumption")
+    if hardware.architecture in ("volta", "other"):
+        notes.append(f"no published step time of {hardware.name} is in the fit: its matrix rate is an assumption")
     if shape.architecture != "gpt2" and profile.name in ("deepspeed", "megatron"):
         notes.append(f"the engine backends build GPT-2 style models: {shape.name} could be planned but not run")
     if not considered:

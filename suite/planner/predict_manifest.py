@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from suite.bundle.record import Record
-from suite.planner.fabric import Place, place_of
+from suite.planner.hardware import Hardware, hardware_of
 from suite.planner.iteration import PHASES
 from suite.planner.iteration_memory import PARTS
 from suite.planner.parameters import Parameters, load_parameters
@@ -32,14 +32,16 @@ def predict_manifest(
     ``None`` where it knows nothing: a CPU, fp32, a device outside the catalogue, a backend without a profile.
     """
     found = find_device(device) if device else None
-    place = place_of(found) if found else None
+    hardware = hardware_of(found) if found else None
     profile = PROFILES.get(manifest.backend.name)
     measure = manifest.measure
-    if place is None or profile is None or measure.device != "cuda" or measure.precision == "fp32":
+    if hardware is None or profile is None or measure.device != "cuda" or measure.precision == "fp32":
         return None
     known = parameters or load_parameters()
-    space = one_layout(manifest.size, manifest.workload, manifest.work, manifest.layout, place, manifest.backend.name)
-    table = predict(space, place, profile, known)
+    space = one_layout(
+        manifest.size, manifest.workload, manifest.work, manifest.layout, hardware, manifest.backend.name
+    )
+    table = predict(space, hardware, profile, known)
     rate, total = float(table.rate[0]), float(table.total[0])
     return {
         "samples_per_second": rate,
@@ -48,22 +50,22 @@ def predict_manifest(
         "phases": {name: float(table.seconds[name][0]) for name in PHASES},
         "memory_bytes": int(total),
         "memory": {part: int(table.memory[part][0]) for part in PARTS if table.memory[part][0] >= 1},
-        "capacity_bytes": int(place.memory_bytes),
+        "capacity_bytes": int(hardware.memory_bytes),
         "fits": bool(table.fits[0]),
-        "device": place.name,
+        "device": hardware.name,
         "band": known.bands["new stack"].model_dump(),
         "planner": known.provenance.digest[:12],
     }
 
 
 @lru_cache(maxsize=1)
-def _any_place() -> Place:
-    place = next(filter(None, map(place_of, devices().values())), None)
-    assert place is not None, "the catalogue holds devices with a 16-bit peak"
-    return place
+def _any_hardware() -> Hardware:
+    hardware = next(filter(None, map(hardware_of, devices().values())), None)
+    assert hardware is not None, "the catalogue holds devices with a 16-bit peak"
+    return hardware
 
 
-def one_layout(shape: Shape, workload: Workload, work: Work, layout: Layout, place: Place, backend: str) -> Space:
+def one_layout(shape: Shape, workload: Workload, work: Work, layout: Layout, hardware: Hardware, backend: str) -> Space:
     """A space of one candidate: the layout and micro batch given."""
     columns = {
         "devices": layout.ranks,
@@ -80,7 +82,7 @@ def one_layout(shape: Shape, workload: Workload, work: Work, layout: Layout, pla
         "micro_batch": work.micro_batch,
     }
     arrays = {name: np.array([float(value)]) for name, value in columns.items()}
-    return Space(iterations(shape, workload, place, PROFILES[backend], arrays), arrays)
+    return Space(iterations(shape, workload, hardware, PROFILES[backend], arrays), arrays)
 
 
 def device_of(record: Record) -> str | None:
@@ -122,13 +124,13 @@ def fitting_layouts(
     if profile is None:
         return []
     # Memory does not depend on speed: any device stands in, with the memory that is asked about.
-    place = replace(_any_place(), memory_bytes=float(device_memory_bytes))
+    hardware = replace(_any_hardware(), memory_bytes=float(device_memory_bytes))
     known = load_parameters()
     work = resolve_work(size, workload, layout)
-    own = predict(one_layout(size, workload, work, layout, place, backend), place, profile, known)
+    own = predict(one_layout(size, workload, work, layout, hardware, backend), hardware, profile, known)
     if bool(own.fits[0]):
         return []
-    options = make_plan(size, workload, place, profile, [layout.ranks], known, most=64).options
+    options = make_plan(size, workload, hardware, profile, [layout.ranks], known, most=64).options
     nodes = {"nodes": layout.nodes, "devices_per_node": layout.devices_per_node}
     usable = [
         option.layout.model_copy(update=nodes)

@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 
-from suite.planner.fabric import Place
+from suite.planner.hardware import Hardware
 from suite.planner.iteration import Iterations
 from suite.planner.jobs import Column, Jobs
 from suite.planner.profiles import Profile
@@ -50,11 +50,11 @@ class Space:
         )
 
 
-def candidates(shape: Shape, workload: Workload, place: Place, profile: Profile, devices: Sequence[int]) -> Space:
+def candidates(shape: Shape, workload: Workload, hardware: Hardware, profile: Profile, devices: Sequence[int]) -> Space:
     """Every layout of ``profile`` that divides shape and work on ``devices``; micro batches up to the workload's."""
     rows = [row for count in devices for row in _degrees(shape, workload, profile, count)]
     columns = {name: np.array([row[index] for row in rows], dtype=float) for index, name in enumerate(_COLUMNS)}
-    return Space(iterations(shape, workload, place, profile, columns), columns)
+    return Space(iterations(shape, workload, hardware, profile, columns), columns)
 
 
 _COLUMNS = (
@@ -121,12 +121,12 @@ def _shardings(profile: Profile, data: int) -> list[tuple[int, int, int, int]]:
 
 
 def iterations(
-    shape: Shape, workload: Workload, place: Place, profile: Profile, columns: dict[str, Column]
+    shape: Shape, workload: Workload, hardware: Hardware, profile: Profile, columns: dict[str, Column]
 ) -> Iterations:
     """The PPO iterations of layouts given as columns (``_COLUMNS``)."""
     trained = shape.layers if workload.trainable_layers is None else workload.trainable_layers
     common = {
-        **place.columns(),
+        **hardware.columns(),
         **profile.traits.columns(),
         "layers": shape.layers,
         "hidden": shape.hidden,

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from suite.planner.formulas import blocks
+from suite.planner.formulas.communication import all_reduce_bytes, gather_bytes, group_bandwidth, overlapped
+from suite.planner.formulas.offload import optimizer_seconds
+from suite.planner.formulas.pipeline import bubble, micro_batches
 from suite.planner.jobs import ARCHITECTURES, Column, Jobs
 from suite.planner.parameters import NAMES
-from suite.theory import blocks
-from suite.theory.communication import all_reduce_bytes, gather_bytes, group_bandwidth, overlapped
-from suite.theory.offload import optimizer_seconds
-from suite.theory.pipeline import bubble, micro_batches
 
 Values = Mapping[str, float]
 

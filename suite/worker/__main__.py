@@ -10,10 +10,10 @@ from typing import Any, Callable, Dict, List, NoReturn, Optional
 from suite.worker.devices import check_devices
 from suite.worker.events import EVENTS_SCHEMA, EventLog
 from suite.worker.failures import failure_evidence, failure_kind
-from suite.worker.manifest import check_place, check_stack, read_manifest
-from suite.worker.place import ConfigError, Place, read_place
+from suite.worker.manifest import check_stack, check_world_size, read_manifest
 from suite.worker.process import die_with_launcher, show_stacks_on_request, without_collector
 from suite.worker.progress import Progress
+from suite.worker.rank import ConfigError, RankIdentity, read_rank
 from suite.worker.resident import resident_bytes
 from suite.worker.version import __version__
 
@@ -32,18 +32,18 @@ def main(arguments: Optional[List[str]] = None, find_build: Optional[FindBuild] 
     die_with_launcher()
     show_stacks_on_request()
     try:
-        place = read_place(os.environ)
+        identity = read_rank(os.environ)
         manifest = read_manifest(options.manifest)
         folder = options.bundle or os.path.dirname(os.path.abspath(options.manifest))
         everybody = os.environ.get(STDOUT_VARIABLE) == "all"
-        log = EventLog(folder, place.rank, mirror=everybody or place.rank == 0, in_pieces=everybody)
+        log = EventLog(folder, identity.rank, mirror=everybody or identity.rank == 0, in_pieces=everybody)
     except (ConfigError, OSError) as error:
         print("suite.worker: {}".format(error), file=sys.stderr)
         return 1
-    _start(log, manifest, place)
+    _start(log, manifest, identity)
     progress = Progress()
     try:
-        seconds = _work(manifest, place, log, progress, find_build)
+        seconds = _work(manifest, identity, log, progress, find_build)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever it was, an event tells it
         _fail(log, error, progress)
         return 1
@@ -59,12 +59,12 @@ def _parse(arguments: Optional[List[str]]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _start(log: EventLog, manifest: Dict[str, Any], place: Place) -> None:
+def _start(log: EventLog, manifest: Dict[str, Any], identity: RankIdentity) -> None:
     log.emit(
         "start",
         schema=EVENTS_SCHEMA,
-        world_size=place.world_size,
-        local_rank=place.local_rank,
+        world_size=identity.world_size,
+        local_rank=identity.local_rank,
         host=socket.gethostname(),
         pid=os.getpid(),
         manifest_hash=manifest["hash"],
@@ -74,15 +74,15 @@ def _start(log: EventLog, manifest: Dict[str, Any], place: Place) -> None:
 
 
 def _work(
-    manifest: Dict[str, Any], place: Place, log: EventLog, progress: Progress, find_build: Optional[FindBuild]
+    manifest: Dict[str, Any], identity: RankIdentity, log: EventLog, progress: Progress, find_build: Optional[FindBuild]
 ) -> float:
-    check_place(manifest, place)
+    check_world_size(manifest, identity)
     check_stack(manifest["stack"])
-    if place.local_rank == 0:
+    if identity.local_rank == 0:
         check_devices(os.environ)
     with without_collector():
         from suite.worker.session import run
-    return run(manifest, place, log, progress, find_build)
+    return run(manifest, identity, log, progress, find_build)
 
 
 def _fail(log: EventLog, error: BaseException, progress: Progress) -> None:

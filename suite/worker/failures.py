@@ -5,7 +5,7 @@ import sys
 from typing import List, Tuple
 
 from suite.worker.devices import DeviceError
-from suite.worker.place import ConfigError
+from suite.worker.rank import ConfigError
 
 #: (kind, what the message of a RuntimeError says), the first that fits counts
 _MESSAGES = (

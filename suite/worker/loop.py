@@ -9,7 +9,7 @@ import torch
 
 from suite.worker import ppo
 from suite.worker.engines.base import Engine
-from suite.worker.place import ConfigError
+from suite.worker.rank import ConfigError
 from suite.worker.recorder import NullRecorder
 from suite.worker.replicas import Replicas
 from suite.worker.rewards import score_samples

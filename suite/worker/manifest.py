@@ -4,7 +4,7 @@ import json
 from importlib import metadata
 from typing import Any, Dict, List
 
-from suite.worker.place import ConfigError, Place
+from suite.worker.rank import ConfigError, RankIdentity
 
 MANIFEST_SCHEMA = "suite/manifest/1"
 _SECTIONS = ("run", "backend", "size", "workload", "work", "layout", "measure", "limits", "stack", "hash")
@@ -26,14 +26,14 @@ def read_manifest(path: str) -> Dict[str, Any]:
     return manifest
 
 
-def check_place(manifest: Dict[str, Any], place: Place) -> None:
+def check_world_size(manifest: Dict[str, Any], identity: RankIdentity) -> None:
     """Raise ConfigError unless the launcher started as many ranks as the layout has."""
     layout = manifest["layout"]
     ranks = layout["nodes"] * layout["devices_per_node"]
-    if place.world_size != ranks:
+    if identity.world_size != ranks:
         raise ConfigError(
             "the layout has {} ranks ({} nodes x {} devices) but the launcher started {}".format(
-                ranks, layout["nodes"], layout["devices_per_node"], place.world_size
+                ranks, layout["nodes"], layout["devices_per_node"], identity.world_size
             )
         )
 

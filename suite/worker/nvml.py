@@ -104,25 +104,25 @@ class DeviceSampler:
 
 def summarise(samples: List[Sample], energy_joules: Optional[float]) -> Summary:
     """One window: means, extremes and every throttle reason seen; None where nothing was read."""
-    power = _told(samples, "power_watts")
-    clocks = _told(samples, "sm_clock_mhz")
+    power = _known(samples, "power_watts")
+    clocks = _known(samples, "sm_clock_mhz")
     reasons = 0
-    for mask in _told(samples, "throttle_mask"):
+    for mask in _known(samples, "throttle_mask"):
         reasons |= mask
     return {
         "energy_joules": energy_joules,
         "power_watts_mean": _mean(power),
         "sm_clock_mhz_min": min(clocks, default=None),
         "sm_clock_mhz_mean": _mean(clocks),
-        "memory_clock_mhz_mean": _mean(_told(samples, "memory_clock_mhz")),
-        "temperature_max": max(_told(samples, "temperature"), default=None),
+        "memory_clock_mhz_mean": _mean(_known(samples, "memory_clock_mhz")),
+        "temperature_max": max(_known(samples, "temperature"), default=None),
         "throttle_reasons": [name for bit, name in sorted(_THROTTLE_REASONS.items()) if reasons & bit],
-        "utilisation_mean": _mean(_told(samples, "utilisation")),
+        "utilisation_mean": _mean(_known(samples, "utilisation")),
         "samples": len(samples),
     }
 
 
-def _told(samples: List[Sample], field: str) -> List[Any]:
+def _known(samples: List[Sample], field: str) -> List[Any]:
     return [getattr(sample, field) for sample in samples if getattr(sample, field) is not None]
 
 

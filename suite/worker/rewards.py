@@ -4,7 +4,7 @@ from typing import Any, Dict
 
 import torch
 
-from suite.worker.place import ConfigError
+from suite.worker.rank import ConfigError
 
 
 def score_samples(reward: Dict[str, Any], responses: torch.Tensor) -> torch.Tensor:

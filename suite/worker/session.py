@@ -15,9 +15,9 @@ from suite.worker.facts import collect_facts
 from suite.worker.loop import PPOLoop
 from suite.worker.memory import MemoryProbe
 from suite.worker.nvml import DeviceSampler, open_gpu
-from suite.worker.place import Place
 from suite.worker.process import without_collector
 from suite.worker.progress import Progress
+from suite.worker.rank import RankIdentity
 from suite.worker.recorder import Recorder
 from suite.worker.resident import resident_bytes
 from suite.worker.trainers import trainer_class
@@ -33,7 +33,7 @@ Build = Callable[[Dict[str, Any], World], Subject]
 
 def run(
     manifest: Dict[str, Any],
-    place: Place,
+    identity: RankIdentity,
     log: EventLog,
     progress: Progress,
     find_build: Optional[Callable[[Dict[str, Any]], Build]] = None,
@@ -48,7 +48,7 @@ def run(
         build = (find_build or own_build)(manifest)
     if device_type == "cuda":
         check_torch_devices(os.environ, torch.cuda.device_count())
-    world = join(place, device_type, manifest["limits"]["silence_seconds"])
+    world = join(identity, device_type, manifest["limits"]["silence_seconds"])
     sampler, notes = _start_sampler(world)
     facts = collect_facts(world, manifest["stack"])
     facts["ceilings"] = measure_ceilings(world)

@@ -9,7 +9,7 @@ from typing import Any, Dict
 import torch
 import torch.distributed as dist
 
-from suite.worker.place import Place, complete_environment
+from suite.worker.rank import RankIdentity, complete_environment
 
 
 @dataclass(frozen=True)
@@ -23,14 +23,14 @@ class World:
     device: torch.device
 
 
-def join(place: Place, device_type: str, timeout_seconds: float) -> World:
+def join(identity: RankIdentity, device_type: str, timeout_seconds: float) -> World:
     """Initialise torch.distributed, gloo on ``cpu`` and NCCL on ``cuda``; a rank alone needs no address."""
     alone = complete_environment()
     options: Dict[str, Any] = {"timeout": timedelta(seconds=timeout_seconds)}
     if alone:
         options.update(store=dist.HashStore(), rank=0, world_size=1)
     if device_type == "cuda":
-        device = torch.device("cuda", place.local_rank)
+        device = torch.device("cuda", identity.local_rank)
         torch.cuda.set_device(device)
         if "device_id" in signature(dist.init_process_group).parameters:  # not before torch 2.3
             options["device_id"] = device
@@ -40,7 +40,7 @@ def join(place: Place, device_type: str, timeout_seconds: float) -> World:
         dist.init_process_group("gloo", **options)
     # DeepSpeed makes groups of its own and names no time-out, which would then be torch's half hour.
     dist.new_group = partial(dist.new_group, timeout=options["timeout"])
-    return World(place.rank, place.world_size, place.local_rank, place.local_world_size, device)
+    return World(identity.rank, identity.world_size, identity.local_rank, identity.local_world_size, device)
 
 
 def synchronise(world: World) -> None:

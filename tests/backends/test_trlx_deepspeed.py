@@ -10,14 +10,14 @@ import pytest
 from suite.backends.base import LayoutRequest, versions_errors
 from suite.backends.registry import find_backend
 from suite.backends.trlx import TESTED_TRANSFORMERS, trlx_problems
-from suite.conduct.machine import Machine
+from suite.conduct.planning.machine import Machine
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import Layout
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
-from suite.worker import trlx_source
+from suite.worker.trainers.trlx import source as trlx_source
 
 WORKLOAD = find_workload("trlx-ds-chat")
 CPU, CUDA = Measure(device="cpu", precision="fp32"), Measure(device="cuda", precision="bf16")
@@ -124,9 +124,9 @@ class TestStack:
         (tmp_path / "trlx" / "__init__.py").write_text("")
         monkeypatch.setenv("SUITE_TRLX_SOURCE", str(tmp_path))
         monkeypatch.setattr(
-            "suite.conduct.machine.stack_versions", lambda python, packages: dict.fromkeys(packages, "1")
+            "suite.conduct.planning.machine.stack_versions", lambda python, packages: dict.fromkeys(packages, "1")
         )
-        machine = Machine(python=sys.executable, device="cpu", places=2, device_memory_bytes=None)
+        machine = Machine(python=sys.executable, device="cpu", max_ranks=2, device_memory_bytes=None)
         with pytest.raises(UsageError, match=r"trlx-deepspeed cannot run on the stack of .*is not commit 3340c2f3"):
             machine.stacks(["trlx-deepspeed"])
 

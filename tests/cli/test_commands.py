@@ -100,7 +100,9 @@ RUN = ("run", "--device", "cpu", "--size", "1M", "--ranks", "1", "--repeats", "1
 def test_a_mistake_is_one_clear_line_and_exit_2(
     arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("suite.conduct.machine.stack_versions", lambda python, packages: dict.fromkeys(packages, "0"))
+    monkeypatch.setattr(
+        "suite.conduct.planning.machine.stack_versions", lambda python, packages: dict.fromkeys(packages, "0")
+    )
     with pytest.raises(SystemExit) as ended:
         app(arguments, prog_name="suite")
     told = capsys.readouterr()
@@ -118,8 +120,8 @@ def test_a_missing_stack_names_the_package_and_the_way_out() -> None:
 
 
 _WITHOUT_STACK = """
-import suite.conduct.machine
-suite.conduct.machine.stack_versions = lambda python, packages: {name: None for name in packages}
+import suite.conduct.planning.machine
+suite.conduct.planning.machine.stack_versions = lambda python, packages: {name: None for name in packages}
 from suite.cli.main import main
 main()
 """

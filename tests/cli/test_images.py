@@ -1,4 +1,4 @@
-"""`suite images` as a user types it: without an engine, with names that are wrong, and what its JSON holds."""
+"""`suite images` as a user types it: without a runtime, with names that are wrong, and what its JSON holds."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_list_works_without_an_engine_and_says_what_it_cannot_know(capsys: p
     told = capsys.readouterr().out
     assert all(f"{name} " in told for name in images())
     assert "not pinned by digest" in told and told.count("digest   sha256:") == 3
-    assert f"no container engine answers at {NO_ENGINE}" in told
+    assert f"no container runtime answers at {NO_ENGINE}" in told
 
 
 def test_the_list_as_json_holds_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,9 +62,9 @@ def test_the_list_as_json_holds_the_catalogue(capsys: pytest.CaptureFixture[str]
         (("build", "engines", "--project", "/nowhere"), "no checkout"),
         (("check", "engines", "--project", "/nowhere"), "no checkout"),
         (("build", "engines", "--build-arg", "STACK"), "NAME=VALUE"),
-        (("build", "engines"), "no container engine answers"),
-        (("check", "engines"), "no container engine answers"),
-        (("lock",), "no container engine answers"),
+        (("build", "engines"), "no container runtime answers"),
+        (("check", "engines"), "no container runtime answers"),
+        (("lock",), "no container runtime answers"),
         (("wheelhouse", "--project", "/nowhere"), "no checkout"),
     ],
 )
@@ -81,12 +81,12 @@ class Connection:
     api = None
 
 
-def with_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("suite.launch.docker_engine.connection.connect", Connection)
+def with_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("suite.launch.docker.connection.connect", Connection)
 
 
 def with_answers(monkeypatch: pytest.MonkeyPatch, *found: str | None) -> None:
-    with_engine(monkeypatch)
+    with_scheduler(monkeypatch)
     answers = [Answer(base=f"b{i}", reference=f"b:{i}", locked=OLD, found=one) for i, one in enumerate(found)]
     monkeypatch.setattr("suite.images.digests.ask", lambda api, bases: answers)
 
@@ -117,7 +117,7 @@ def test_lock_as_json_has_a_verdict_for_each_base(
 def test_check_fails_its_gate_on_a_difference(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], found: list[Difference]
 ) -> None:
-    with_engine(monkeypatch)
+    with_scheduler(monkeypatch)
     monkeypatch.setattr("suite.images.check.check_image", lambda *_: found)
     assert run("check", "engines", "--json") == (3 if found else 0)
     assert len(json.loads(capsys.readouterr().out)["differences"]) == len(found)
@@ -134,7 +134,7 @@ def test_a_failed_build_shows_the_end_of_the_step_and_is_no_mistake_of_the_user(
     def fail(*_: object) -> None:
         raise BuildFailed(Step(4, 9, "RUN make"), ["compiling", "no space left"], Path("build.log"))
 
-    with_engine(monkeypatch)
+    with_scheduler(monkeypatch)
     monkeypatch.setattr("suite.images.build.build_image", fail)
     assert run("build", "engines") == 1
     told = capsys.readouterr().err

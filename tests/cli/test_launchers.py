@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suite.cli.app import app
-from suite.cli.launchers import Where, size
-from suite.launch.docker_engine.settings import DockerSettings
+from suite.cli.options.launchers import Where, size
+from suite.launch.docker.settings import DockerSettings
 from suite.launch.local import LocalLauncher
 from suite.spec.base import UsageError
 
@@ -33,7 +33,7 @@ RUN = ("run", "--device", "cpu", "--size", "1M", "--dry-run")
         ((*RUN, "--launcher", "docker", "--pull", "perhaps"), "pull"),
         ((*RUN, "--launcher", "docker", "--gpus", "2", "--gpu-ids", "0"), "not both"),
         ((*RUN, "--launcher", "docker", "--gpus", "2"), "--device cpu leaves no use for --gpus"),
-        ((*RUN, "--launcher", "docker"), "no container engine answers at unix:///nowhere/docker.sock"),
+        ((*RUN, "--launcher", "docker"), "no container runtime answers at unix:///nowhere/docker.sock"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_2(
@@ -75,7 +75,7 @@ def test_the_local_launcher_takes_its_interpreter_and_no_engine(monkeypatch: pyt
 
 def test_an_interpreter_of_this_machine_is_not_sought_in_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str | None] = []
-    monkeypatch.setattr("suite.conduct.containers.open_containers", lambda *given: asked.append(given[4]))
+    monkeypatch.setattr("suite.conduct.running.containers.open_containers", lambda *given: asked.append(given[4]))
     monkeypatch.setenv("SUITE_PYTHON", "/here/python")
     Where(launcher="docker", python="/here/python").open("cpu", ("megatron",))
     Where(launcher="docker", python="/image/python").open("cpu", ("megatron",))

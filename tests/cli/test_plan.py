@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.planner.rows import PUBLISHED, write_rows
+from tests.fitting.rows import PUBLISHED, write_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(shutil.which("docker") is None and not os.enviro
 
 @cache
 def services(profiles: str | None, **variables: str) -> dict[str, Any]:
-    """The services as Compose resolves them, which asks no engine."""
+    """The services as Compose resolves them, which asks no runtime."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("SUITE_", "COMPOSE_"))}
     if profiles:
         clean["COMPOSE_PROFILES"] = profiles

@@ -1,4 +1,4 @@
-"""Compose on a real engine: a service measures, its results are the caller's, and the report has them."""
+"""Compose on a real runtime: a service measures, its results are the caller's, and the report has them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import pytest
 from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify
 from suite.images.build import Built
-from tests.engine import Engine
+from tests.container_runtime import Runtime
 
-pytestmark = [pytest.mark.engine, pytest.mark.ranks, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.daemon, pytest.mark.ranks, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).resolve().parents[2]
 SHORT = ("--size", "8M", "--warmup", "1", "--iterations", "2", "--repeats", "1")
@@ -27,14 +27,14 @@ SHORT = ("--size", "8M", "--warmup", "1", "--iterations", "2", "--repeats", "1")
 class Project:
     """A folder with compose.yaml as a user has it; results go to ``runs`` in it."""
 
-    def __init__(self, folder: Path, engine: Engine, image: Built) -> None:
+    def __init__(self, folder: Path, runtime: Runtime, image: Built) -> None:
         self.folder, self.runs = folder, folder / "runs"
         self.runs.mkdir()
         os.chown(self.runs, 4321, 4322)
         (folder / "compose").symlink_to(ROOT / "compose")
         (folder / "compose.yaml").write_text((ROOT / "compose.yaml").read_text())
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("SUITE_", "COMPOSE_"))}
-        own = {"DOCKER_HOST": engine.host, "COMPOSE_PROFILES": "cpu", "SUITE_ENGINES_IMAGE": image.id}
+        own = {"DOCKER_HOST": runtime.host, "COMPOSE_PROFILES": "cpu", "SUITE_ENGINES_IMAGE": image.id}
         self._environment = {**clean, **own}
         folder.chmod(0o755)
 
@@ -54,9 +54,9 @@ class Project:
 
 
 @pytest.fixture(scope="module")
-def project(engine: Engine, engines_image: Built, tmp_path_factory: pytest.TempPathFactory) -> Project:
+def project(runtime: Runtime, engines_image: Built, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """One measured run on the CPU."""
-    project = Project(tmp_path_factory.mktemp("compose"), engine, engines_image)
+    project = Project(tmp_path_factory.mktemp("compose"), runtime, engines_image)
     code, output = project.compose("run", "--rm", "bench-deepspeed", *SHORT)
     assert code == 0, output
     return project
@@ -95,7 +95,7 @@ def test_a_mistake_is_one_line_and_its_exit_code_reaches_the_caller(project: Pro
 
 
 def test_ctrl_c_at_a_terminal_ends_the_run_keeps_its_record_and_leaves_nothing(
-    project: Project, engine: Engine
+    project: Project, runtime: Runtime
 ) -> None:
     terminal, far_end = pty.openpty()
     process = project.start(
@@ -113,7 +113,7 @@ def test_ctrl_c_at_a_terminal_ends_the_run_keeps_its_record_and_leaves_nothing(
     assert process.wait(timeout=60) == 130
     (path,) = project.runs.glob("megatron-*/record.json")
     assert json.loads(path.read_text())["status"] == "interrupted"
-    assert engine.docker("ps", "--all", "--quiet", "--filter", "label=com.docker.compose.project=suite").stdout == ""
+    assert runtime.docker("ps", "--all", "--quiet", "--filter", "label=com.docker.compose.project=suite").stdout == ""
 
 
 def drain(terminal: int) -> None:

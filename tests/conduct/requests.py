@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from suite.conduct.request import LayoutChoices, Request
+from suite.conduct.planning.request import LayoutChoices, Request
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload

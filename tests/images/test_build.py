@@ -1,4 +1,4 @@
-"""A build as asked of an engine and as told to the user, on a scripted engine."""
+"""A build as asked of a runtime and as told to the user, on a scripted runtime."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GOOD = (
 )
 
 
-class ScriptedEngine:
+class ScriptedRuntime:
     """Answers a build with the lines it was given, and keeps what it was asked."""
 
     def __init__(self, *lines: dict[str, Any]) -> None:
@@ -61,9 +61,9 @@ def project(tmp_path: Path) -> Project:
 
 
 def asked(name: str, project: Project, **choices: Any) -> dict[str, Any]:
-    engine = ScriptedEngine(*GOOD)
-    build_image(name, engine, project, BuildChoices(**choices))  # type: ignore[arg-type]
-    return engine.asked
+    runtime = ScriptedRuntime(*GOOD)
+    build_image(name, runtime, project, BuildChoices(**choices))  # type: ignore[arg-type]
+    return runtime.asked
 
 
 class TestWhatIsAsked:
@@ -109,7 +109,7 @@ class TestWhatIsAsked:
     @pytest.mark.parametrize(
         ("name", "choices", "words"),
         [
-            ("trlx", {"cpu": True}, "trlx has no CPU build; engines has one"),
+            ("trlx", {"cpu": True}, "trlx has no CPU build; runtimes has one"),
             ("engines", {"without_trlx": True}, "not for engines"),
             ("nemo", {"without_trlx": True}, "not for nemo"),
             ("engine", {}, "did you mean 'engines'"),
@@ -128,8 +128,8 @@ class TestWhatIsAsked:
 class TestWhatIsTold:
     def test_steps_are_told_as_they_begin_and_all_is_logged(self, project: Project) -> None:
         steps: list[Step] = []
-        engine = ScriptedEngine(*GOOD)
-        built = build_image("trlx", engine, project, on_step=steps.append)  # type: ignore[arg-type]
+        runtime = ScriptedRuntime(*GOOD)
+        built = build_image("trlx", runtime, project, on_step=steps.append)  # type: ignore[arg-type]
         assert [str(step) for step in steps] == ["[1/2] FROM ${BASE_IMAGE} AS base", "[2/2] RUN one; two"]
         assert built.id == "sha256:1234" and built.size_bytes == 7
         assert "warned\n" in built.log.read_text() and "\x1b" not in built.log.read_text()
@@ -157,14 +157,14 @@ class TestWhatIsTold:
             read_output(GOOD[:4], io.StringIO(), lambda step: None, Path("a.log"))
 
     def test_an_interrupted_build_is_ended_on_the_engine(self, project: Project) -> None:
-        engine = ScriptedEngine(*GOOD)
+        runtime = ScriptedRuntime(*GOOD)
 
         def interrupt(step: Step) -> None:
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            build_image("trlx", engine, project, on_step=interrupt)  # type: ignore[arg-type]
-        assert engine.closed
+            build_image("trlx", runtime, project, on_step=interrupt)  # type: ignore[arg-type]
+        assert runtime.closed
 
 
 class TestProject:

@@ -23,24 +23,24 @@ from suite.spec.base import UsageError
 from suite.spec.images import BASE_NAME_LABEL, VARIANT_LABEL, find_image, images, stack_versions_of
 from suite.spec.version import suite_version
 from tests.built import ROOT
-from tests.engine import Engine
+from tests.container_runtime import Runtime
 
 if TYPE_CHECKING:
     from docker import APIClient
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.daemon, pytest.mark.timeout(600)]
 
 ENGINES = find_image("engines")
 Run = Callable[..., subprocess.CompletedProcess]
 
 
 @pytest.fixture
-def run(engine: Engine, engines_image: Built) -> Run:
+def run(runtime: Runtime, engines_image: Built) -> Run:
     """`docker run` of the image as a launcher would: another user, a read-only root, no network."""
 
     def start(*arguments: str, options: tuple[str, ...] = (), user: str = "4242:4242") -> subprocess.CompletedProcess:
         sealed = ("--rm", "--read-only", "--network", "none", "--cap-drop", "ALL", "--tmpfs", "/tmp:exec")
-        return engine.docker("run", *sealed, "--user", user, *options, engines_image.id, *arguments, timeout=300)
+        return runtime.docker("run", *sealed, "--user", user, *options, engines_image.id, *arguments, timeout=300)
 
     return start
 
@@ -85,12 +85,12 @@ class TestWhatItHolds:
         assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(listed) is None
 
     def test_nothing_of_the_build_machine_is_left(
-        self, docker_api: APIClient, engine: Engine, engines_image: Built, wheelhouse: Path, tmp_path: Path
+        self, docker_api: APIClient, runtime: Runtime, engines_image: Built, wheelhouse: Path, tmp_path: Path
     ) -> None:
         history = "".join(entry["CreatedBy"] for entry in docker_api.history(engines_image.id))
         assert "ca.pem" not in history and "wheelhouse" not in history
         saved = tmp_path / "image.tar"
-        engine.docker("save", "-o", str(saved), engines_image.id, check=True)
+        runtime.docker("save", "-o", str(saved), engines_image.id, check=True)
         names = {name.removeprefix("./") for name in files_of(saved)}
         assert any(name.startswith("opt/stack/lib/python3.11/site-packages/torch/") for name in names)
         leftover = {name for name in names if name.startswith(("build/", "etc/uv", "root/.cache", "tmp/"))}
@@ -143,22 +143,22 @@ class TestHowItRuns:
 
 class TestATamperedImage:
     @pytest.fixture
-    def tampered(self, engine: Engine, engines_image: Built) -> Iterator[Callable[..., str]]:
+    def tampered(self, runtime: Runtime, engines_image: Built) -> Iterator[Callable[..., str]]:
         made = []
 
         def tamper(command: str, *changes: str) -> str:
             name = f"suite-test-tampered-{len(made)}"
             given = ("--user", "0", "--entrypoint", "sh", engines_image.id, "-c", command)
-            engine.docker("run", "--name", name, "--network", "none", *given, check=True)
+            runtime.docker("run", "--name", name, "--network", "none", *given, check=True)
             kept = ("USER 1000", 'ENTRYPOINT ["suite"]', *changes)
             options = tuple(part for change in kept for part in ("--change", change))
-            engine.docker("commit", *options, name, f"{name}:1", check=True)
-            engine.docker("rm", name)
+            runtime.docker("commit", *options, name, f"{name}:1", check=True)
+            runtime.docker("rm", name)
             made.append(f"{name}:1")
             return made[-1]
 
         yield tamper
-        engine.docker("rmi", *made)
+        runtime.docker("rmi", *made)
 
     def found(self, docker_api: APIClient, tag: str, build_project: Project) -> set[str]:
         return {one.where for one in check_image(docker_api, ENGINES, tag, build_project)}
@@ -219,7 +219,7 @@ class TestBuilding:
         assert present.id == engines_image.id and present.variant == "cpu"
 
     def test_the_common_stages_of_nemo_are_those_of_the_engines(
-        self, docker_api: APIClient, engine: Engine, engines_image: Built, base_image: str, build_project: Project
+        self, docker_api: APIClient, runtime: Runtime, engines_image: Built, base_image: str, build_project: Project
     ) -> None:
         tag = "suite-test-nemo-common:1"
         choices = BuildChoices(
@@ -227,13 +227,13 @@ class TestBuilding:
         )
         try:
             built = build_image("nemo", docker_api, build_project, choices)
-            # nothing is built twice: the engine's cache knows every one of these steps from the other Dockerfile
+            # nothing is built twice: the runtime's cache knows every one of these steps from the other Dockerfile
             assert built.seconds < 60
-            done = engine.docker("run", "--rm", "--read-only", "--tmpfs", "/tmp", built.id, "sizes")
+            done = runtime.docker("run", "--rm", "--read-only", "--tmpfs", "/tmp", built.id, "sizes")
             assert done.returncode == 0 and "ladder cpu" in done.stdout
             assert look_inside(docker_api, built.id).stack is None
         finally:
-            engine.docker("rmi", tag)
+            runtime.docker("rmi", tag)
 
     def test_a_step_that_fails_is_told_and_leaves_nothing(
         self, docker_api: APIClient, base_image: str, build_project: Project
@@ -258,7 +258,7 @@ class TestBuilding:
             build_image("engines", docker_api, build_project, choices, interrupt)
         deadline = time.monotonic() + 20
         while not building(docker_api) <= before:
-            assert time.monotonic() < deadline, "the engine goes on building"
+            assert time.monotonic() < deadline, "the runtime goes on building"
             time.sleep(0.1)
 
     def test_a_base_that_is_not_there_is_told(self, docker_api: APIClient, build_project: Project) -> None:

@@ -1,4 +1,4 @@
-"""Digests of bases: asked of a registry through the engine, compared, and written where they belong."""
+"""Digests of bases: asked of a registry through the runtime, compared, and written where they belong."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from suite.images.digests import Answer, ask, write
 from suite.spec.images import BaseImage, bases
-from tests.engine import Engine, skip_outside_ci
+from tests.container_runtime import Runtime, skip_outside_ci
 
 ROOT = Path(__file__).resolve().parents[2]
 OLD, NEW = "sha256:" + "a" * 64, "sha256:" + "b" * 64
@@ -100,23 +100,23 @@ def _wait_for(address: str, seconds: float = 10.0) -> None:
             time.sleep(0.05)
 
 
-@pytest.mark.engine
+@pytest.mark.daemon
 def test_the_digest_of_a_real_registry_is_the_one_that_was_pushed(
-    engine: Engine, registry: str, base_image: str, docker_api
+    runtime: Runtime, registry: str, base_image: str, docker_api
 ) -> None:
     reference = f"{registry}/suite-base:1"
     try:
-        engine.docker("tag", base_image, reference, check=True)
-        pushed = engine.docker("push", "--quiet", reference)
+        runtime.docker("tag", base_image, reference, check=True)
+        pushed = runtime.docker("push", "--quiet", reference)
         assert pushed.returncode == 0, pushed.stderr
-        (found,) = engine.docker("inspect", "--format", "{{index .RepoDigests 0}}", reference).stdout.split()
+        (found,) = runtime.docker("inspect", "--format", "{{index .RepoDigests 0}}", reference).stdout.split()
         digest = found.partition("@")[2]
         unpinned, stale = BaseImage(reference=reference, digest=None), BaseImage(reference=reference, digest=OLD)
         nowhere = BaseImage(reference="127.0.0.1:1/none:1", digest=OLD)
         missing = BaseImage(reference=f"{registry}/none:1", digest=OLD)
         answers = ask(docker_api, {"first": unpinned, "stale": stale, "nowhere": nowhere, "missing": missing})
     finally:
-        engine.docker("rmi", reference)
+        runtime.docker("rmi", reference)
     assert [one.verdict for one in answers] == ["new", "differs", "unknown", "unknown"]
     assert answers[0].found == answers[1].found == digest
     assert "refused" in str(answers[2].reason) and answers[3].reason

@@ -59,8 +59,8 @@ def test_the_engines_are_the_tested_ones_and_torch_brings_its_cuda() -> None:
 
 
 def test_trlx_runs_on_the_newest_engine_it_can() -> None:
-    trlx, engines = pins_of(LOCKS / "trlx.lock"), pins_of(LOCKS / "engines.lock")
-    assert trlx["torch"] == engines["torch"] and trlx["deepspeed"] == engines["deepspeed"]
+    trlx, runtimes = pins_of(LOCKS / "trlx.lock"), pins_of(LOCKS / "engines.lock")
+    assert trlx["torch"] == runtimes["torch"] and trlx["deepspeed"] == runtimes["deepspeed"]
     assert trlx["transformers"].startswith("4.33.")
     assert "peft" not in trlx
 

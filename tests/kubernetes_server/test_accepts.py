@@ -17,7 +17,7 @@ from suite.spec.base import UsageError
 from tests.kubernetes_server.server import Server
 from tests.launch.kubernetes.runs import FOLDER, FULL, VARIANTS, job_of, settings_of
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.daemon
 FILES = {"manifest.json": "{}\n", "environment.json": "{}\n"}
 Objects = list[dict[str, Any]]
 #: of Kubernetes after 1.20; tests/launch/kubernetes holds them to newer schemas and to what these pass

@@ -19,15 +19,15 @@ from suite.bundle.record import Record
 from suite.bundle.store import Bundle
 from suite.bundle.verify import verify
 from suite.cli.app import app
-from suite.conduct import clusters
+from suite.conduct.cluster import standing as clusters
 from suite.launch.cluster.submission import submissions
-from suite.launch.kubernetes import engine
+from suite.launch.kubernetes import scheduler as engine
 from suite.launch.kubernetes.client import Cluster, connect
 from tests.kubernetes_server.kubelet import Play, StandIn
 from tests.kubernetes_server.server import Server
 from tests.launch.kubernetes.runs import IMAGE
 
-pytestmark = pytest.mark.engine
+pytestmark = pytest.mark.daemon
 WORK = ("--backend", "deepspeed", "--size", "1M", "--workload", "cpu", "--repeats", "1", "--warmup", "1")
 PLACE = ("--device", "cpu", "--nodes", "2", "--gpus-per-node", "2", "--image", IMAGE)
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from suite.backends.base import LayoutRequest, choice
 from suite.backends.registry import find_backend
-from suite.conduct.execute import make_job
+from suite.conduct.running.execute import make_job
 from suite.launch.cluster.torchrun import EVENTS_ON_OUTPUT
-from suite.launch.docker_engine.document import PYTHON, PYTHON_PATH, RUNS, Placing, container_document
-from suite.launch.docker_engine.settings import DockerSettings
+from suite.launch.docker.document import PYTHON, PYTHON_PATH, RUNS, Placing, container_document
+from suite.launch.docker.settings import DockerSettings
 from suite.launch.job import Job, Mount, Site
 from suite.launch.kubernetes.read_back import placed
 from suite.launch.kubernetes.render import parse, render
@@ -51,7 +51,7 @@ class Seen(NamedTuple):
 
 @st.composite
 def manifests(draw: st.DrawFn) -> Manifest:
-    """Any run of the engine backends that can be laid out."""
+    """Any run of the runtime backends that can be laid out."""
     driver = find_backend(draw(st.sampled_from(["deepspeed", "megatron"])))
     device = draw(st.sampled_from(["cpu", "cuda"]))
     workload = find_workload("cpu" if device == "cpu" else "trlx-ds-chat")

@@ -11,9 +11,9 @@ import yaml
 from typer.testing import CliRunner
 
 from suite.cli.app import app
-from suite.conduct.machine import Machine
-from suite.conduct.plan import Plan
-from suite.launch.docker_engine.document import PYTHON, RUNS
+from suite.conduct.planning.machine import Machine
+from suite.conduct.planning.plan import Plan
+from suite.launch.docker.document import PYTHON, RUNS
 from suite.launch.local import LocalLauncher
 from suite.launch.outcome import Launcher
 from tests.launch.test_one_job import Asked, expected, gpus, on_this_host
@@ -54,14 +54,14 @@ def planned(name: str, profile: str, options: Sequence[str], monkeypatch: pytest
     defaults = {key: re.sub(r"\$\{\w+:-(.*)\}", r"\1", value) for key, value in device["environment"].items()}
     for key, value in {**defaults, "SUITE_PYTHON": PYTHON}.items():
         monkeypatch.setenv(key, value)
-    here = Machine(python=PYTHON, device=KINDS[profile], places=8, device_memory_bytes=80 << 30)
-    monkeypatch.setattr("suite.conduct.machine.look_at_machine", lambda python, device, planning: here)
+    here = Machine(python=PYTHON, device=KINDS[profile], max_ranks=8, device_memory_bytes=80 << 30)
+    monkeypatch.setattr("suite.conduct.planning.machine.look_at_machine", lambda python, device, planning: here)
     monkeypatch.setattr(Machine, "stacks", lambda self, backends: {name: {"torch": "2.13.0"} for name in backends})
 
     def run_plan(plan: Plan, settings: object, launcher: Launcher, view: object) -> None:
         raise Planned(plan, launcher)
 
-    monkeypatch.setattr("suite.conduct.session.run_plan", run_plan)
+    monkeypatch.setattr("suite.conduct.running.session.run_plan", run_plan)
     program, command, *words = service["entrypoint"][4:]
     assert (program, command) == ("suite", "run")
     done = CliRunner().invoke(app, ["run", *words, "--size", "8M" if profile == "cpu" else "1.3B", *options])

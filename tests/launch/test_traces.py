@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suite.launch.traces import LONGEST_LINE, TAIL_BYTES, log_size, log_tail, stack_lines, told
+from suite.launch.traces import LONGEST_LINE, TAIL_BYTES, log_size, log_tail, read_reports, stack_lines
 
 
 def test_failures_are_read_around_torn_and_foreign_lines(tmp_path):
@@ -25,7 +25,7 @@ def test_failures_are_read_around_torn_and_foreign_lines(tmp_path):
             ["null", "[]", '{"start"', json.dumps({"kind": "start"}), json.dumps(failure), '{"kind": "failure", "ti']
         )
     )
-    found = told(file)
+    found = read_reports(file)
     assert found.started
     assert len(found.reports) == 1
     assert found.reports[0].time == 5.5
@@ -38,7 +38,7 @@ def test_failures_are_read_around_torn_and_foreign_lines(tmp_path):
 
 
 def test_a_rank_without_an_event_file_told_nothing(tmp_path):
-    assert told(tmp_path / "rank-9.jsonl") == (False, ())
+    assert read_reports(tmp_path / "rank-9.jsonl") == (False, ())
     assert log_tail(tmp_path / "rank-9.log") == ()
     assert log_size(tmp_path / "rank-9.log") == 0
 
@@ -63,7 +63,7 @@ def test_a_failure_event_of_any_content_is_taken_without_trust(
         "evidence": evidence,
     }
     file.write_text(json.dumps(event) + "\n")
-    assert len(told(file).reports) == 1
+    assert len(read_reports(file).reports) == 1
 
 
 def test_the_tail_of_a_huge_log_is_short_and_its_lines_are_cut(tmp_path):
@@ -89,5 +89,5 @@ def test_what_no_float_and_no_file_can_hold_is_read_all_the_same(tmp_path):
     file = tmp_path / "rank-0.jsonl"
     failure = {"kind": "failure", "time": 10**400, "failure": "hang", "phase": "\ud800", "evidence": ["a\udfff"]}
     file.write_text(json.dumps(failure))
-    (report,) = told(file).reports
+    (report,) = read_reports(file).reports
     assert (report.time, report.failure.phase, report.failure.evidence) == (0.0, "?", ("a?",))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suite.planner.ask import device_counts, device_range, fewest_devices, largest_micro_batch, question
-from suite.planner.fabric import place_of, published_place
+from suite.planner.hardware import hardware_of, published_hardware
 from suite.planner.iteration import PHASES
 from suite.planner.plan import GIB, predict
 from suite.planner.profiles import PROFILES
@@ -23,7 +23,7 @@ from suite.theory.memory import memory_floor
 from tests.theory.shapes import shapes, workloads
 
 BACKENDS = sorted(PROFILES)
-A100 = place_of(devices()["A100-SXM-80GB"])
+A100 = hardware_of(devices()["A100-SXM-80GB"])
 
 
 def ask(size="13B", backend="megatron", device="A100-80GB", **changes):
@@ -32,8 +32,8 @@ def ask(size="13B", backend="megatron", device="A100-80GB", **changes):
 
 
 def table(asked, count):
-    space = candidates(asked.shape, asked.workload, asked.place, asked.profile, count)
-    return space, predict(space, asked.place, asked.profile, asked.parameters)
+    space = candidates(asked.shape, asked.workload, asked.hardware, asked.profile, count)
+    return space, predict(space, asked.hardware, asked.profile, asked.parameters)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -236,7 +236,7 @@ def test_what_cannot_be_planned_is_one_clear_line(make, words):
     ],
 )
 def test_devices_of_tables_are_found_in_the_catalogue(name, memory, expected):
-    assert published_place(name, memory).name == expected
+    assert published_hardware(name, memory).name == expected
 
 
 @pytest.mark.parametrize(
@@ -244,16 +244,16 @@ def test_devices_of_tables_are_found_in_the_catalogue(name, memory, expected):
     [("A100-SXM", 300e9, 25e9), ("A100-PCIe", 32e9, 25e9), ("H100-PCIe", 64e9, 50e9), ("V100", 150e9, 6.25e9)],
 )
 def test_a_bridge_between_two_cards_is_no_link_of_a_node(name, link, network):
-    place = published_place(name, None)
-    assert (place.link, place.network) == (link, network)
+    hardware = published_hardware(name, None)
+    assert (hardware.link, hardware.network) == (link, network)
 
 
 def test_a_power_limit_and_slower_memory_in_the_name_count():
-    limited = published_place("H100 SXM 96GB HBM2e 500W", 96)
+    limited = published_hardware("H100 SXM 96GB HBM2e 500W", 96)
     assert limited.power_share == pytest.approx(500 / 700)
     assert limited.memory_bandwidth < devices()["H100-SXM-80GB"].memory_bytes_per_second
-    assert published_place("TPU v5p", 95) is None
-    assert published_place("", None) is None
+    assert published_hardware("TPU v5p", 95) is None
+    assert published_hardware("", None) is None
 
 
 def test_a_hundred_thousand_layouts_take_seconds_at_most():

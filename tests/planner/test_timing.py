@@ -5,23 +5,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suite.planner.check import fitted
-from suite.planner.fabric import published_place
-from suite.planner.fit import Rows
+from suite.fitting.check import fitted
+from suite.fitting.fit import Rows
+from suite.fitting.validate import model_seconds
+from suite.planner.hardware import published_hardware
 from suite.planner.jobs import Jobs
 from suite.planner.memory import memory_parts, peak_bytes
 from suite.planner.parameters import load_parameters
 from suite.planner.stacks import plain_framework, traits
 from suite.planner.timing import step_parts, step_seconds
-from suite.planner.validate import model_seconds
 
 P = load_parameters()
 
 
 def job(**changes):
-    place = published_place(changes.pop("gpu", "H100-SXM"), 80)
+    hardware = published_hardware(changes.pop("gpu", "H100-SXM"), 80)
     base = {
-        **place.columns(),
+        **hardware.columns(),
         **traits("NeMo Megatron").columns(),
         "layers": 32,
         "hidden": 4096,

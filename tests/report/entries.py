@@ -23,7 +23,7 @@ from suite.bundle.record import (
     SteadyState,
     Throughput,
 )
-from suite.report import Entry
+from suite.report.facts.entry import Entry
 from suite.spec.layout import Layout
 from suite.spec.manifest import Backend, Limits, Manifest, Measure
 from suite.spec.resolve import make_manifest

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from suite.report import Entry, build
-from suite.report.beside import Beside
+from suite.report.facts.beside import Beside
+from suite.report.facts.entry import Entry
+from suite.report.facts.model import build
 from tests.report import entries as made
 
 TRLX = {"backend": "trlx-deepspeed", "kind": "trainer", "facts": made.TRAINER_FACTS}

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from suite.report.escape import code, drawable, fenced, inline, prose, visible
+from suite.report.formatting.escape import code, drawable, fenced, inline, prose, visible
 
 #: Everything that Markdown, HTML or an auto-linker gives a meaning to, and some plain letters.
 HOSTILE = st.text(alphabet=st.sampled_from(list("|`\\<>&[]()!*_~#@:/$.-+=\n\r\t\x1b\u202e\u2028 awx1")), max_size=40)

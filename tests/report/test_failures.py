@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from suite.launch.next_step import next_step
-from suite.report import Entry, build
+from suite.report.facts.entry import Entry
+from suite.report.facts.model import build
 from tests.report import entries as made
 
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import json
 
-from suite.report import as_json, build
-from suite.report.headline import rows
-from suite.report.summary import sentences
+from suite.report.facts.model import build
+from suite.report.text.headline import as_json, rows
+from suite.report.text.summary import sentences
 from tests.report import entries as made
 
 
@@ -33,7 +33,7 @@ def test_json_holds_the_sentences_the_rows_and_refers_to_rows_by_number() -> Non
     assert told["schema"] == "suite/report/1"
     assert tuple(told["summary"]) == sentences(model)
     assert [row["number"] for row in told["rows"]] == list(range(1, 17))
-    assert {place["row"] for group in told["ranking"]["groups"] for place in group["places"]} == set(range(1, 17))
+    assert {ranked["row"] for group in told["ranking"]["groups"] for ranked in group["places"]} == set(range(1, 17))
     assert told["scaling"]["curves"][0]["base"] == 1
 
 

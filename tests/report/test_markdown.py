@@ -10,8 +10,9 @@ from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from suite.bundle.record import Energy
-from suite.report import Entry, build
-from suite.report.markdown import render
+from suite.report.facts.entry import Entry
+from suite.report.facts.model import build
+from suite.report.text.markdown import render
 from tests.report import entries as made
 
 PLOTS = {name: f"report-assets/{name}.svg" for name in ("throughput", "scaling", "phases", "memory")}
@@ -63,7 +64,7 @@ def troubled() -> list[Entry]:
 
 
 def hostile() -> list[Entry]:
-    """Strings that try to break out of every place that shows them."""
+    """Strings that try to break out of every ranked that shows them."""
     facts: dict[str, Any] = {**made.CPU_FACTS, "host": EVIL, "kernel": EVIL, "notes": [EVIL], "packages": {EVIL: EVIL}}
     facts["cpu"] = {"model": EVIL, "cores": 2, "threads": 2}
     facts["work_differences"] = [EVIL, 7]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suite.report.numbers import counted, gib, interval, listed, moment, number, percent
+from suite.report.formatting.numbers import counted, gib, interval, listed, moment, number, percent
 from suite.stats.intervals import Interval
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from suite.report import output, write
 from suite.report.plots import NAMES
+from suite.report.text import output
+from suite.report.text.output import write
 from suite.spec.base import UsageError
 from tests.report import entries as made
 
@@ -28,7 +29,7 @@ def test_bytes_depend_on_neither_the_process_nor_the_users_matplotlib_settings(t
     write(made.matrix(sizes=("1M",), runs=1), tmp_path / "a" / "report.md")
     (tmp_path / "matplotlibrc").write_text("font.size: 30\naxes.facecolor: black\nsvg.fonttype: none\n")
     code = (
-        "from pathlib import Path; from suite.report import write; from tests.report import entries; "
+        "from pathlib import Path; from suite.report.text.output import write; from tests.report import entries; "
         f"write(entries.matrix(sizes=('1M',), runs=1), Path({str(tmp_path / 'b' / 'report.md')!r}))"
     )
     environment = {

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from suite.report import Entry, build
+from suite.report.facts.entry import Entry
+from suite.report.facts.model import build
 from suite.report.plots import draw, scaling
 from suite.report.plots.series import MOST_BARS, bars, spread
 from suite.report.plots.style import COLOURS, styled

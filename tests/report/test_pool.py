@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from suite.report import build
-from suite.report.markdown import render
+from suite.report.facts.model import build
+from suite.report.text.markdown import render
 from suite.stats.intervals import RunSeconds, pooled_rate
 from tests.report import entries as made
 

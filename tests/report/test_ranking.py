@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from suite.report import Entry, build
-from suite.report.markdown import render
-from suite.report.ranking import Ranking
+from suite.report.facts.entry import Entry
+from suite.report.facts.model import build
+from suite.report.facts.ranking import Ranking
+from suite.report.text.markdown import render
 from tests.report import entries as made
 
 
@@ -26,7 +27,7 @@ def test_the_faster_of_two_is_told_from_five_runs_each() -> None:
 
 def test_rates_within_their_noise_are_not_distinguishable() -> None:
     (group,) = ranking(made.repeats(5, rate=20), made.repeats(5, rate=20.01, backend="megatron")).groups
-    assert [place.verdict for place in group.places] == ["not distinguishable"] * 2
+    assert [ranked.verdict for ranked in group.places] == ["not distinguishable"] * 2
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_more_rows_in_a_group_ask_for_more_of_a_difference() -> None:
     others = [made.repeats(3, rate=20 + index / 10, spread=0.02, backend=f"b{index}") for index in range(6)]
     (many,) = ranking(*rows, *others).groups
     assert two.places[1].verdict == "slower"
-    assert next(place for place in many.places if place.row.backend == "deepspeed").verdict == "not distinguishable"
+    assert next(ranked for ranked in many.places if ranked.row.backend == "deepspeed").verdict == "not distinguishable"
     assert many.lead.low < 1
 
 
@@ -81,7 +82,7 @@ def at(times: list[float], **asked: object) -> list[Entry]:
 )
 def test_rows_whose_runs_did_not_take_turns_are_marked(first: list[float], second: list[float], in_turns: bool) -> None:
     model = build([*at(first, rate=20), *at(second, rate=26, backend="megatron")])
-    assert [place.in_turns for place in model.ranking.groups[0].places] == [True, in_turns]
+    assert [ranked.in_turns for ranked in model.ranking.groups[0].places] == [True, in_turns]
     assert ("not in turns" in render(model, {})) is not in_turns
 
 
@@ -117,8 +118,8 @@ def test_every_group_is_of_equal_work_and_setting_in_a_mixed_report() -> None:
     found = ranking(runs)
     assert len(found.groups) == 8
     for group in found.groups:
-        assert len({place.row.work_hash for place in group.places}) == 1
-        assert {place.row.setting for place in group.places} == {group.setting}
+        assert len({ranked.row.work_hash for ranked in group.places}) == 1
+        assert {ranked.row.setting for ranked in group.places} == {group.setting}
 
 
 def test_a_workload_of_another_name_but_equal_work_is_ranked() -> None:

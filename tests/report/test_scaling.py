@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from suite.report import Entry, build
-from suite.report.scaling import Scalings
+from suite.report.facts.entry import Entry
+from suite.report.facts.model import build
+from suite.report.facts.scaling import Scalings
 from suite.spec.layout import Layout
 from tests.report import entries as made
 

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suite.report import Entry, build
-from suite.report.summary import sentences
+from suite.report.facts.entry import Entry
+from suite.report.facts.model import build
+from suite.report.text.summary import sentences
 from tests.report import entries as made
 
 CASES = {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from suite.report import build
-from suite.report.markdown import render
-from suite.report.without_scoring import without_scoring
+from suite.report.facts.model import build
+from suite.report.text.markdown import render
+from suite.report.text.without_scoring import without_scoring
 from tests.report import entries as made
 
 CRITIC = {"layers": 1, "hidden": 16, "ffn": 32, "heads": 2}

@@ -57,7 +57,7 @@ def test_an_adapter_is_three_products_side_by_side_beside_the_joint_matrix() -> 
     import torch
     from transformers.pytorch_utils import Conv1D
 
-    from suite.worker.engines.lora import LowRank
+    from suite.worker.engines.deepspeed.lora import LowRank
 
     torch.manual_seed(0)
     joint = LowRank(Conv1D(3 * 4, 4), rank=2, groups=3)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from suite.worker.engines.deepspeed_config import training_config
+from suite.worker.engines.deepspeed.config import training_config
 
 
 def manifest_of(device: str, data: int, stage: int) -> dict[str, Any]:

@@ -73,16 +73,16 @@ def count(backend: str, manifest: dict[str, Any], world: Any) -> dict[str, int]:
 def rank_program(backend: str) -> None:
     import torch
 
-    from suite.worker.place import Place
+    from suite.worker.rank import RankIdentity
     from suite.worker.world import join
 
     torch.set_num_threads(1)
-    world = join(Place(0, 1, 0, 1), "cpu", 60.0)
+    world = join(RankIdentity(0, 1, 0, 1), "cpu", 60.0)
     counts = {}
     for name, manifest in cases_of(backend).items():
         counts[name] = count(backend, manifest.model_dump(mode="json", by_alias=True), world)
         if backend == "megatron":
-            from suite.worker.engines.megatron_stack import parallel_state
+            from suite.worker.engines.megatron.stack import parallel_state
 
             parallel_state.destroy_model_parallel()
     print(json.dumps(counts))

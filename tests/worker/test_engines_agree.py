@@ -37,12 +37,12 @@ def rank_program(zero_stage: int, distributed_optimizer: bool) -> None:
 
     from suite.worker.engines import engine_class
     from suite.worker.loop import ppo_loss
-    from suite.worker.place import Place
+    from suite.worker.rank import RankIdentity
     from suite.worker.world import join
     from tests.worker.test_megatron_layouts import copy_weights
 
     torch.set_num_threads(1)
-    world = join(Place(0, 1, 0, 1), "cpu", 60.0)
+    world = join(RankIdentity(0, 1, 0, 1), "cpu", 60.0)
     manifest = manifest_of({"zero_stage": zero_stage})
     deepspeed = engine_class("deepspeed", "cpu")(manifest, world)
     megatron = engine_class("megatron", "cpu")(manifest_of({"distributed_optimizer": distributed_optimizer}), world)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from suite.worker.failures import failure_evidence, failure_kind
-from suite.worker.place import ConfigError
+from suite.worker.rank import ConfigError
 
 
 def raised_by_torch_for_too_much_memory() -> RuntimeError:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from suite.worker.engines.gpt2_policy import Policy, build_config, freeze_below, recompute_blocks
+from suite.worker.engines.deepspeed.policy import Policy, build_config, freeze_below, recompute_blocks
 
 SIZE: dict[str, Any] = {
     "vocab": 32,

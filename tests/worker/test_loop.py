@@ -17,8 +17,8 @@ from suite.worker.engines.base import Engine, LossFunction
 from suite.worker.events import EventLog
 from suite.worker.loop import PPOLoop, draw_prompts, expected_counts, ppo_loss
 from suite.worker.memory import MemoryProbe
-from suite.worker.place import ConfigError
 from suite.worker.progress import Progress
+from suite.worker.rank import ConfigError
 from suite.worker.recorder import NullRecorder, Recorder
 from suite.worker.world import World
 from tests.worker.tiny import tiny_manifest

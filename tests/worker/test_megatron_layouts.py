@@ -128,7 +128,7 @@ def rank_program(folder: Path, cases: list[str]) -> None:
     import torch
     import torch.distributed as dist
 
-    from suite.worker.engines.megatron_stack import parallel_state
+    from suite.worker.engines.megatron.stack import parallel_state
     from suite.worker.world import World
 
     dist.init_process_group("gloo", timeout=timedelta(seconds=120))
@@ -143,8 +143,8 @@ def rank_program(folder: Path, cases: list[str]) -> None:
 def observe(case: str, world: Any) -> dict[str, Any]:
     import torch
 
-    from suite.worker.engines.megatron_engine import MegatronEngine
-    from suite.worker.engines.megatron_weights import global_parameters
+    from suite.worker.engines.megatron.engine import MegatronEngine
+    from suite.worker.engines.megatron.weights import global_parameters
 
     engine = MegatronEngine(manifest_of(case), world)
     batch = own_rows(fixed_batch(), engine)
@@ -204,7 +204,7 @@ def cached_logprobs(engine: Any, tokens: Any) -> list[list[float]] | None:
     """The log-probs of the given response as the cache sees them: sampling, but with the draw forced. Leader only."""
     import torch
 
-    from suite.worker.engines.megatron_generate import Sampler
+    from suite.worker.engines.megatron.generate import Sampler
 
     class Forced(Sampler):
         def _draw(self, logits: Any) -> Any:
@@ -251,7 +251,7 @@ def attention_difference(engine: Any, groups: int) -> dict[str, float]:
     """The policy's core attention against Megatron's own, on this rank's heads: largest differences."""
     import torch
 
-    from suite.worker.engines.megatron_stack import AttnMaskType, DotProductAttention
+    from suite.worker.engines.megatron.stack import AttnMaskType, DotProductAttention
 
     config = copy.copy(engine._model.config)
     config.num_query_groups = groups

@@ -11,9 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suite.worker.engines import megatron_weights
-from suite.worker.engines.megatron_engine import MegatronEngine, split_rows
-from suite.worker.engines.megatron_model import gelu_tanh
+from suite.worker.engines.megatron import weights as megatron_weights
+from suite.worker.engines.megatron.engine import MegatronEngine, split_rows
+from suite.worker.engines.megatron.model import gelu_tanh
 from suite.worker.world import World
 
 CPU = World(0, 1, 0, 1, torch.device("cpu"))

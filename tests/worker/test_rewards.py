@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from suite.worker.place import ConfigError
+from suite.worker.rank import ConfigError
 from suite.worker.rewards import score_samples
 
 RESPONSES = torch.tensor([[0, 1, 2, 3], [4, 5, 6, 7], [0, 0, 9, 9]])

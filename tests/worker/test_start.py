@@ -7,29 +7,29 @@ from pathlib import Path
 
 import pytest
 
-from suite.worker.manifest import check_place, check_stack, read_manifest
-from suite.worker.place import ConfigError, Place, read_place
+from suite.worker.manifest import check_stack, check_world_size, read_manifest
+from suite.worker.rank import ConfigError, RankIdentity, read_rank
 from tests.worker.tiny import rank_environment, start_ranks, tiny_manifest, wait_for, write_manifest
 
 
 class TestPlace:
     def test_without_a_launcher_one_rank_is_alone(self) -> None:
-        assert read_place({"HOME": "/"}) == Place(0, 1, 0, 1)
+        assert read_rank({"HOME": "/"}) == RankIdentity(0, 1, 0, 1)
 
     def test_torchrun_variables_are_read(self) -> None:
-        assert read_place(rank_environment(1, 4, 29500)) == Place(1, 4, 1, 4)
+        assert read_rank(rank_environment(1, 4, 29500)) == RankIdentity(1, 4, 1, 4)
 
     @pytest.mark.parametrize("missing", ["WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"])
     def test_half_a_launcher_is_named(self, missing: str) -> None:
         environment = rank_environment(0, 2, 29500)
         del environment[missing]
         with pytest.raises(ConfigError, match=missing):
-            read_place(environment)
+            read_rank(environment)
 
     @pytest.mark.parametrize(("name", "value"), [("RANK", "one"), ("RANK", "2"), ("LOCAL_RANK", "-1")])
     def test_ranks_that_make_no_sense_are_refused(self, name: str, value: str) -> None:
         with pytest.raises(ConfigError):
-            read_place({**rank_environment(0, 2, 29500), name: value})
+            read_rank({**rank_environment(0, 2, 29500), name: value})
 
 
 class TestManifest:
@@ -57,9 +57,9 @@ class TestManifest:
 
     def test_the_world_must_be_the_layouts(self) -> None:
         manifest = json.loads(tiny_manifest(2).model_dump_json(by_alias=True))
-        check_place(manifest, Place(1, 2, 1, 2))
+        check_world_size(manifest, RankIdentity(1, 2, 1, 2))
         with pytest.raises(ConfigError, match=r"2 ranks .* started 1"):
-            check_place(manifest, Place(0, 1, 0, 1))
+            check_world_size(manifest, RankIdentity(0, 1, 0, 1))
 
     def test_every_wrong_package_is_told_with_both_versions(self) -> None:
         with pytest.raises(ConfigError, match=r"no-such-package 1\.0 wanted, none found; torch 0\.1 wanted, \d"):

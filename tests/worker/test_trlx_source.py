@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from suite.worker import trlx_source
-from suite.worker.place import ConfigError
+from suite.worker.rank import ConfigError
+from suite.worker.trainers.trlx import source as trlx_source
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -191,7 +191,7 @@ def test_a_peft_that_breaks_the_import_is_told(
 
 def test_the_driver_can_ask_without_torch(checkout: Path) -> None:
     code = (
-        "import sys, runpy; runpy.run_module('suite.worker.trlx_source', run_name='__main__'); "
+        "import sys, runpy; runpy.run_module('suite.worker.trainers.trlx.source', run_name='__main__'); "
         "assert 'torch' not in sys.modules"
     )
     answer = subprocess.run(

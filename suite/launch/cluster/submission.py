@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from suite.launch.job import Job
 from suite.spec.base import Frozen, UsageError
@@ -22,28 +22,32 @@ FOLDER = ".submitted"
 class Submission(Frozen):
     """One run that a cluster has, or had. The driver may end: this is what the next one goes on from."""
 
+    model_config = ConfigDict(populate_by_name=True)  # the file calls the scheduler's facts "engine"
+
     schema_: Literal["suite/submission/1"] = Field(default=SUBMISSION_SCHEMA, alias="schema")
     launcher: str = Field(description="kubernetes or slurm")
     manifest: Manifest
     job: Job
     environment: dict[str, Any] = Field(description="what environment.json is to hold")
     submitted: float | None = Field(default=None, description="Unix seconds; null: rendered, not submitted")
-    engine: dict[str, Any] = Field(default={}, description="where the engine has it: its own names and numbers")
+    scheduler: dict[str, Any] = Field(
+        default={}, alias="engine", description="where the scheduler has it: its own names and numbers"
+    )
 
     @property
     def run_id(self) -> str:
         return self.manifest.run.id
 
     def fact(self, name: str, *kinds: type) -> Any:
-        """What the engine wrote down of itself. Raises UsageError where that is none of these kinds."""
-        value = self.engine.get(name)
+        """What the scheduler wrote down of itself. Raises UsageError where that is none of these kinds."""
+        value = self.scheduler.get(name)
         if not isinstance(value, kinds):
             raise UsageError(f"{self.run_id}: its submission tells no {name} by which {self.launcher} could find it")
         return value
 
-    def with_engine(self, **facts: Any) -> "Submission":
-        """The same with more of what the engine calls it."""
-        return self.model_copy(update={"engine": {**self.engine, **facts}})
+    def with_scheduler(self, **facts: Any) -> "Submission":
+        """The same with more of what the scheduler calls it."""
+        return self.model_copy(update={"scheduler": {**self.scheduler, **facts}})
 
 
 def submission_path(root: Path, run_id: str) -> Path:

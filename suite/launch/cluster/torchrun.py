@@ -11,7 +11,7 @@ from pydantic import Field
 from suite.launch.job import Job
 from suite.spec.base import Frozen
 
-#: Who starts the ranks of a node: torchrun, once per node, or the cluster's engine, once per rank.
+#: Who starts the ranks of a node: torchrun, once per node, or the cluster's scheduler, once per rank.
 Starter = Literal["torchrun", "engine"]
 
 #: With it every rank's events are in the output, which is all that is sure to come back from a cluster.
@@ -19,7 +19,7 @@ EVENTS_ON_OUTPUT = {"SUITE_EVENTS_ON_STDOUT": "all"}
 
 
 class Rendezvous(Frozen):
-    """How the nodes of a run meet. Values may be what an engine or a shell replaces where the node starts."""
+    """How the nodes of a run meet. Values may be what a scheduler or a shell replaces where the node starts."""
 
     address: str = Field(
         description="of the first node, reachable from every other; numbers, since names may not resolve"
@@ -29,7 +29,7 @@ class Rendezvous(Frozen):
 
 
 class RankPlace(Frozen):
-    """Which rank a task of its own is; values may be what an engine or a shell replaces where it starts."""
+    """Which rank a task of its own is; values may be what a scheduler or a shell replaces where it starts."""
 
     rank: str
     local_rank: str
@@ -57,7 +57,7 @@ def torchrun_argv(job: Job, meeting: Rendezvous) -> tuple[str, ...]:
 
 
 def rank_variables(job: Job, place: RankPlace, meeting: Rendezvous) -> dict[str, str]:
-    """What torchrun would set for a rank that the engine starts as a task of its own."""
+    """What torchrun would set for a rank that the scheduler starts as a task of its own."""
     return {
         "RANK": place.rank,
         "WORLD_SIZE": str(job.ranks),

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from suite.launch.cluster.engine import Stream
+from suite.launch.cluster.scheduler import Stream
 from suite.launch.stream import EVENT_PREFIX, parse_event
 
 PIECE = "piece"

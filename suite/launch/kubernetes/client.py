@@ -103,7 +103,7 @@ class Cluster:
         headers: dict[str, str] | None = None,
     ) -> bytes:
         path = "/" + _WHERE[kind].format(namespace=self.namespace) + (f"/{name}" if name else "")
-        with _told(self, f"{method} {kind}"):
+        with _api_errors(self, f"{method} {kind}"):
             response = self._api.call_api(
                 path,
                 method,
@@ -163,7 +163,7 @@ def kind_of(body: dict[str, Any]) -> str:
 
 
 @contextmanager
-def _told(cluster: Cluster, call: str) -> Iterator[None]:
+def _api_errors(cluster: Cluster, call: str) -> Iterator[None]:
     """Turn what the client raises into one line."""
     from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError

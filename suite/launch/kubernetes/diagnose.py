@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from suite.launch.cluster.engine import EngineEnd
+from suite.launch.cluster.scheduler import SchedulerEnd
 from suite.launch.kubernetes.pods import Pod, RunEnd, moment
 from suite.launch.outcome import Failure, FailureKind
 from suite.launch.patterns import PATTERNS, strongest
@@ -33,9 +33,9 @@ class Finding(NamedTuple):
     said: str
 
 
-def engine_end(
+def scheduler_end(
     pods: list[Pod], end: RunEnd | None, nodes: int, warnings: Sequence[str] = (), cancelled: bool = False
-) -> EngineEnd:
+) -> SchedulerEnd:
     """What the cluster itself says of a run that is over.
 
     ``end``: the word of the run's own object, ``None`` where that is gone. ``nodes``: how many pods there should be.
@@ -58,7 +58,7 @@ def engine_end(
         said = tuple(dict.fromkeys(finding.said for finding in findings))
         verdict = Failure(kind=findings[0].kind, evidence=(*said, *([end.said] if end else ())))
     ends = [pod.ended() for pod in own]
-    return EngineEnd(
+    return SchedulerEnd(
         status=status,
         verdict=verdict,
         proven=status == "failed" and bool(findings) and findings[0].strength <= _PROVEN,

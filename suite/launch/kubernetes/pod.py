@@ -22,8 +22,8 @@ _READ_SECONDS = 600
 _INDEX = "$(JOB_COMPLETION_INDEX)"
 
 
-class Engine(NamedTuple):
-    """How an engine tells the pods of a run apart, and what it wants its parts to be called."""
+class Scheduler(NamedTuple):
+    """How a scheduler tells the pods of a run apart, and what it wants its parts to be called."""
 
     node_rank: str  # what the kubelet replaces by the number of the node
     first_node: str  # name of the first node's pod for the others
@@ -31,13 +31,13 @@ class Engine(NamedTuple):
     port_name: str = "rendezvous"
 
 
-ENGINES: dict[Variant, Engine] = {
-    "job": Engine(_INDEX, "{name}-0.{name}"),
-    "jobset": Engine(_INDEX, "{name}-node-0-0.{name}"),
-    "trainjob": Engine(_INDEX, "{name}-node-0-0.{name}", container="node"),
-    "pytorchjob": Engine("$(RANK)", "{name}-master-0", container="pytorch", port_name="pytorchjob-port"),
-    "mpijob": Engine("", "{name}"),
-    "volcano": Engine("$(VC_TASK_INDEX)", "{name}-node-0.{name}"),
+ENGINES: dict[Variant, Scheduler] = {
+    "job": Scheduler(_INDEX, "{name}-0.{name}"),
+    "jobset": Scheduler(_INDEX, "{name}-node-0-0.{name}"),
+    "trainjob": Scheduler(_INDEX, "{name}-node-0-0.{name}", container="node"),
+    "pytorchjob": Scheduler("$(RANK)", "{name}-master-0", container="pytorch", port_name="pytorchjob-port"),
+    "mpijob": Scheduler("", "{name}"),
+    "volcano": Scheduler("$(VC_TASK_INDEX)", "{name}-node-0.{name}"),
 }
 
 
@@ -56,7 +56,7 @@ def pod_values(job: Job, folder: str, settings: KubernetesSettings, about: Mappi
     Raises UsageError where the job cannot be what the settings ask for.
     """
     check(job, settings)
-    name, engine = object_name(job.name), ENGINES[settings.variant]
+    name, scheduler = object_name(job.name), ENGINES[settings.variant]
     labels = run_labels(job.name)
     return {
         "name": name,
@@ -73,15 +73,15 @@ def pod_values(job: Job, folder: str, settings: KubernetesSettings, about: Mappi
         "nodes": job.nodes,
         "all_pods": job.nodes + (settings.variant == "mpijob"),
         "ranks_per_node": job.ranks_per_node,
-        "container": engine.container,
+        "container": scheduler.container,
         "command": node_command(job, settings),
         "mpi_command": mpi_command(job, settings),
         "env": {key: literal(value) for key, value in sorted(job.env.items())},
-        "indexed": engine.node_rank == _INDEX,
+        "indexed": scheduler.node_rank == _INDEX,
         "resources": resources(job, settings),
         "mounts": mounts(job, folder, settings),
         "port": PORT,
-        "port_name": engine.port_name,
+        "port_name": scheduler.port_name,
         "user": USER,
         "run_seconds": math.ceil(job.limits.run_seconds),
         "deadline_seconds": math.ceil(job.limits.run_seconds) + settings.wait_seconds,
@@ -117,7 +117,7 @@ def check(job: Job, settings: KubernetesSettings) -> None:
     if settings.variant == "mpijob" and settings.claim is None:
         raise UsageError("mpirun mixes what the ranks print: an MPIJob needs a --claim that takes the bundles")
     if settings.gang is not None and settings.variant != "trainjob":
-        raise UsageError(f"--gang is for a TrainJob; {settings.variant} is placed as its engine or its queue does it")
+        raise UsageError(f"--gang is for a TrainJob; {settings.variant} is placed by its scheduler or its queue")
     if settings.topology is not None and job.nodes == 1:
         raise UsageError(f"one node is always in one place: --topology {settings.topology} means nothing to it")
     for text in (*job.argv, *job.env.values()):

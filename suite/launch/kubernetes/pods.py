@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from suite.launch.kubernetes.pod import ROLE_LABEL
 
-#: where an engine writes the number of a pod among its own kind
+#: where a scheduler writes the number of a pod among its own kind
 _NUMBERS = (
     ("annotations", "batch.kubernetes.io/job-completion-index"),
     ("labels", "batch.kubernetes.io/job-completion-index"),
@@ -75,7 +75,7 @@ class Pod(NamedTuple):
 
 
 class RunEnd(NamedTuple):
-    """What the engine's own object says of the run's end."""
+    """What the scheduler's own object says of the run's end."""
 
     succeeded: bool
     said: str

@@ -15,7 +15,7 @@ from suite.launch.kubernetes.settings import KubernetesSettings
 from suite.spec.base import Frozen
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^()]*)\))")
-#: what the engines themselves tell a pod of its number
+#: what the schedulers themselves tell a pod of its number
 _NUMBERS = ("JOB_COMPLETION_INDEX", "RANK", "VC_TASK_INDEX")
 
 

@@ -1,4 +1,4 @@
-"""From a job to the YAML of its objects: one template per engine, read back and held to the job."""
+"""From a job to the YAML of its objects: one template per scheduler, read back and held to the job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def render(
     values = pod_values(job, folder, settings, about)
     text = render_yaml(f"kubernetes/{settings.variant}.yaml.j2", **values, files=dict(files))
     objects = parse(text)
-    assert placed(objects) == wanted(job, folder, settings), "the template of this engine changed the job"
+    assert placed(objects) == wanted(job, folder, settings), "the template of this scheduler changed the job"
     assert objects[0]["data"] == dict(files), "the template changed the files of the run"
     return text
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from suite.launch.cluster.submission import Submission
 from suite.launch.cluster.torchrun import EVENTS_ON_OUTPUT
-from suite.launch.docker_engine.document import PYTHON, PYTHON_PATH, RUNS
+from suite.launch.docker.document import PYTHON, PYTHON_PATH, RUNS
 from suite.launch.job import Job, Site
 from suite.launch.kubernetes.client import Cluster, kind_of
 from suite.launch.kubernetes.hand_over import hand_over
@@ -82,13 +82,13 @@ def submit_run(cluster: Cluster, submission: Submission, settings: KubernetesSet
     placed = settings.model_copy(update={"namespace": cluster.namespace})
     hand_over(cluster, parse(render_run(submission, placed)))
     spool.unlink(missing_ok=True)
-    facts = engine_facts(submission, placed, spool)
-    named = submission.with_engine(context=cluster.context, server=cluster.server, **facts)
+    facts = scheduler_facts(submission, placed, spool)
+    named = submission.with_scheduler(context=cluster.context, server=cluster.server, **facts)
     return named.model_copy(update={"submitted": time.time()})
 
 
-def engine_facts(submission: Submission, settings: KubernetesSettings, spool: Path) -> dict[str, Any]:
-    """What the engine must know to find a run again."""
+def scheduler_facts(submission: Submission, settings: KubernetesSettings, spool: Path) -> dict[str, Any]:
+    """What the scheduler must know to find a run again."""
     objects = parse(render_run(submission, settings))
     return {
         "settings": settings.model_dump(mode="json"),

@@ -104,7 +104,9 @@ def _call(*command: str, text: str | None = None) -> str:
     except OSError as error:
         raise UsageError(f"{command[0]} cannot be run: {error.strerror}") from error
     if done.returncode != 0:
-        raise UsageError(f"Slurm refuses ({command[0]}): {_said(done.stderr) or f'exit code {done.returncode}'}")
+        raise UsageError(
+            f"Slurm refuses ({command[0]}): {_error_message(done.stderr) or f'exit code {done.returncode}'}"
+        )
     return done.stdout
 
 
@@ -115,7 +117,7 @@ def _environment() -> dict[str, str]:
     return {**{name: os.environ[name] for name in os.environ.keys() - own}, "SLURM_TIME_FORMAT": "%s"}
 
 
-def _said(errors: str) -> str:
+def _error_message(errors: str) -> str:
     """What a command complained of, in one line without its own name before each."""
     lines = [line.split("error: ", 1)[-1].strip() for line in errors.splitlines()]
     return "; ".join(dict.fromkeys(line for line in lines if line))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from suite.launch.cluster.engine import Stream
+from suite.launch.cluster.scheduler import Stream
 from suite.launch.cluster.torchrun import Starter
 from suite.launch.outcome import Failure, FailureKind
 from suite.spec.layout import Layout

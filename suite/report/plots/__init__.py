@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from suite.report.model import ReportModel
+from suite.report.facts.model import ReportModel
 
 #: Every picture that a report may have, by file stem.
 NAMES = ("throughput", "scaling", "phases", "memory")

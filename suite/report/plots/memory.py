@@ -6,9 +6,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from suite.report.costs import MemoryUse
-from suite.report.model import ReportModel
-from suite.report.numbers import GIB, gib, percent
+from suite.report.facts.costs import MemoryUse
+from suite.report.facts.model import ReportModel
+from suite.report.formatting.numbers import GIB, gib, percent
 from suite.report.plots import style
 from suite.report.plots.phases import bar_figure, bar_labels, bar_margins, bar_positions
 from suite.report.plots.series import backend_colours, bars

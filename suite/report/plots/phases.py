@@ -9,13 +9,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
-from suite.report.escape import drawable
-from suite.report.model import ReportModel
-from suite.report.numbers import counted, number
-from suite.report.parts import PHASES
+from suite.report.facts.entry import PHASES
+from suite.report.facts.model import ReportModel
+from suite.report.facts.pool import Row
+from suite.report.formatting.escape import drawable
+from suite.report.formatting.numbers import counted, number
 from suite.report.plots import style
 from suite.report.plots.series import bars
-from suite.report.pool import Row
 
 _COLOURS = dict(zip(PHASES, ("#0072B2", "#56B4E9", "#009E73", "#CC79A7", "#E69F00", "#999999"), strict=True))
 _DARK = ("generate", "reference")

@@ -9,12 +9,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from suite.report.escape import drawable
-from suite.report.model import ReportModel
-from suite.report.numbers import number
+from suite.report.facts.model import ReportModel
+from suite.report.facts.scaling import Curve
+from suite.report.formatting.escape import drawable
+from suite.report.formatting.numbers import number
 from suite.report.plots import style
 from suite.report.plots.series import MOST_PANELS, Series, backend_colours, left_out, series_of, spread
-from suite.report.scaling import Curve
 from suite.stats.intervals import Interval
 
 _MOST_TICKS = 6

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from suite.report.escape import drawable
-from suite.report.numbers import counted
+from suite.report.facts.pool import Row
+from suite.report.formatting.escape import drawable
+from suite.report.formatting.numbers import counted
 from suite.report.plots.style import COLOURS, MARKERS
-from suite.report.pool import Row
 
 #: Most lines, panels and bars that stay readable.
 MOST_SERIES, MOST_PANELS, MOST_SIZES, MOST_BARS = 6, 4, 10, 24

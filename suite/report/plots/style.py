@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
-from suite.report.numbers import number
+from suite.report.formatting.numbers import number
 from suite.stats.intervals import Interval
 
 #: Inches; 72 points each, so that a README column of about 830 pixels shows it unscaled.
@@ -122,7 +122,7 @@ def limits(figures: Sequence[Interval], reach: float) -> tuple[float, float]:
 
 
 def cut_note(figures: Sequence[Interval], shown: tuple[float, float]) -> str:
-    """Said where an interval goes beyond what is shown."""
+    """GivenOptions where an interval goes beyond what is shown."""
     cut = any((one.low or shown[0]) < shown[0] or (one.high or shown[1]) > shown[1] for one in figures)
     return "Intervals that reach the frame go on beyond it." if cut else ""
 

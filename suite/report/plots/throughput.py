@@ -8,12 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from suite.report.escape import drawable
-from suite.report.model import ReportModel
-from suite.report.numbers import counted
+from suite.report.facts.model import ReportModel
+from suite.report.facts.pool import Row
+from suite.report.formatting.escape import drawable
+from suite.report.formatting.numbers import counted
 from suite.report.plots import style
 from suite.report.plots.series import MOST_PANELS, MOST_SIZES, Series, backend_colours, left_out, series_of, spread
-from suite.report.pool import Row
 from suite.stats.intervals import Interval
 
 #: Below this span of rates a linear axis from zero shows more than a logarithmic one.
@@ -33,7 +33,7 @@ def figure(model: ReportModel) -> Figure | None:
     rows = [row for row in model.rows if row.size in set(sizes) and row.ranks in set(ranks)]
     lines, more = series_of(rows, backend_colours(model.rows))
     rates = {row.number: row.samples_per_second for row in rows if row.samples_per_second}
-    ratios = {place.row.number: place.ratio for group in model.ranking.groups for place in group.places}
+    ratios = {ranked.row.number: ranked.ratio for group in model.ranking.groups for ranked in group.places}
     drawn = style.new_figure(4.6 if ratios else 3.2)
     heights = [2, 1] if ratios else [1]
     axes = drawn.subplots(

@@ -14,11 +14,11 @@ def engine_class(name: str, device_type: str) -> Type[Engine]:
         os.environ.setdefault("DS_ACCELERATOR", device_type)
         # ZeRO imports DeepSpeed's Muon, whose torch.compile loads all of Inductor (2 s, 35 MB); nothing here compiles.
         os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
-        from suite.worker.engines.deepspeed_engine import DeepSpeedEngine
+        from suite.worker.engines.deepspeed.engine import DeepSpeedEngine
 
         return DeepSpeedEngine
     if name == "megatron":
-        from suite.worker.engines.megatron_engine import MegatronEngine
+        from suite.worker.engines.megatron.engine import MegatronEngine
 
         return MegatronEngine
     raise ValueError("backend {!r} has no engine in this worker; known: deepspeed, megatron".format(name))

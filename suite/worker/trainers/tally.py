@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 
 from suite.worker.loop import check_counts
-from suite.worker.place import ConfigError
+from suite.worker.rank import ConfigError
 from suite.worker.world import World
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from suite.worker.__main__ import leave_process, main
 
 
-def find_engine(manifest: dict[str, Any]) -> type[Any]:
+def find_scheduler(manifest: dict[str, Any]) -> type[Any]:
     """Import the stack only now: the worker has told of its start by then."""
     from suite_example_backend.engine import BigramEngine
 
@@ -15,4 +15,4 @@ def find_engine(manifest: dict[str, Any]) -> type[Any]:
 
 
 if __name__ == "__main__":
-    leave_process(main(find_build=find_engine))
+    leave_process(main(find_build=find_scheduler))

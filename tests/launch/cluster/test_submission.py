@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.launch.cluster.engine import find_engine
+from suite.launch.cluster.scheduler import find_scheduler
 from suite.launch.cluster.submission import (
     FOLDER,
     Submission,
@@ -30,17 +30,17 @@ def submission(repeat: int = 1, submitted: float | None = None) -> Submission:
         job=Job(name=manifest.run.id, argv=("python",), ranks_per_node=1),
         environment={"launcher": "slurm"},
         submitted=submitted,
-        engine={"job": "12"},
+        scheduler={"job": "12"},
     )
 
 
 def test_what_is_written_is_read_again_and_may_be_replaced(tmp_path: Path) -> None:
     path = write_submission(tmp_path / "runs", submission())
     assert read_submission(path) == submission()
-    later = submission(submitted=5.0).with_engine(job="13")
+    later = submission(submitted=5.0).with_scheduler(job="13")
     write_submission(tmp_path / "runs", later)
     assert list(submissions(tmp_path / "runs")) == [later]
-    assert later.engine == {"job": "13"}
+    assert later.scheduler == {"job": "13"}
 
 
 def test_the_oldest_comes_first(tmp_path: Path) -> None:
@@ -93,9 +93,9 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("launcher", ["slurm", "kubernetes"])
-@pytest.mark.parametrize("engine", [{}, {"job": 7, "settings": [], "name": None}])
-def test_one_that_does_not_tell_where_the_run_is_is_one_line(launcher: str, engine: dict) -> None:
-    lost = submission().model_copy(update={"launcher": launcher, "engine": engine})
-    for ask in (find_engine(launcher).look, find_engine(launcher).gather):
+@pytest.mark.parametrize("scheduler", [{}, {"job": 7, "settings": [], "name": None}])
+def test_one_that_does_not_tell_where_the_run_is_is_one_line(launcher: str, scheduler: dict) -> None:
+    lost = submission().model_copy(update={"launcher": launcher, "scheduler": scheduler})
+    for ask in (find_scheduler(launcher).look, find_scheduler(launcher).gather):
         with pytest.raises(UsageError, match="its submission tells no"):
             ask(lost)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suite.launch.cluster.engine import Stream
+from suite.launch.cluster.scheduler import Stream
 from suite.launch.cluster.transcript import read_streams
 from suite.worker.events import EventLog
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, get_args
 
-from suite.conduct.cluster_plan import prepare
+from suite.conduct.cluster.to_do import prepare
 from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job, JobLimits
-from suite.launch.kubernetes.engine import KubernetesEngine
 from suite.launch.kubernetes.run import kubernetes_site
+from suite.launch.kubernetes.scheduler import KubernetesScheduler
 from suite.launch.kubernetes.settings import KubernetesSettings, Toleration, Variant
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest
@@ -57,7 +57,7 @@ def manifest_of(nodes: int = 2, ranks_per_node: int = 1, device: str = "cpu", **
 
 def submission_of(manifest: Manifest, memory_bytes: int | None = None, **env: str) -> Submission:
     """The run as it is handed over."""
-    return prepare([manifest], KubernetesEngine(), lambda one: kubernetes_site(one, IMAGE, env, memory_bytes))[0]
+    return prepare([manifest], KubernetesScheduler(), lambda one: kubernetes_site(one, IMAGE, env, memory_bytes))[0]
 
 
 def job_of(**changes: Any) -> Job:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from suite.launch.kubernetes.diagnose import engine_end
+from suite.launch.kubernetes.diagnose import scheduler_end
 from suite.launch.kubernetes.pods import RunEnd, read_pods, run_end
 
 NAME = "suite-run"
@@ -122,7 +122,7 @@ CASES: dict[str, tuple[list[dict[str, Any]], RunEnd | None, str, str]] = {
 @pytest.mark.parametrize("what", CASES)
 def test_what_the_cluster_says(what: str) -> None:
     pods, end, kind, evidence = CASES[what]
-    found = engine_end(read_pods(pods), end, nodes=2 if "gone" in what else max(len(pods), 1))
+    found = scheduler_end(read_pods(pods), end, nodes=2 if "gone" in what else max(len(pods), 1))
     assert found.status == "failed"
     assert found.verdict is not None
     assert found.verdict.kind == kind
@@ -130,7 +130,7 @@ def test_what_the_cluster_says(what: str) -> None:
 
 
 def test_what_the_cluster_did_itself_is_proven_and_what_it_only_waited_for_is_not() -> None:
-    proven = {what: engine_end(read_pods(pods), end, 2).proven for what, (pods, end, *_) in CASES.items()}
+    proven = {what: scheduler_end(read_pods(pods), end, 2).proven for what, (pods, end, *_) in CASES.items()}
     assert {what for what, is_proven in proven.items() if not is_proven} == {
         *("no GPU is free", "too long", "never placed and deleted", "a pod is gone"),
     }
@@ -145,19 +145,19 @@ def test_what_the_cluster_did_itself_is_proven_and_what_it_only_waited_for_is_no
     ],
 )
 def test_a_warning_speaks_for_pods_that_were_deleted(said: str, kind: str) -> None:
-    found = engine_end([], DEADLINE, 2, warnings=[said])
+    found = scheduler_end([], DEADLINE, 2, warnings=[said])
     assert found.verdict is not None
     assert (found.verdict.kind, found.verdict.evidence[0]) == (kind, said)
 
 
 def test_warnings_of_a_run_that_began_are_history() -> None:
-    found = engine_end(read_pods([pod(**ended(1))]), FAILED, 1, warnings=[f"FailedScheduling: {GPUS}"])
+    found = scheduler_end(read_pods([pod(**ended(1))]), FAILED, 1, warnings=[f"FailedScheduling: {GPUS}"])
     assert found.verdict is None
 
 
 def test_a_run_that_ended_well_needs_no_verdict() -> None:
     pods = read_pods([pod(number, "Succeeded", **ended(0, "Completed")) for number in (1, 0)])
-    found = engine_end(pods, RunEnd(True, "Job: Complete"), 2)
+    found = scheduler_end(pods, RunEnd(True, "Job: Complete"), 2)
     assert (found.status, found.verdict, found.exit_codes) == ("ok", None, {"node-0": 0, "node-1": 0})
     assert found.ended is not None and found.started is not None
     assert found.ended - found.started == 60
@@ -165,19 +165,19 @@ def test_a_run_that_ended_well_needs_no_verdict() -> None:
 
 def test_without_its_object_the_pods_tell_how_a_run_ended() -> None:
     good = [pod(number, "Succeeded", **ended(0)) for number in (0, 1)]
-    assert engine_end(read_pods(good), None, 2).status == "ok"
-    assert engine_end(read_pods(good[:1]), None, 2).status == "failed"
-    assert engine_end([], None, 2).status is None
+    assert scheduler_end(read_pods(good), None, 2).status == "ok"
+    assert scheduler_end(read_pods(good[:1]), None, 2).status == "failed"
+    assert scheduler_end([], None, 2).status is None
 
 
 def test_a_cancelled_run_was_interrupted_whatever_its_pods_say() -> None:
-    found = engine_end(read_pods([pod(**ended(137, "OOMKilled"))]), None, 1, cancelled=True)
+    found = scheduler_end(read_pods([pod(**ended(137, "OOMKilled"))]), None, 1, cancelled=True)
     assert found.status == "interrupted"
     assert found.verdict is not None and found.verdict.kind == "interrupted"
 
 
 def test_a_container_that_a_signal_ended_has_a_negative_code() -> None:
-    assert engine_end(read_pods([pod(**ended(137))]), FAILED, 1).exit_codes == {"node-0": -9}
+    assert scheduler_end(read_pods([pod(**ended(137))]), FAILED, 1).exit_codes == {"node-0": -9}
 
 
 @pytest.mark.parametrize(

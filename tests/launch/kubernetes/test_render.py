@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from syrupy.assertion import SnapshotAssertion
 
-from suite.conduct.cluster_plan import prepare
-from suite.launch.kubernetes.engine import KubernetesEngine
+from suite.conduct.cluster.to_do import prepare
 from suite.launch.kubernetes.read_back import placed, pod_templates, wanted
 from suite.launch.kubernetes.render import parse, render, render_reader
 from suite.launch.kubernetes.run import kubernetes_site, render_run
+from suite.launch.kubernetes.scheduler import KubernetesScheduler
 from suite.launch.kubernetes.settings import KubernetesSettings, Toleration, Variant
 from suite.spec.base import UsageError
 from tests.launch.kubernetes.kinds import cluster_problems, schema_problems
@@ -312,7 +312,7 @@ class TestSubmissions:
         render_run(submission_of(manifests[0]), settings_of("job"))
 
         def render_all() -> None:
-            prepared = prepare(manifests, KubernetesEngine(), lambda one: kubernetes_site(one, IMAGE, {}))
+            prepared = prepare(manifests, KubernetesScheduler(), lambda one: kubernetes_site(one, IMAGE, {}))
             for submission in prepared:  # six sizes on five backends
                 for variant in VARIANTS:
                     render_run(submission, settings_of(variant, **FULL))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from suite.conduct.execute import make_job
+from suite.conduct.running.execute import make_job
 from suite.launch.cluster.torchrun import EVENTS_ON_OUTPUT
 from suite.launch.job import Job, Mount, Site
 from suite.launch.slurm.script import SlurmRun

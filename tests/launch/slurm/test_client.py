@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from suite.launch.slurm import client
-from suite.launch.slurm.engine import submit
+from suite.launch.slurm.scheduler import submit
 from suite.spec.base import UsageError
 
 

@@ -16,7 +16,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from suite.backends.base import LayoutRequest, choice
 from suite.backends.registry import backends, find_backend
-from suite.conduct.execute import make_job
+from suite.conduct.running.execute import make_job
 from suite.launch.cluster.submission import FOLDER
 from suite.launch.job import Job, JobLimits, Mount, Site
 from suite.launch.slurm.script import SlurmRun, batch_script, sbatch_options, srun_argv
@@ -305,7 +305,7 @@ def test_the_first_nodes_address_is_found_although_names_may_not_resolve(
     assert json.loads(lines[1])[1]["MASTER_ADDR"] == found
 
 
-@pytest.mark.engine
+@pytest.mark.daemon
 @settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(comment=printable_text, name=printable_text)
 @example(comment="\\", name="'")
@@ -323,7 +323,7 @@ def test_sbatch_itself_reads_every_line_as_it_was_meant(slurm: Slurm, comment: s
     assert "using 2 processors on nodes n[1-2]" in tried.stderr
 
 
-@pytest.mark.engine
+@pytest.mark.daemon
 @pytest.mark.parametrize("text", ["a 'b' \"c\" # d", "\\", "$(id) `id`", "ü 漢字", "--wrap=id", "a\\ b"])
 def test_slurm_keeps_a_comment_as_it_was(slurm: Slurm, text: str, tmp_path: Path) -> None:
     each = run(nodes=1, gpus=1)

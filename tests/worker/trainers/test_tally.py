@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from suite.worker.place import ConfigError
+from suite.worker.rank import ConfigError
 from suite.worker.trainers.tally import Tally
 from suite.worker.world import World
 from tests.worker.tiny import tiny_manifest

@@ -18,8 +18,8 @@ from suite.spec.manifest import Limits, Manifest, Measure
 from suite.spec.resolve import layout_errors, make_manifest
 from suite.spec.workload import Workload
 from suite.worker.loop import expected_counts
-from suite.worker.trainers import trlx_config
-from suite.worker.trainers.trlx_work import notes, work_differences
+from suite.worker.trainers.trlx import config as trlx_config
+from suite.worker.trainers.trlx.work import notes, work_differences
 
 CPU = Measure(device="cpu", precision="fp32")
 CUDA = Measure(device="cuda", precision="bf16")

@@ -13,10 +13,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from suite.worker.place import ConfigError
+from suite.worker.rank import ConfigError
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.tally import Tally
-from suite.worker.trainers.trlx_hooks import Sheet, TimedPPO
+from suite.worker.trainers.trlx.accelerate.hooks import Sheet, TimedPPO
 from suite.worker.world import World
 from tests.worker.tiny import tiny_manifest
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.worker import trlx_source
+from suite.worker.trainers.trlx import source as trlx_source
 
 ROOT = Path(__file__).resolve().parents[3]
 TELLERS = [ROOT / "docs" / "backends.md", *sorted((ROOT / "suite").rglob("trlx*.py"))]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from suite.worker.place import ConfigError
-from suite.worker.trainers import trlx_model
+from suite.worker.rank import ConfigError
+from suite.worker.trainers.trlx.accelerate import model as trlx_model
 
 GROUPED: dict[str, Any] = {
     "name": "grouped",

@@ -19,7 +19,7 @@ from suite.spec.manifest import Backend, Manifest
 from suite.spec.resolve import make_manifest
 from suite.theory.parameters import parameter_count
 from suite.worker.loop import expected_counts
-from suite.worker.place import ConfigError
+from suite.worker.rank import ConfigError
 from tests.worker.tiny import Finished, clean_environment, free_port, rank_environment, tiny_manifest, wait_for
 from tests.worker.tiny import write_manifest as write
 
@@ -147,7 +147,7 @@ def build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
 
     before = set(sys.modules)
     monkeypatch.syspath_prepend(str(STUB))
-    monkeypatch.setattr("suite.worker.trlx_source.use_trlx", lambda: str(STUB))
+    monkeypatch.setattr("suite.worker.trainers.trlx.source.use_trlx", lambda: str(STUB))
     for name in ("SLURM_NTASKS", "SLURM_JOB_NAME", "TORCHELASTIC_RUN_ID", "GROUP_RANK"):
         monkeypatch.delenv(name, raising=False)
     for name, value in rank_environment(0, 1, 0).items():
@@ -157,7 +157,7 @@ def build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     def make(**workload: Any) -> Any:
         import torch
 
-        from suite.worker.trainers.trlx_nemo import TrlxNemoTrainer
+        from suite.worker.trainers.trlx.nemo.trainer import TrlxNemoTrainer
         from suite.worker.world import World
 
         manifest = body(nemo_manifest(**workload))
@@ -216,9 +216,9 @@ def test_another_layout_than_the_manifests_is_told_with_both_numbers(build: Any)
 
 
 def test_an_import_error_of_nemo_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch, build: Any) -> None:
-    from suite.worker.trainers.trlx_nemo import prepared_class
+    from suite.worker.trainers.trlx.nemo.trainer import prepared_class
 
-    monkeypatch.setattr("suite.worker.trainers.trlx_nemo.use_trlx", lambda: "")
+    monkeypatch.setattr("suite.worker.trainers.trlx.nemo.trainer.use_trlx", lambda: "")
     monkeypatch.setitem(sys.modules, "apex.transformer", None)
     with pytest.raises(ImportError, match=r"apex\.transformer"):
         prepared_class("cuda")
@@ -236,7 +236,7 @@ def test_an_import_error_of_nemo_is_shown_as_it_is(monkeypatch: pytest.MonkeyPat
 def test_what_would_silently_be_other_work_is_refused(
     workload: dict[str, Any], layout: dict[str, int], words: str
 ) -> None:
-    from suite.worker.trainers.trlx_nemo_config import check
+    from suite.worker.trainers.trlx.nemo.config import check
 
     manifest = body(nemo_manifest(**workload))
     manifest["layout"].update(layout)
@@ -252,7 +252,7 @@ def test_what_would_silently_be_other_work_is_refused(
     ],
 )
 def test_what_the_loss_leaves_out_depends_on_trlxs_padding(new_tokens: int, words: str) -> None:
-    from suite.worker.trainers.trlx_nemo import work_differences
+    from suite.worker.trainers.trlx.nemo.trainer import work_differences
 
     manifest = body(nemo_manifest(prompt_tokens=8, new_tokens=new_tokens))
     assert any(line.endswith(words) for line in work_differences(manifest))
@@ -260,7 +260,7 @@ def test_what_the_loss_leaves_out_depends_on_trlxs_padding(new_tokens: int, word
 
 @pytest.mark.parametrize("slurm", [False, True])
 def test_lightning_finds_torchruns_ranks_with_and_without_slurm(monkeypatch: pytest.MonkeyPatch, slurm: bool) -> None:
-    from suite.worker.trainers.trlx_nemo import lead_lightning
+    from suite.worker.trainers.trlx.nemo.trainer import lead_lightning
 
     environment = {"SLURM_NTASKS": "4", "SLURM_JOB_NAME": "ladder"} if slurm else {}
     monkeypatch.setattr("os.environ", environment)
@@ -272,7 +272,7 @@ def test_lightning_finds_torchruns_ranks_with_and_without_slurm(monkeypatch: pyt
 def test_the_tokenizers_words_are_its_ids_and_come_back_as_text(tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
-    from suite.worker.trainers.trlx_nemo_config import end_id, tokenizer_files
+    from suite.worker.trainers.trlx.nemo.config import end_id, tokenizer_files
 
     for name, text in tokenizer_files(100).items():
         (tmp_path / name).write_text(text)

@@ -19,7 +19,7 @@ from suite.spec.manifest import Limits, Manifest, Measure
 from suite.spec.presets import PresetPoint, find_preset
 from suite.spec.resolve import make_manifest
 from suite.theory.parameters import parameter_count
-from suite.worker.trainers.trlx_nemo_config import as_yaml, layers_unfrozen, megatron_config, nemo_trlx_config
+from suite.worker.trainers.trlx.nemo.config import as_yaml, layers_unfrozen, megatron_config, nemo_trlx_config
 
 DRIVER = TrlxNemo()
 PRESET = find_preset("trlx-ds-chat")

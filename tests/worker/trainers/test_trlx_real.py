@@ -20,7 +20,7 @@ from suite.backends.registry import find_backend
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle
 from suite.bundle.verify import verify
-from suite.conduct.execute import execute
+from suite.conduct.running.execute import execute
 from suite.launch.local import LocalLauncher
 from suite.launch.probe import stack_versions
 from suite.spec.base import UsageError

@@ -1,0 +1,181 @@
+"""Every way in which a published figure follows from the others of its row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from suite.claims.flops import peaks, per_token
+
+#: Columns that are recomputed.
+CHECKED = (
+    *("step_time", "tokens", "tokens_per_device", "samples", "samples_per_device"),
+    *("tflops_per_device", "flops_total", "mfu", "hfu", "efficiency", "speedup", "train_time", "device_hours"),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row in base units: numbers by meaning, words by meaning, and the line it stands on."""
+
+    line: int
+    values: Mapping[str, float]
+    words: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a figure should be under a convention; ``wrong`` says why a figure that fits it is mislabelled.
+
+    ``base`` is the number of devices that a scaling figure is against.
+    """
+
+    convention: str
+    value: float
+    wrong: str = ""
+    base: float = 0.0
+
+
+def expected(meaning: str, row: Row) -> list[Expected]:
+    """All values that the figure ``meaning`` of ``row`` may have by the other figures of that row."""
+    values = {name: value for name, value in row.values.items() if name != meaning}
+    if meaning in ("mfu", "hfu"):
+        return _utilisation(values, row)
+    if meaning == "tflops_per_device":
+        return _tflops(values)
+    if meaning == "flops_total":
+        return _flops_in_all(values)
+    if meaning in ("train_time", "device_hours"):
+        return _durations(meaning, values)
+    found = _rates(meaning, values)
+    return found + _mislabelled(meaning, found, values.get("devices"))
+
+
+def rate(values: Mapping[str, float]) -> dict[str, float]:
+    """Tokens per second and device, by the columns it follows from."""
+    found, sequence = _token_rates(values), values.get("sequence")
+    if sequence:
+        found |= {origin: sequence * samples for origin, samples in _sample_rates(values).items()}
+    return found
+
+
+def _token_rates(values: Mapping[str, float]) -> dict[str, float]:
+    devices, found = values.get("devices"), {}
+    if "tokens_per_device" in values:
+        found["tokens/s per device"] = values["tokens_per_device"]
+    if devices and "tokens" in values:
+        found["tokens/s"] = values["tokens"] / devices
+    if "training_tokens" in values and "device_hours" in values:
+        found["tokens and device hours"] = values["training_tokens"] / values["device_hours"]
+    if devices and "training_tokens" in values and "train_time" in values:
+        found["tokens and training time"] = values["training_tokens"] / values["train_time"] / devices
+    if devices and "batch_tokens" in values and "step_time" in values:
+        found["step time"] = values["batch_tokens"] / values["step_time"] / devices
+    return found
+
+
+def _sample_rates(values: Mapping[str, float]) -> dict[str, float]:
+    """Samples per second and device, by the columns it follows from."""
+    devices, found = values.get("devices"), {}
+    if devices and "global_batch" in values and "step_time" in values:
+        found["step time"] = values["global_batch"] / values["step_time"] / devices
+    if devices and "samples" in values:
+        found["samples/s"] = values["samples"] / devices
+    if "samples_per_device" in values:
+        found["samples/s per device"] = values["samples_per_device"]
+    return found
+
+
+def _rates(meaning: str, values: Mapping[str, float]) -> list[Expected]:
+    """What a rate or a step time should be. Totals follow from each other whatever the number of devices is."""
+    if "devices" not in values and not meaning.endswith("_per_device"):
+        values = {name: value for name, value in values.items() if not name.endswith("_per_device")} | {"devices": 1.0}
+    devices, sequence = values.get("devices"), values.get("sequence")
+    tokens, samples = rate(values), _sample_rates(values)
+    if sequence:
+        samples |= {origin: each / sequence for origin, each in _token_rates(values).items()}
+    if meaning == "step_time":
+        found = {
+            **_over(values.get("batch_tokens"), _token_rates(values), devices),
+            **_over(values.get("global_batch"), samples, devices),
+        }
+    else:
+        each = tokens if meaning.startswith("tokens") else samples
+        share = 1.0 if meaning.endswith("_per_device") else devices
+        found = {origin: share * value for origin, value in each.items()} if share else {}
+    return [Expected(f"from {origin}", value) for origin, value in found.items() if value > 0]
+
+
+def _over(work: float | None, rates: Mapping[str, float], devices: float | None) -> dict[str, float]:
+    """Seconds of a batch at each rate per device."""
+    if not work or not devices:
+        return {}
+    return {origin: work / (value * devices) for origin, value in rates.items() if value > 0}
+
+
+def _mislabelled(meaning: str, found: Sequence[Expected], devices: float | None) -> list[Expected]:
+    if not devices or devices <= 1:
+        return []
+    if meaning.endswith("_per_device"):
+        return [
+            Expected(f"total {entry.convention}", entry.value * devices, "a total, not per device") for entry in found
+        ]
+    if meaning == "step_time":
+        return [
+            Expected(f"{entry.convention} of one device", entry.value * devices, "the rates are per device, not totals")
+            for entry in found
+        ]
+    return [
+        Expected(f"per device {entry.convention}", entry.value / devices, "per device, not a total") for entry in found
+    ]
+
+
+def _tflops(values: Mapping[str, float]) -> list[Expected]:
+    found = [
+        Expected(f"{count} (from {origin})", flops * tokens)
+        for origin, tokens in rate(values).items()
+        for count, flops in per_token(values).items()
+    ]
+    devices = values.get("devices", 1.0)
+    if "flops_total" in values and "devices" in values:
+        found.append(Expected("stated total / devices", values["flops_total"] / devices))
+    totals = [
+        Expected(f"total {entry.convention}", entry.value * devices, "a total, not per device") for entry in found
+    ]
+    return found + (totals if devices > 1 else [])
+
+
+def _flops_in_all(values: Mapping[str, float]) -> list[Expected]:
+    devices = values.get("devices")
+    if not devices:
+        return []
+    each = [entry for entry in _tflops(values) if not entry.wrong]
+    if "tflops_per_device" in values:
+        each = [Expected("stated TFLOP/s", values["tflops_per_device"]), *each]
+    return [Expected(f"{entry.convention} x devices", devices * entry.value) for entry in each]
+
+
+def _durations(meaning: str, values: Mapping[str, float]) -> list[Expected]:
+    """Wall-clock seconds, or seconds of all devices, of a whole training."""
+    devices, tokens, found = values.get("devices"), values.get("training_tokens"), []
+    if devices and "train_time" in values:
+        found.append(Expected("from training time and devices", devices * values["train_time"]))
+    if devices and "device_hours" in values:
+        found.append(Expected("from device hours", values["device_hours"] / devices))
+    if tokens:
+        rates = {name: value for name, value in rate(values).items() if not name.startswith("tokens and") and value > 0}
+        share = devices if meaning == "train_time" else 1.0
+        found += [Expected(f"tokens over {name}", tokens / value / share) for name, value in rates.items() if share]
+    return found
+
+
+def _utilisation(values: Mapping[str, float], row: Row) -> list[Expected]:
+    rates = _tflops({name: value for name, value in values.items() if name not in ("mfu", "hfu")})
+    if "tflops_per_device" in values:
+        rates = [Expected("stated TFLOP/s", values["tflops_per_device"]), *rates]
+    known = peaks(row.words.get("device", ""), row.words.get("precision", "").lower(), values)
+    return [
+        Expected(f"{entry.convention} / {name}", entry.value / peak, entry.wrong)
+        for entry in rates
+        for name, peak in known.items()
+    ]

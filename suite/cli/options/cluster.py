@@ -1,0 +1,124 @@
+"""Options of every command that hands runs to a cluster: on which nodes, with which stack, from which folder."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from suite.cli.options.reading import Python
+from suite.cli.options.work import Work
+
+if TYPE_CHECKING:
+    from suite.conduct.cluster.machine import ClusterMachine
+    from suite.conduct.planning.plan import Plan
+    from suite.launch.job import Mount
+
+DEFAULT_GPUS_PER_NODE = 8
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The cluster's side of a plan."""
+
+    nodes: Annotated[int | None, typer.Option(min=1, help="nodes of each run [default: 1, or the preset's]")] = None
+    gpus_per_node: Annotated[
+        int | None, typer.Option(min=1, help="GPUs, and so ranks, of each node [default: 8, or the preset's]")
+    ] = None
+    device: Annotated[str, typer.Option(help="cuda or cpu")] = "cuda"
+    gpu: Annotated[
+        str | None,
+        typer.Option(help="the nodes' GPU by its name in the catalogue, for layouts that depend on its memory"),
+    ] = None
+    image: Annotated[str | None, typer.Option(help="container image, best by digest")] = None
+    python: Python = None
+    stack: Annotated[
+        list[str] | None,
+        typer.Option(help="PACKAGE=VERSION that the nodes hold, where no lock and no interpreter here tells; repeat"),
+    ] = None
+    env: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE for every rank, e.g. NCCL_SOCKET_IFNAME=eth0; repeat")
+    ] = None
+    mount: Annotated[
+        list[str] | None, typer.Option(help="SOURCE:TARGET[:rw] of a container, absolute paths; repeat")
+    ] = None
+    runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs")
+    retry_failed: Annotated[bool, typer.Option(help="run again what failed before")] = False
+
+    def plan(self, work: Work, image_python: str) -> Plan:
+        """Every run that is asked for. ``image_python``: the stack's interpreter in an image. Raises UsageError."""
+        from suite.conduct.planning.plan import make_joint_plan
+
+        machine = self.machine(image_python)
+        given = self.nodes is not None or self.gpus_per_node is not None or work.preset is None
+        ranks = ((self.nodes or 1) * self.ranks_per_node,) if given else ()
+        requests = work.requests(machine, ranks, (self.nodes or 1) if given else None)
+        backends = work.backends
+        return make_joint_plan(requests, machine.stacks(backends), machine.images(backends))
+
+    @property
+    def ranks_per_node(self) -> int:
+        return self.gpus_per_node or DEFAULT_GPUS_PER_NODE
+
+    def interpreter(self, image_python: str) -> str:
+        """The stack's interpreter as the ranks see it."""
+        if self.image is not None:
+            # the variable behind --python speaks of this machine
+            return image_python
+        return self.python or sys.executable
+
+    def machine(self, image_python: str) -> ClusterMachine:
+        from suite.conduct.cluster.machine import cluster_machine
+        from suite.spec.base import UsageError
+
+        if self.device not in ("cpu", "cuda"):
+            raise UsageError(f"--device of a cluster's nodes is cuda or cpu, not {self.device!r}")
+        return cluster_machine(
+            device="cpu" if self.device == "cpu" else "cuda",
+            gpu=self.gpu,
+            python=self.interpreter(image_python),
+            image=self.image,
+            stack=dict(pair("--stack", text) for text in self.stack or ()),
+            ranks=(self.nodes or 1) * self.ranks_per_node,
+        )
+
+    def variables(self) -> dict[str, str]:
+        """What ``--env`` sets. Raises UsageError for what is no variable."""
+        from suite.spec.base import UsageError
+
+        given = dict(pair("--env", text) for text in self.env or ())
+        for name in given:
+            if not _VARIABLE.fullmatch(name):
+                raise UsageError(f"--env {name!r} cannot be the name of a variable")
+        return given
+
+    def mounts(self) -> tuple[Mount, ...]:
+        """What ``--mount`` shows to the ranks. Raises UsageError for what is no pair of absolute paths."""
+        from suite.launch.job import Mount
+        from suite.spec.base import UsageError
+
+        found = []
+        for text in self.mount or ():
+            source, target, *mode = text.split(":")[:3] if text.count(":") in (1, 2) else ("", "")
+            if not source.startswith("/") or not target.startswith("/") or mode not in ([], ["rw"], ["ro"]):
+                raise UsageError(f"--mount is SOURCE:TARGET or SOURCE:TARGET:rw with absolute paths, not {text!r}")
+            found.append(Mount(source=source, target=target, read_only=mode != ["rw"]))
+        return tuple(found)
+
+
+ANY_NODES = Nodes()
+
+
+def pair(option: str, text: str) -> tuple[str, str]:
+    """``NAME=VALUE`` in two. Raises UsageError for anything else."""
+    from suite.spec.base import UsageError
+
+    name, given, value = text.partition("=")
+    if not name or not given:
+        raise UsageError(f"{option} is NAME=VALUE, not {text!r}")
+    return name, value

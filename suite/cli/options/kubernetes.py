@@ -1,0 +1,129 @@
+"""Options of the commands that render and submit a Kubernetes cluster's objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from suite.cli.options.cluster import Nodes, pair
+from suite.cli.options.work import Work
+
+if TYPE_CHECKING:
+    from suite.conduct.cluster.to_do import ToDo
+    from suite.launch.cluster.submission import Submission
+    from suite.launch.kubernetes.settings import KubernetesSettings
+
+Text = str | None
+Texts = list[str] | None
+
+
+@dataclass(frozen=True)
+class Pods:
+    """Where the pods may go and what they may use."""
+
+    variant: Annotated[
+        str, typer.Option(help="job (needs no operator), jobset, trainjob, pytorchjob, mpijob or volcano")
+    ] = "job"
+    context: Annotated[Text, typer.Option(help="kubeconfig context [default: the current one]")] = None
+    namespace: Annotated[Text, typer.Option(help="namespace [default: the context's]")] = None
+    queue: Annotated[Text, typer.Option(help="Kueue's local queue; with volcano its queue")] = None
+    priority_class: Annotated[Text, typer.Option(help="priority class of the pods")] = None
+    node_selector: Annotated[Texts, typer.Option(help="LABEL=VALUE of the nodes; repeat")] = None
+    toleration: Annotated[Texts, typer.Option(help="taint to run beside: KEY[=VALUE][:EFFECT]; repeat")] = None
+    topology: Annotated[Text, typer.Option(help="node label whose value all nodes of a run share, e.g. of a rack")] = (
+        None
+    )
+    gpu_resource: Annotated[str, typer.Option(help="what the cluster calls a GPU")] = "nvidia.com/gpu"
+    rdma: Annotated[Text, typer.Option(help="RESOURCE[=COUNT] of host adapters for RDMA in each pod")] = None
+    cpus_per_node: Annotated[Text, typer.Option(help="cores of each pod, e.g. 96")] = None
+    memory_per_rank: Annotated[Text, typer.Option(help="host memory of a rank, e.g. 64g")] = None
+    shared_memory: Annotated[str, typer.Option(help="/dev/shm of each pod")] = "16Gi"
+    scratch: Annotated[str, typer.Option(help="/tmp of each pod, on the node's disk")] = "16Gi"
+    claim: Annotated[
+        Text, typer.Option(help="persistent volume claim, writable from all nodes, that takes the bundles too")
+    ] = None
+    gang: Annotated[Text, typer.Option(help="trainjob: coscheduling or volcano places all pods or none")] = None
+    pull_secret: Annotated[Texts, typer.Option(help="secret with the log-in of the image's registry; repeat")] = None
+    service_account: Annotated[Text, typer.Option(help="service account of the pods")] = None
+    runtime_class: Annotated[Text, typer.Option(help="runtime class of the pods, e.g. nvidia")] = None
+    pod_annotation: Annotated[Texts, typer.Option(help="KEY=VALUE, e.g. of a network that carries RDMA; repeat")] = None
+    pending_timeout: Annotated[str, typer.Option(help="give up a run that has waited for nodes this long")] = "1h"
+    keep: Annotated[str, typer.Option(help="how long the cluster keeps a run that is over")] = "24h"
+
+    def submissions(self, work: Work, nodes: Nodes) -> tuple[list[Submission], ToDo]:
+        """All runs that are still to be done. Raises UsageError."""
+        from suite.cli.options.launchers import size
+        from suite.conduct.cluster.to_do import prepare, to_do
+        from suite.launch.docker.document import PYTHON
+        from suite.launch.kubernetes.run import kubernetes_site
+        from suite.launch.kubernetes.scheduler import KubernetesScheduler
+        from suite.spec.base import UsageError
+
+        image = self._image(nodes)
+        if nodes.mount:
+            raise UsageError("--mount shows folders of a node to a container; pods see none: leave it out")
+        variables, memory = nodes.variables(), size(self.memory_per_rank) if self.memory_per_rank else None
+        plan = nodes.plan(work, PYTHON)
+        for entry in plan.skipped:
+            typer.echo(f"not possible: {entry.backend} {entry.size} on {entry.ranks} ranks: {entry.reason}", err=True)
+        found = to_do(plan.manifests, nodes.runs, nodes.retry_failed)
+        site_of = lambda manifest: kubernetes_site(manifest, image, variables, memory)  # noqa: E731
+        return prepare(found.manifests, KubernetesScheduler(), site_of), found
+
+    def settings(self) -> KubernetesSettings:
+        """Raises UsageError for values that no cluster takes."""
+        from suite.cli.options.reading import checked, seconds
+        from suite.launch.kubernetes.settings import KubernetesSettings
+
+        resource, _, count = (self.rdma or "").partition("=")
+        body = {
+            "variant": self.variant,
+            "namespace": self.namespace or "default",
+            "queue": self.queue,
+            "priority_class": self.priority_class,
+            "node_selector": dict(pair("--node-selector", text) for text in self.node_selector or ()),
+            "tolerations": tuple(map(_toleration, self.toleration or ())),
+            "topology": self.topology,
+            "gpu_resource": self.gpu_resource,
+            "rdma_resource": resource or None,
+            "rdma_count": count or 1,
+            "cpus": self.cpus_per_node,
+            "shared_memory": self.shared_memory,
+            "scratch": self.scratch,
+            "claim": self.claim,
+            "gang": self.gang,
+            "pull_secrets": tuple(self.pull_secret or ()),
+            "service_account": self.service_account,
+            "runtime_class": self.runtime_class,
+            "pod_annotations": dict(pair("--pod-annotation", text) for text in self.pod_annotation or ()),
+            "wait_seconds": round(seconds(self.pending_timeout)),
+            "keep_seconds": round(seconds(self.keep)),
+        }
+        settings: KubernetesSettings = checked(lambda: KubernetesSettings.model_validate(body))
+        return settings
+
+    def _image(self, nodes: Nodes) -> str:
+        from suite.launch.kubernetes.settings import is_pinned
+        from suite.spec.base import UsageError
+
+        if nodes.image is None:
+            raise UsageError("pods run images: name one with --image, best by digest (name@sha256:...)")
+        try:
+            pinned = is_pinned(nodes.image)
+        except ValueError as error:
+            raise UsageError(f"--image: {error}") from error
+        if not pinned:
+            typer.echo(f"note: {nodes.image} is not named by digest; what it holds may change between runs", err=True)
+        return nodes.image
+
+
+USUAL_PODS = Pods()
+
+
+def _toleration(text: str) -> dict[str, str | None]:
+    """``KEY``, ``KEY=VALUE``, ``KEY:EFFECT`` or ``KEY=VALUE:EFFECT``."""
+    rest, colon, effect = text.rpartition(":")
+    key, equals, value = (rest if colon else text).partition("=")
+    return {"key": key, "value": value if equals else None, "effect": effect or None if colon else None}

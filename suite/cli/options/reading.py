@@ -1,0 +1,90 @@
+"""Reading what a user typed into values, with one clear line when it cannot be read."""
+
+from __future__ import annotations
+
+import gc
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+#: `--python` of every command that starts a stack or asks one; an image sets the variable to its own stack
+Python = Annotated[
+    str | None, typer.Option(envvar="SUITE_PYTHON", help="interpreter that holds the stack [default: this one]")
+]
+_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
+
+
+def seconds(text: str) -> float:
+    """``90``, ``90s``, ``20m``, ``1h30m`` in seconds. Raises UsageError for anything else and for nothing or less."""
+    from suite.spec.base import UsageError
+
+    match = _DURATION.fullmatch(text.strip().lower())
+    parts = match.groups() if match else (None, None, None)
+    total = sum(float(part) * unit for part, unit in zip(parts, (3600, 60, 1), strict=True) if part)
+    if total <= 0:
+        raise UsageError(f"{text!r} is no duration; write 90s, 20m or 1h30m")
+    return total
+
+
+def rank_counts(texts: Sequence[str], most: int) -> tuple[int, ...]:
+    """Numbers of ranks as typed, ``all`` being as many ``most`` allows. Raises UsageError for other words."""
+    from suite.spec.base import UsageError
+
+    counts = []
+    for text in texts:
+        if text != "all" and not text.isdecimal():
+            raise UsageError(f"--ranks is a number or all, not {text!r}")
+        count = most if text == "all" else int(text)
+        if count == 0 and text != "all":
+            raise UsageError("--ranks is at least 1, not 0")
+        counts.append(count)
+    return tuple(counts)
+
+
+def checked(make: Callable[[], Any]) -> Any:
+    """Build a model from what the user gave; a value it refuses becomes one line that names the field."""
+    from pydantic import ValidationError
+
+    from suite.spec.base import UsageError
+
+    try:
+        return make()
+    except ValidationError as error:
+        raise UsageError(validation_message(error)) from error
+
+
+def validation_message(error: ValidationError) -> str:
+    """A validation error in one line: each field with what is wrong with its value."""
+    lines = []
+    for entry in error.errors():
+        field = ".".join(str(part) for part in entry["loc"]).replace("_", " ")
+        message = entry["msg"].removeprefix("Value error, ")
+        given = entry.get("input")
+        value = f" (got {given!r})" if isinstance(given, (int, float, str)) else ""
+        lines.append(f"{field}: {message}{value}" if field else f"{message}")
+    return "; ".join(lines)
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """No search for reference cycles: thousands of bundles are millions of objects that live until the end anyway."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def print_json(value: Any) -> None:
+    """Facts for a program: indented, sorted keys, and no NaN."""
+    import json
+
+    json.dump(value, sys.stdout, indent=2, sort_keys=True, allow_nan=False)
+    sys.stdout.write("\n")

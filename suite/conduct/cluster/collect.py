@@ -1,0 +1,90 @@
+"""From what came back of a cluster to a bundle like any other, with its record."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+from suite.bundle.derive import derive
+from suite.bundle.event_fields import is_moment
+from suite.bundle.files import writing
+from suite.bundle.record import Record
+from suite.bundle.store import Bundle
+from suite.launch.cluster.ending import judge
+from suite.launch.cluster.scheduler import Gathered, SchedulerEnd
+from suite.launch.cluster.submission import FOLDER, Submission
+from suite.launch.cluster.transcript import Transcript, read_streams
+from suite.launch.outcome import Outcome
+from suite.spec.base import UsageError
+
+
+def collect(root: Path, submission: Submission, gathered: Gathered) -> Record:
+    """Make the bundle of a run that is over under ``root``; it appears whole or not at all.
+
+    Raises UsageError when it exists or cannot be written, DamagedBundle when what came back cannot be trusted.
+    """
+    path = root / submission.run_id
+    if os.path.lexists(path):
+        raise UsageError(f"{path} exists; nothing is overwritten")
+    ranks = submission.manifest.layout.ranks
+    transcript = read_streams(gathered.streams, ranks)
+    gathered = gathered._replace(end=_with_times(gathered.end, transcript))
+    outcome = judge(ranks, gathered, transcript)
+    drafts = root / FOLDER / f".draft.{os.getpid()}"
+    try:
+        bundle = Bundle.create(drafts, submission.manifest)
+        _write_output(bundle, transcript)
+        bundle.write_environment(submission.environment)
+        _write_driver(bundle, submission, gathered, outcome)
+        record = derive(bundle)
+        bundle.write_record(record)
+        with writing(path):
+            bundle.path.rename(path)
+    finally:
+        shutil.rmtree(drafts, ignore_errors=True)
+    return record
+
+
+def _with_times(end: SchedulerEnd, transcript: Transcript) -> SchedulerEnd:
+    """A scheduler that has forgotten the run tells no times; the run's own output does."""
+    told = {event["kind"]: event.get("time") for event in transcript.own}
+    times = {"started": end.started or told.get("batch"), "ended": end.ended or told.get("batch_end")}
+    return end.model_copy(
+        update={name: float(time) for name, time in times.items() if time is not None and is_moment(time)}
+    )
+
+
+def _write_output(bundle: Bundle, transcript: Transcript) -> None:
+    for rank, lines in transcript.events.items():
+        _write(bundle.path / "events" / f"rank-{rank}.jsonl", lines)
+    for name, lines in transcript.logs.items():
+        if lines:
+            _write(bundle.path / "logs" / f"{name}.log", lines)
+
+
+def _write(path: Path, lines: list[bytes]) -> None:
+    with writing(path), path.open("wb") as file:
+        file.writelines(lines)
+
+
+def _write_driver(bundle: Bundle, submission: Submission, gathered: Gathered, outcome: Outcome) -> None:
+    """The driver's events as a driver that stayed would have written them, at the scheduler's own times."""
+    ended = gathered.end.ended or time.time()
+    started = gathered.end.started or submission.submitted or ended
+    failure = outcome.failure
+    with bundle.driver_events() as log:
+        launch = {"launcher": submission.launcher, "ranks": submission.job.ranks, "pid": os.getpid()}
+        log.write("launch", time=started, schema="suite/events/1", **launch)
+        if failure is not None:
+            log.write(
+                "failure",
+                time=ended,
+                failure=failure.kind,
+                phase=failure.phase,
+                iteration=failure.iteration,
+                evidence=list(failure.evidence),
+            )
+        codes = {str(rank): code for rank, code in outcome.exit_codes.items()}
+        log.write("end", time=ended, status=outcome.status, exit_codes=codes, elapsed_seconds=outcome.elapsed_seconds)

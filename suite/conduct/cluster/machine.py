@@ -1,0 +1,90 @@
+"""What a cluster offers to a request, as far as it can be known from here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from suite.backends.registry import find_backend
+from suite.conduct.planning.machine import Machine
+from suite.images.locks import normal, pins_of
+from suite.images.project import Project
+from suite.launch.probe import stack_versions
+from suite.spec.base import UsageError
+from suite.spec.catalogue import devices, find_device
+from suite.spec.images import images_of
+from suite.spec.names import nearest
+
+
+class ClusterMachine(Machine):
+    """Nodes that nobody can look at from here: devices and stacks are what the user and the catalogues say."""
+
+    image: str | None = Field(description="what the ranks run in; null: on the nodes themselves")
+    said: Mapping[str, str] = Field(description="package -> version as the user told it")
+    holder: ClassVar[str] = "version with --stack PACKAGE=VERSION"
+
+    def versions(self, backend: str) -> dict[str, str | None]:
+        """As said, else of this machine's interpreter where the nodes use the same, else those an image's lock pins."""
+        packages = find_backend(backend).packages
+        if set(packages) <= set(self.said):
+            known: Mapping[str, str | None] = {}
+        elif self.image is None:
+            known = stack_versions(self.python, packages)
+        else:
+            known = pinned(backend)
+        return {
+            package: self.said.get(package) or known.get(normal(package)) or known.get(package) for package in packages
+        }
+
+    def stack_errors(self, backend: str) -> list[str]:
+        """Nothing from here: the worker holds the stack to its manifest on every node."""
+        return []
+
+    def images(self, backends: object) -> dict[str, str | None]:
+        return dict.fromkeys(backends, self.image)  # type: ignore[call-overload]
+
+    def where(self, backend: str) -> str:
+        if self.image is None:
+            return self.python
+        known = images_of(backend)
+        return f"the lock of image {known[0].name}" if known else self.image
+
+
+def cluster_machine(
+    *,
+    device: Literal["cpu", "cuda"],
+    gpu: str | None,
+    python: str,
+    image: str | None,
+    stack: Mapping[str, str],
+    ranks: int,
+) -> ClusterMachine:
+    """``gpu``: a device of the catalogue, for layouts that depend on memory. Raises UsageError for an unknown one."""
+    found = None if gpu is None else find_device(gpu)
+    if gpu is not None and found is None:
+        raise UsageError(f"there is no device {gpu!r}{nearest(gpu, devices())}; manifests/devices.yaml lists them")
+    return ClusterMachine(
+        python=python,
+        device=device,
+        max_ranks=ranks,
+        device_memory_bytes=found.memory_bytes if found else None,
+        image=image,
+        said=dict(stack),
+    )
+
+
+@lru_cache(maxsize=None)
+def pinned(backend: str) -> Mapping[str, str]:
+    """Versions that the lock of a backend's usual image pins, and those it takes from a commit, by normal name; empty
+    where nothing is known, as outside of a checkout."""
+    images = images_of(backend)
+    if not images:
+        return {}
+    sources = {normal(name): source.version for name, source in images[0].sources.items()}
+    try:
+        return {**pins_of(Project.of().lock(images[0].lock)), **sources}
+    except (UsageError, OSError):
+        return sources

@@ -1,0 +1,88 @@
+"""Runs that clusters have: where they are, ending them, bringing them home."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from suite.bundle.record import Record
+from suite.conduct.cluster.collect import collect
+from suite.launch.cluster.scheduler import SchedulerState, find_scheduler
+from suite.launch.cluster.submission import Submission, read_submission, submission_path, submissions
+from suite.spec.base import Frozen, UsageError
+
+#: between two looks at a run; the first ones come sooner
+POLL_SECONDS = 5.0
+#: for a cluster that answered before to answer again, while a run of hours is waited for
+PATIENCE_SECONDS = 600.0
+_RENDERED = SchedulerState(
+    phase="gone", word="rendered", detail="not submitted from here, and the cluster does not know it"
+)
+_COLLECTED = SchedulerState(phase="over", word="collected")
+
+
+class Standing(Frozen):
+    """One run that was handed over, and how far it is."""
+
+    submission: Submission
+    state: SchedulerState
+    collected: bool
+
+
+def chosen(root: Path, run_ids: Sequence[str]) -> list[Submission]:
+    """Those that are named, else all of a results folder. Raises UsageError for unknown ones."""
+    if run_ids:
+        return [read_submission(submission_path(root, run_id)) for run_id in run_ids]
+    return list(submissions(root))
+
+
+def standing(root: Path, submission: Submission) -> Standing:
+    """Raises UsageError when the cluster cannot be asked."""
+    if (root / submission.run_id).exists():
+        return Standing(submission=submission, state=_COLLECTED, collected=True)
+    state = find_scheduler(submission.launcher).look(submission)
+    if state.phase == "gone" and submission.submitted is None:
+        state = _RENDERED
+    return Standing(submission=submission, state=state, collected=False)
+
+
+def bring_home(root: Path, submission: Submission) -> Record:
+    """Make the bundle of a run that is over. Raises UsageError where it is not, or nothing came back."""
+    now = standing(root, submission)
+    if now.collected:
+        raise UsageError(f"{root / submission.run_id} exists; nothing is overwritten")
+    if now.state.phase in ("pending", "running"):
+        raise UsageError(
+            f"{submission.run_id} is not over: {now.state.word} {now.state.detail}; "
+            "wait for it with --wait, or end it with suite cancel"
+        )
+    return collect(root, submission, find_scheduler(submission.launcher).gather(submission))
+
+
+def wait_until_over(
+    root: Path, submission: Submission, on_change: Callable[[Standing], None], poll_seconds: float = POLL_SECONDS
+) -> None:
+    """Come back when the cluster is done with the run.
+
+    Raises UsageError when it cannot be asked at first, or later for longer than its controller may be busy or away.
+    """
+    before: SchedulerState | None = None
+    pause = poll_seconds / 16
+    give_up = 0.0
+    while True:
+        try:
+            now = standing(root, submission)
+            give_up = time.monotonic() + PATIENCE_SECONDS
+        except UsageError as error:
+            if time.monotonic() >= give_up:
+                raise
+            away = SchedulerState(phase="running", word="no answer", detail=str(error))
+            now = Standing(submission=submission, state=away, collected=False)
+        if now.state != before:
+            on_change(now)
+            before = now.state
+        if now.state.phase not in ("pending", "running"):
+            return
+        time.sleep(pause)
+        pause = min(2 * pause, poll_seconds)

@@ -1,0 +1,76 @@
+"""From a plan to what is handed to a cluster: which runs are still to be done, and each as a submission."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from suite.conduct.running.execute import make_job
+from suite.conduct.running.provenance import driver_facts
+from suite.conduct.running.state import move_aside, state_of
+from suite.launch.cluster.scheduler import Scheduler, find_scheduler
+from suite.launch.cluster.submission import Submission, read_submission, submission_path
+from suite.launch.job import Site
+from suite.spec.base import Frozen
+from suite.spec.manifest import Manifest
+
+SiteOf = Callable[[Manifest], Site]
+
+
+class ToDo(Frozen):
+    """Runs of a plan by what is to be done with them; ids but for the manifests."""
+
+    manifests: tuple[Manifest, ...]
+    done: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    under_way: tuple[str, ...] = ()
+    uncollected: tuple[str, ...] = ()
+
+
+def to_do(manifests: Sequence[Manifest], root: Path, retry_failed: bool) -> ToDo:
+    """What of a plan no bundle and no cluster has yet. Raises UsageError when a cluster cannot be asked."""
+    parts: dict[str, list[str]] = {"done": [], "failed": [], "under_way": [], "uncollected": []}
+    left = []
+    for manifest in manifests:
+        state = state_of(root, manifest)
+        if state == "to run":
+            part = _with_cluster(root, manifest.run.id)
+        else:
+            part = {"done": "done", "running": "under_way", "failed before": "" if retry_failed else "failed"}.get(
+                state
+            )
+        if part:
+            parts[part].append(manifest.run.id)
+        else:
+            left.append(manifest)
+    return ToDo(manifests=tuple(left), **{name: tuple(ids) for name, ids in parts.items()})
+
+
+def _with_cluster(root: Path, run_id: str) -> str | None:
+    """Where a run that has no bundle yet stands, when it was handed over before."""
+    path = submission_path(root, run_id)
+    if not path.exists():
+        return None
+    submission = read_submission(path)
+    if submission.submitted is None:
+        return None
+    phase = find_scheduler(submission.launcher).look(submission).phase
+    return {"pending": "under_way", "running": "under_way", "over": "uncollected"}.get(phase)
+
+
+def make_room(root: Path, manifests: Sequence[Manifest]) -> None:
+    """Move bundles aside that are to be done again."""
+    for manifest in manifests:
+        if state_of(root, manifest) != "to run":
+            move_aside(root, manifest.run.id)
+
+
+def prepare(manifests: Sequence[Manifest], scheduler: Scheduler, site_of: SiteOf) -> list[Submission]:
+    """Each run's job on the cluster, and what its environment.json is to hold."""
+    prepared = []
+    for manifest in manifests:
+        site = site_of(manifest)
+        job = make_job(manifest, site)
+        facts = driver_facts(scheduler, job, site.bundle)
+        prepared.append(Submission(launcher=scheduler.name, manifest=manifest, job=job, environment=facts))
+    return prepared

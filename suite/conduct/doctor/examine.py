@@ -1,0 +1,184 @@
+"""What this machine can run, and why not: the facts behind `suite doctor`."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Literal
+
+import psutil
+from pydantic import Field
+
+from suite.backends.base import BackendDriver, LayoutRequest
+from suite.backends.registry import backends
+from suite.conduct.doctor.container_runtime import look_at_runtime
+from suite.conduct.planning.machine import smallest_memory
+from suite.launch.probe import LocalDevice, host_facts, local_devices, stack_versions
+from suite.spec.base import Frozen, UsageError
+from suite.spec.catalogue import find_device, find_ladder, find_size, find_workload, ladders
+from suite.spec.device import Precision
+from suite.spec.resolve import resolve_work
+from suite.theory.memory import memory_floor
+
+FREE_DISK_BYTES = 1 << 30
+
+
+class Check(Frozen):
+    """One thing looked at, what was found, and what to do when it is not well."""
+
+    name: str
+    state: Literal["ok", "warning", "missing"]
+    found: str
+    advice: str | None = None
+
+
+class Fit(Frozen):
+    """Whether the memory floor of a size fits one device of this machine; a floor, so ``fits`` is necessary only."""
+
+    ladder: str
+    size: str
+    backend: str
+    floor_bytes: int
+    fits: bool | None = Field(description="null where the device does not tell its memory")
+
+
+class Diagnosis(Frozen):
+    """All checks, and per size and backend whether one device can hold the floor."""
+
+    python: str
+    checks: tuple[Check, ...]
+    devices: tuple[dict, ...]
+    host: dict
+    fits: tuple[Fit, ...]
+
+    @property
+    def able(self) -> bool:
+        """Whether at least one backend can run here."""
+        return any(check.name.startswith("backend ") and check.state == "ok" for check in self.checks)
+
+
+def examine(python: str, runs: Path) -> Diagnosis:
+    """Look at interpreter, stacks, devices, memory, disk and container engine. Raises UsageError for no interpreter."""
+    gpus = local_devices()
+    checks = [_python_check()]
+    checks += [_backend_check(driver, python) for driver in backends().values()]
+    checks += [_gpu_check(gpus), _cores_check(), _memory_check(), _disk_check(runs), _engine_check()]
+    room = smallest_memory(gpus) if gpus else psutil.virtual_memory().total
+    return Diagnosis(
+        python=python,
+        checks=tuple(checks),
+        devices=tuple(_device_row(gpu) for gpu in gpus),
+        host=host_facts(),
+        fits=tuple(_fits(room, "bf16" if gpus else "fp32")),
+    )
+
+
+def _python_check() -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    return Check(name="driver python", state="ok", found=version)
+
+
+def _backend_check(driver: BackendDriver, python: str) -> Check:
+    versions = stack_versions(python, driver.packages)
+    missing = [package for package, version in versions.items() if version is None]
+    found = ", ".join(f"{package} {version}" for package, version in versions.items() if version)
+    if missing:
+        return Check(
+            name=f"backend {driver.name}",
+            state="missing",
+            found=found or "nothing",
+            advice=f"install {', '.join(missing)} into {python}, or name another interpreter with --python",
+        )
+    errors = driver.stack_errors(python)
+    if errors:
+        return Check(name=f"backend {driver.name}", state="missing", found=found, advice="; ".join(errors))
+    return Check(name=f"backend {driver.name}", state="ok", found=found)
+
+
+def _gpu_check(gpus: tuple[LocalDevice, ...]) -> Check:
+    if not gpus:
+        return Check(
+            name="gpu",
+            state="warning",
+            found="none (no NVIDIA driver answers)",
+            advice="only the cpu ladder is meant for this machine",
+        )
+    names = ", ".join(sorted({gpu.name for gpu in gpus}))
+    unknown = sorted({gpu.name for gpu in gpus if find_device(gpu.name) is None})
+    if unknown:
+        return Check(
+            name="gpu",
+            state="warning",
+            found=f"{len(gpus)} x {names}",
+            advice=f"{', '.join(unknown)} is not in the device catalogue: MFU, HFU and MBU will be null",
+        )
+    return Check(name="gpu", state="ok", found=f"{len(gpus)} x {names}")
+
+
+def _device_row(gpu: LocalDevice) -> dict:
+    known = find_device(gpu.name)
+    return {**gpu.model_dump(mode="json"), "catalogue": known.name if known else None}
+
+
+def _cores_check() -> Check:
+    cores = len(psutil.Process().cpu_affinity())
+    load = psutil.getloadavg()[0]
+    if load > 0.5 * cores:
+        return Check(
+            name="cores",
+            state="warning",
+            found=f"{cores}, load {load:.1f}",
+            advice="something else is running; figures measured now will be noisy",
+        )
+    return Check(name="cores", state="ok", found=f"{cores}, load {load:.1f}")
+
+
+def _memory_check() -> Check:
+    memory = psutil.virtual_memory()
+    return Check(
+        name="memory",
+        state="ok",
+        found=f"{memory.available / 2**30:.1f} GiB free of {memory.total / 2**30:.1f} GiB",
+    )
+
+
+def _disk_check(runs: Path) -> Check:
+    place = runs if runs.exists() else runs.absolute().parent
+    if not place.is_dir():
+        return Check(
+            name="results folder", state="missing", found=f"{runs} is no folder", advice="name another with --runs"
+        )
+    free = shutil.disk_usage(place).free
+    found = f"{free / 2**30:.1f} GiB free"
+    if free < FREE_DISK_BYTES:
+        return Check(name="results folder", state="warning", found=found, advice="free some space before a long ladder")
+    return Check(name="results folder", state="ok", found=found)
+
+
+def _engine_check() -> Check:
+    look = look_at_runtime()
+    state: Literal["ok", "warning"] = "ok" if look.is_there else "warning"
+    return Check(name="container engine", state=state, found=look.found, advice=look.advice)
+
+
+def _fits(room: int | None, precision: Precision) -> list[Fit]:
+    rows = []
+    for ladder in ladders():
+        for name in find_ladder(ladder):
+            for driver in backends().values():
+                floor = _one_device_floor(driver, name, precision)
+                if floor is not None:
+                    fits = None if room is None else floor <= room
+                    fit = Fit(ladder=ladder, size=name, backend=driver.name, floor_bytes=floor, fits=fits)
+                    rows.append(fit)
+    return rows
+
+
+def _one_device_floor(driver: BackendDriver, name: str, precision: Precision) -> int | None:
+    size, workload = find_size(name), find_workload("smoke")
+    try:
+        layout = driver.layout(size, workload, LayoutRequest(devices_per_node=1))
+        return memory_floor(size, workload, resolve_work(size, workload, layout), layout, precision).bytes
+    except (UsageError, ValueError):
+        return None

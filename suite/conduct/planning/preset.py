@@ -1,0 +1,129 @@
+"""From the user's options to requests: a cross product, or the sizes of a preset with what replaces its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from suite.backends.registry import find_backend
+from suite.conduct.planning.request import Request, changed_workload, chosen_sizes, chosen_workload
+from suite.spec.base import Frozen, UsageError
+from suite.spec.catalogue import find_size
+from suite.spec.device import Precision
+from suite.spec.manifest import Track
+from suite.spec.names import nearest
+from suite.spec.presets import Preset, PresetPoint
+from suite.spec.workload import Workload
+
+
+class GivenOptions(Frozen):
+    """Options for sizes, ranks and work as given; empty or ``None``: not given. Beside a preset they override it."""
+
+    sizes: tuple[str, ...] = ()
+    ladder: str | None = None
+    shape_files: tuple[Path, ...] = ()
+    ranks: tuple[int, ...] = ()
+    nodes: int | None = None
+    workload: str | None = None
+    trainable_layers: int | None = None
+    reference: str | None = None
+    track: Track | None = None
+    precision: Precision | None = None
+
+
+def cross_product(
+    given: GivenOptions, common: Mapping[str, Any], usual_workload: str, usual_precision: Precision
+) -> tuple[Request]:
+    """The one request of a session without a preset. ``common`` holds the fields of ``Request`` that are not said,
+    its ``measure`` those of ``Measure`` but the precision.
+
+    Raises UsageError for unknown names and ValidationError for values that do not fit.
+    """
+    body = {
+        **common,
+        "sizes": chosen_sizes(given.sizes, given.ladder, given.shape_files),
+        "ranks": given.ranks or (1,),
+        "nodes": given.nodes or 1,
+        "workload": chosen_workload(given.workload or usual_workload, given.trainable_layers, given.reference),
+        "measure": {**common["measure"], "precision": given.precision or usual_precision},
+        "track": given.track or "equal-config",
+    }
+    return (Request.model_validate(body),)
+
+
+def preset_requests(preset: Preset, given: GivenOptions, common: Mapping[str, Any]) -> tuple[Request, ...]:
+    """One request for each size of a preset. ``common`` as for ``cross_product``.
+
+    Raises UsageError for a size that the preset does not have, and ValidationError for values that do not fit.
+    """
+    if given.ladder is not None or given.shape_files:
+        raise UsageError(
+            f"preset {preset.name} has its own sizes; choose among them with --size, or leave --preset out"
+        )
+    return tuple(_request(preset, point, given, common) for point in _chosen(preset, given.sizes))
+
+
+def replaced(preset: Preset, given: GivenOptions, common: Mapping[str, Any]) -> Iterator[str]:
+    """One line for each part of the preset that an option replaces."""
+    points = _chosen(preset, given.sizes)
+    layout = common["layout"]
+    replaceable: tuple[tuple[str, Any, Sequence[Any]], ...] = (
+        ("--size", given.sizes, [point.size for point in preset.points]),
+        ("--ranks", given.ranks, [point.ranks for point in points]),
+        ("--workload", given.workload, [preset.workload]),
+        ("--trainable-layers", given.trainable_layers, [preset.work_of(point).trainable_layers for point in points]),
+        ("--reference", given.reference, [preset.work_of(point).reference for point in points]),
+        ("--track", given.track, [preset.track]),
+        ("--precision", given.precision, [preset.precision]),
+        ("--tp", layout["tensor"], [point.tensor for point in points if point.tensor is not None]),
+    )
+    for option, value, own in replaceable:
+        if value not in (None, ()) and own:
+            yield f"preset {preset.name}: {option} {_list(value)} replaces {_list(dict.fromkeys(own))}"
+
+
+def _chosen(preset: Preset, sizes: Sequence[str]) -> tuple[PresetPoint, ...]:
+    if not sizes:
+        return preset.points
+    points = {point.size.lower(): point for point in preset.points}
+    for name in sizes:
+        if name.lower() not in points:
+            known = [point.size for point in preset.points]
+            raise UsageError(
+                f"preset {preset.name} has no size {name!r}{nearest(name, known)}; it has {', '.join(known)}"
+            )
+    return tuple(points[name.lower()] for name in sizes)
+
+
+def _request(preset: Preset, point: PresetPoint, given: GivenOptions, common: Mapping[str, Any]) -> Request:
+    layout = dict(common["layout"])
+    meant = {name for backend in common["backends"] for name in find_backend(backend).settings}
+    if not layout["tensor"] and point.tensor is not None and "tensor" in meant:
+        layout["tensor"] = (point.tensor,)
+    if point.recompute == "full" and "recompute" in meant:
+        layout["recompute"] = "full"
+    return Request.model_validate(
+        {
+            **common,
+            "sizes": (find_size(point.size),),
+            "ranks": given.ranks or (point.ranks,),
+            "nodes": given.nodes or (1 if given.ranks else point.nodes),
+            "workload": _workload(preset, point, given),
+            "layout": layout,
+            "measure": {**common["measure"], "precision": given.precision or preset.precision},
+            "track": given.track or preset.track,
+        }
+    )
+
+
+def _workload(preset: Preset, point: PresetPoint, given: GivenOptions) -> Workload:
+    if given.workload is not None:
+        return chosen_workload(given.workload, given.trainable_layers, given.reference)
+    return changed_workload(preset.work_of(point), given.trainable_layers, given.reference)
+
+
+def _list(values: Any) -> str:
+    if isinstance(values, (str, int)):
+        return str(values)
+    return ", ".join("all" if value is None else str(value) for value in values)

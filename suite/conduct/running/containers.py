@@ -1,0 +1,127 @@
+"""A session in containers: runtime, images and devices, looked at once before the first run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from suite.backends.registry import find_backend
+from suite.conduct.planning.machine import Machine, require_device_name, smallest_memory
+from suite.launch.docker.connection import Runtime, connect
+from suite.launch.docker.document import PYTHON
+from suite.launch.docker.gpus import may_have_gpus, usable_gpus
+from suite.launch.docker.images import ImageFacts, find_image, usual_image
+from suite.launch.docker.launcher import DockerLauncher
+from suite.launch.docker.patterns import essence
+from suite.launch.docker.probe import image_versions
+from suite.launch.docker.session import remove_orphans
+from suite.launch.docker.settings import DockerSettings
+from suite.launch.probe import LocalDevice
+from suite.spec.base import UsageError
+
+
+class ContainerMachine(Machine):
+    """What an runtime's host offers, and the stacks of the images: both by backend."""
+
+    device_names: tuple[str, ...] = Field(description="UUIDs of the GPUs or numbers of the CPUs that runs may use")
+    references: dict[str, str]
+    image_ids: dict[str, str]
+    found: dict[str, dict[str, str | None]]
+    holder: ClassVar[str] = "image with --image"
+
+    def versions(self, backend: str) -> dict[str, str | None]:
+        return self.found[backend]
+
+    def stack_errors(self, backend: str) -> list[str]:
+        """Nothing: such a look takes the image's own interpreter, and each run takes it anyway."""
+        return []
+
+    def images(self, backends: Iterable[str]) -> dict[str, str | None]:
+        return {name: self.image_ids[name] for name in backends}
+
+    def where(self, backend: str) -> str:
+        return self.references[backend]
+
+
+def open_containers(
+    settings: DockerSettings,
+    image: str | None,
+    backends: Sequence[str],
+    device: str,
+    python: str | None,
+    on_progress: Callable[[str], None],
+    planning: bool = False,
+) -> tuple[ContainerMachine, DockerLauncher]:
+    """Reach the runtime, clear away what dead sessions left, find images and devices. Raises UsageError.
+
+    ``planning``: nothing is run, so GPUs that are asked for need not be there.
+    """
+    require_device_name(device)
+    if device == "cpu" and (settings.gpus or settings.gpu_ids):
+        raise UsageError("--device cpu leaves no use for --gpus and --gpu-ids; leave them out")
+    runtime = connect(settings.copy_back)
+    _clear_away(runtime, on_progress)
+    references = {name: image or usual_image(name) for name in backends}
+    found = {
+        reference: find_image(runtime, reference, settings.pull, on_progress) for reference in set(references.values())
+    }
+    images = {name: found[reference] for name, reference in references.items()}
+    chosen, gpus = _devices(runtime, settings, device, next(iter(images.values())), planning)
+    names = tuple(gpu.uuid for gpu in gpus) if chosen == "cuda" else _cpus(runtime, settings)
+    machine = ContainerMachine(
+        python=python or PYTHON,
+        device=chosen,
+        max_ranks=len(names),
+        device_names=names,
+        device_memory_bytes=smallest_memory(gpus) if gpus else None,
+        references=references,
+        image_ids={name: image.id for name, image in images.items()},
+        found={
+            name: image_versions(runtime, images[name], python or PYTHON, find_backend(name).packages)
+            for name in backends
+        },
+    )
+    return machine, DockerLauncher(runtime=runtime, settings=settings, images=images)
+
+
+def _clear_away(runtime: Runtime, on_progress: Callable[[str], None]) -> None:
+    """Remove what dead drivers left; what cannot be removed does not keep a session from its work."""
+    from docker.errors import DockerException
+
+    try:
+        orphans = remove_orphans(runtime.api, not runtime.facts.remote)
+    except DockerException as error:
+        on_progress(f"what an earlier driver left behind cannot be removed: {essence(str(error))}")
+        return
+    if orphans:
+        on_progress(f"removed {orphans} containers that an earlier driver had left behind")
+
+
+def _devices(
+    runtime: Runtime, settings: DockerSettings, device: str, image: ImageFacts, planning: bool
+) -> tuple[Literal["cpu", "cuda"], tuple[LocalDevice, ...]]:
+    asked = device == "cuda" or settings.gpus is not None or bool(settings.gpu_ids)
+    if device == "cpu" or not (asked or may_have_gpus(runtime)):
+        return "cpu", ()
+    try:
+        gpus = usable_gpus(runtime, settings, image.id)
+    except UsageError:
+        if asked and not planning:
+            raise
+        return ("cuda", ()) if asked else ("cpu", ())
+    if not gpus and asked and not planning:
+        raise UsageError(f"a container on the runtime at {runtime.host} sees no GPU")
+    return ("cuda", gpus) if gpus or asked else ("cpu", ())
+
+
+def _cpus(runtime: Runtime, settings: DockerSettings) -> tuple[str, ...]:
+    """Numbers of the CPUs that a run may use."""
+    if settings.cpuset is None:
+        return tuple(str(number) for number in range(runtime.cpus))
+    chosen: set[int] = set()
+    for part in settings.cpuset.split(","):
+        first, _, last = part.partition("-")
+        chosen.update(range(int(first), int(last or first) + 1))
+    return tuple(str(number) for number in sorted(chosen))

@@ -1,0 +1,100 @@
+"""What is left of a plan, in order, and what became of the rest; kept by whoever works through it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from suite.bundle.record import Record
+from suite.bundle.store import AlreadyThere, DamagedBundle
+from suite.conduct.running.estimate import Durations
+from suite.conduct.running.state import move_aside
+from suite.spec.manifest import Manifest
+
+if TYPE_CHECKING:
+    from suite.conduct.planning.request import RunState
+    from suite.conduct.running.session import Settings, View
+
+
+class Ledger:
+    """Runs are taken from ``waiting`` and reported by how they ended. Nothing here starts one."""
+
+    def __init__(
+        self,
+        states: Sequence[tuple[Manifest, RunState]],
+        settings: Settings,
+        view: View,
+        clock: Callable[[], float],
+    ) -> None:
+        self.waiting: list[Manifest] = []
+        self.outcome: dict[str, list[str]] = {}
+        self._settings, self._view, self._clock = settings, view, clock
+        self._durations = Durations()
+        self._started: dict[str, float] = {}
+        for manifest, state in states:
+            self._sort(manifest, state)
+        self._began = clock()
+
+    def take(self, fits: Callable[[Manifest], bool] = lambda manifest: True) -> Manifest | None:
+        """The next run for which there is room; ``None`` when none fits, none is left, or the budget is spent.
+
+        One that another driver of the same folder has begun meanwhile is left to it.
+        """
+        manifest = next(filter(fits, self.waiting), None)
+        while manifest is not None and (self._settings.root / manifest.run.id).exists():
+            self.waiting.remove(manifest)
+            self._leave_to_others(manifest)
+            manifest = next(filter(fits, self.waiting), None)
+        if manifest is None:
+            return None
+        expected = self._durations.expect(manifest) or 0.0
+        budget = self._settings.budget_seconds
+        left = None if budget is None else budget - (self._clock() - self._began)
+        if left is not None and (left <= 0 or expected > left):
+            self._leave()
+            return None
+        self._view.run_started(manifest, self._durations.expect_all(self.waiting))
+        self.waiting.remove(manifest)
+        self._started[manifest.run.id] = self._clock()
+        return manifest
+
+    def ended(self, manifest: Manifest, result: Record | DamagedBundle | AlreadyThere) -> None:
+        """Note how a run ended that was taken. One that was interrupted is neither measured nor failed."""
+        started = self._started.pop(manifest.run.id)
+        if isinstance(result, AlreadyThere):
+            self._leave_to_others(manifest)
+            return
+        if isinstance(result, DamagedBundle):
+            self._view.notice(f"{manifest.run.id} left a damaged bundle: {result}")
+            self._note("failed", manifest)
+            return
+        self._durations.note(manifest, self._clock() - started)
+        self._view.run_ended(manifest, result)
+        if result.status != "interrupted":
+            self._note("measured" if result.status == "ok" else "failed", manifest)
+
+    def _sort(self, manifest: Manifest, state: RunState) -> None:
+        if state == "done":
+            self._note("done_before", manifest)
+        elif state == "failed before" and not self._settings.retry_failed:
+            self._note("failed_before", manifest)
+        elif state == "running":
+            self._leave_to_others(manifest)
+        else:
+            if state != "to run":
+                kept = move_aside(self._settings.root, manifest.run.id)
+                self._view.notice(f"{manifest.run.id} is {state}: kept as {kept}, done again")
+            self.waiting.append(manifest)
+
+    def _leave_to_others(self, manifest: Manifest) -> None:
+        self._note("busy", manifest)
+        self._view.notice(f"{manifest.run.id} is being run by another process and was left to it")
+
+    def _leave(self) -> None:
+        self._view.notice(f"budget spent: {len(self.waiting)} runs are left; the same command goes on with them")
+        for manifest in self.waiting:
+            self._note("left_by_budget", manifest)
+        self.waiting.clear()
+
+    def _note(self, what: str, manifest: Manifest) -> None:
+        self.outcome.setdefault(what, []).append(manifest.run.id)

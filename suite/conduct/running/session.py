@@ -1,0 +1,110 @@
+"""Working through a plan: skip what is done, run the rest interleaved, keep to the budget, stop cleanly."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from suite.bundle.record import Record
+from suite.bundle.store import AlreadyThere, DamagedBundle
+from suite.conduct.planning.plan import Plan
+from suite.conduct.planning.request import RunState
+from suite.conduct.running.execute import execute
+from suite.conduct.running.ledger import Ledger
+from suite.conduct.running.state import state_of
+from suite.launch.outcome import Launcher
+from suite.spec.base import Frozen
+from suite.spec.manifest import Manifest
+
+
+class View(Protocol):
+    """What the session tells while it works; a display, or nothing."""
+
+    def begin(self, total: int, done: int) -> None: ...
+
+    def run_started(self, manifest: Manifest, seconds_left: float | None) -> None: ...
+
+    def event(self, event: dict) -> None: ...
+
+    def run_ended(self, manifest: Manifest, record: Record) -> None: ...
+
+    def notice(self, text: str) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class Summary(Frozen):
+    """What became of a plan: run ids by what happened to them."""
+
+    measured: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    done_before: tuple[str, ...] = ()
+    failed_before: tuple[str, ...] = ()
+    left_by_budget: tuple[str, ...] = ()
+    busy: tuple[str, ...] = ()
+    interrupted: bool = False
+
+
+class Settings(Frozen):
+    """How a plan is worked through."""
+
+    root: Path
+    python: str
+    budget_seconds: float | None = None
+    retry_failed: bool = False
+
+
+def states(plan: Plan, root: Path) -> list[tuple[Manifest, RunState]]:
+    """Every run of the plan with what the results folder holds of it."""
+    return [(manifest, state_of(root, manifest)) for manifest in plan.manifests]
+
+
+def run_plan(
+    plan: Plan, settings: Settings, launcher: Launcher, view: View, clock: Callable[[], float] = time.monotonic
+) -> Summary:
+    """Run what is to be run, one after the other.
+
+    A failed run never stops the rest; an interrupt stops after its run was recorded. Raises UsageError when the results
+    folder cannot take a bundle.
+    """
+    return work_through(plan, settings, view, clock, lambda ledger: _one_by_one(ledger, settings, launcher, view))
+
+
+def work_through(
+    plan: Plan, settings: Settings, view: View, clock: Callable[[], float], work: Callable[[Ledger], bool]
+) -> Summary:
+    """Have ``work`` take runs from a ledger until none is left; it returns whether it was interrupted."""
+    ledger = Ledger(states(plan, settings.root), settings, view, clock)
+    view.begin(len(plan.manifests), len(plan.manifests) - len(ledger.waiting))
+    try:
+        interrupted = work(ledger)
+    finally:
+        view.end()
+    return Summary(interrupted=interrupted, **{what: tuple(ids) for what, ids in ledger.outcome.items()})
+
+
+def run_one(manifest: Manifest, root: Path, launcher: Launcher, python: str, view: View) -> Record:
+    """One run outside of any plan, shown like those of a plan. Raises UsageError when its bundle cannot be made."""
+    view.begin(1, 0)
+    try:
+        view.run_started(manifest, None)
+        record = execute(manifest, root, launcher, python, view.event)
+        view.run_ended(manifest, record)
+    finally:
+        view.end()
+    return record
+
+
+def _one_by_one(ledger: Ledger, settings: Settings, launcher: Launcher, view: View) -> bool:
+    while manifest := ledger.take():
+        result: Record | DamagedBundle | AlreadyThere
+        try:
+            result = execute(manifest, settings.root, launcher, settings.python, view.event)
+        except (DamagedBundle, AlreadyThere) as error:
+            result = error
+        ledger.ended(manifest, result)
+        if isinstance(result, Record) and result.status == "interrupted":
+            return True
+    return False

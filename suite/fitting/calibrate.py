@@ -1,0 +1,86 @@
+"""What the user's own runs teach the planner: ceilings of the device, factors on phases and on memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from suite.bundle.record import Record
+from suite.bundle.store import DamagedBundle, find_bundles
+from suite.planner.ask import Question
+from suite.planner.hardware import hardware_of
+from suite.planner.parameters import Parameters
+from suite.planner.predict_manifest import device_of, predict_manifest
+from suite.spec.base import UsageError
+from suite.spec.catalogue import find_device
+from suite.spec.manifest import Manifest
+
+_PHASES = ("generate", "score", "reference", "train")
+
+
+def calibrated(asked: Question, folder: Path) -> Question:
+    """The question with parameters that agree with the finished runs of its backend and device in ``folder``.
+
+    Ceilings measured on the device replace the shares of its peaks; then each phase is multiplied by the median of
+    measured over predicted. Raises UsageError where the folder holds no such run.
+    """
+    runs = _runs(asked, folder)
+    parameters = _with_ceilings(asked, runs)
+    ratios: dict[str, list[float]] = {phase: [] for phase in _PHASES}
+    memory: list[float] = []
+    for manifest, record in runs:
+        expected = predict_manifest(manifest, device_of(record), parameters)
+        if expected is None or record.phases is None:
+            continue
+        measured = record.phases.model_dump()
+        for phase in _PHASES:
+            seconds = (measured.get(phase) or {}).get("seconds")
+            if seconds and expected["phases"][phase] > 0:
+                ratios[phase].append(float(seconds) / float(expected["phases"][phase]))
+        peak = record.memory.peak_reserved_bytes if record.memory else None
+        if peak:
+            memory.append(peak / expected["memory_bytes"])
+    factors = {phase: float(np.exp(np.median(np.log(values)))) for phase, values in ratios.items() if values}
+    update: dict[str, Any] = {"phases": factors}
+    if memory:
+        update["memory_factor"] = max(memory)
+    return replace(asked, parameters=parameters.model_copy(update=update))
+
+
+def _runs(asked: Question, folder: Path) -> list[tuple[Manifest, Record]]:
+    found = []
+    for bundle in find_bundles([folder]):
+        try:
+            manifest, record = bundle.manifest(), bundle.record()
+        except DamagedBundle:
+            continue
+        known = find_device(device_of(record) or "") if record else None
+        if record is None or record.status != "ok" or manifest.backend.name != asked.profile.name or known is None:
+            continue
+        hardware = hardware_of(known)
+        if hardware is not None and hardware.name == asked.hardware.name:
+            found.append((manifest, record))
+    if not found:
+        raise UsageError(f"{folder} has no finished run of {asked.profile.name} on {asked.hardware.name} to learn from")
+    return found
+
+
+def _with_ceilings(asked: Question, runs: list[tuple[Manifest, Record]]) -> Parameters:
+    values = dict(asked.parameters.values)
+    for rate, name, peak in (
+        ("matmul_flops", f"matrix_{asked.hardware.architecture}", asked.hardware.peak),
+        ("copy_bytes_per_second", "memory_bandwidth", asked.hardware.memory_bandwidth),
+    ):
+        seen = [value for _, record in runs if (value := _ceiling(record, rate)) is not None]
+        if seen:
+            values[name] = float(np.median(seen)) / peak
+    return asked.parameters.model_copy(update={"values": values})
+
+
+def _ceiling(record: Record, name: str) -> float | None:
+    ceilings = (record.environment.worker or {}).get("ceilings")
+    value = ceilings.get(name) if isinstance(ceilings, dict) else None
+    return float(value) if isinstance(value, (int, float)) and value > 0 else None

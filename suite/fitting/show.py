@@ -1,0 +1,35 @@
+"""A check against published rows as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from suite.fitting.check import Check, Verdict
+
+
+def check_lines(check: Check) -> Iterator[str]:
+    """Errors per source and overall, and how many rows were left out for which reason."""
+    yield f"{'source':<26} {'step time':>26} {'memory':>24} {'fits or not':>22} {'left out':>9}"
+    for source, verdict in check.sources.items():
+        yield _verdict_line(source, verdict)
+    yield _verdict_line("all", check.overall)
+    fit = check.overall.fit
+    if fit.rows:
+        yield (
+            f"fits: {fit.fits_as_fits} said to fit, {fit.fits_as_too_large} called too large; "
+            f"too large: {fit.too_large_as_too_large} called so, {fit.too_large_as_fits} said to fit"
+        )
+    for reason, count in check.overall.left_out.items():
+        yield f"left out {count:>5}: {reason}"
+
+
+def _verdict_line(name: str, verdict: Verdict) -> str:
+    def errors(rows: int, median: float | None, p90: float | None) -> str:
+        return f"{rows} rows {100 * median:.1f} / {100 * p90:.1f} %" if median is not None and p90 is not None else "-"
+
+    step, memory, fit = verdict.step_time, verdict.memory, verdict.fit
+    right = f"{fit.rows} rows {100 * fit.accuracy:.1f} %" if fit.accuracy is not None else "-"
+    return (
+        f"{name[:26]:<26} {errors(step.rows, step.median, step.p90):>26} "
+        f"{errors(memory.rows, memory.median, memory.p90):>24} {right:>22} {sum(verdict.left_out.values()):>9}"
+    )

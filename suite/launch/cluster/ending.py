@@ -1,0 +1,142 @@
+"""How a run on a cluster ended: what its ranks told, what torchrun and the logs say, and the scheduler's word. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from suite.launch.classify import RankEnd, Report, RunEnd, classify
+from suite.launch.cluster.scheduler import Gathered, SchedulerEnd, Stream
+from suite.launch.cluster.torchrun import FailedRank, failed_ranks
+from suite.launch.cluster.transcript import Transcript
+from suite.launch.outcome import Failure, Outcome
+from suite.launch.patterns import PATTERNS
+from suite.launch.traces import TAIL_BYTES, finite, parse_reports, printable_lines
+
+
+class _Rank(NamedTuple):
+    """What one rank's own events tell."""
+
+    started: bool
+    reports: tuple[Report, ...]
+    status: str | None  # of its end event
+    last_time: float
+
+
+def judge(ranks: int, gathered: Gathered, transcript: Transcript) -> Outcome:
+    """The run's end: ok only where every rank said so and nobody says otherwise."""
+    streams, end, patterns = gathered
+    told = {rank: _rank(transcript.events.get(rank, [])) for rank in range(ranks)}
+    rows = _rows(streams, transcript)
+    codes = _exit_codes(told, rows, streams, end)
+    phase, iteration = _last_seen(transcript.events.get(0, []))
+    elapsed = end.ended - end.started if end.started and end.ended and end.ended > end.started else 0.0
+    if end.status == "interrupted":
+        failure = end.verdict or Failure(kind="interrupted")
+        failure = failure.model_copy(update={"phase": phase, "iteration": iteration})
+        return Outcome(status="interrupted", exit_codes=codes, elapsed_seconds=elapsed, failure=failure)
+    if end.status != "failed" and all(rank.status == "ok" for rank in told.values()):
+        return Outcome(status="ok", exit_codes=codes, elapsed_seconds=elapsed)
+    ends = (*_rank_ends(told, codes, rows, gathered), *_stream_ends(told, streams, end, transcript))
+    verdict = end.verdict and end.verdict.model_copy(update={"phase": phase, "iteration": iteration})
+    whole = RunEnd(ranks=ends, verdict=verdict, proven=end.proven, phase=phase, iteration=iteration)
+    failure = classify(whole, (*PATTERNS, *patterns))
+    failure = failure.model_copy(update={"evidence": (*failure.evidence, *transcript.notes)})
+    return Outcome(status="failed", exit_codes=codes, elapsed_seconds=elapsed, failure=failure)
+
+
+def _rank(lines: list[bytes]) -> _Rank:
+    started, reports = parse_reports(lines)
+    last: dict[str, Any] = json.loads(lines[-1]) if lines else {}
+    return _Rank(
+        started=started,
+        reports=reports,
+        status=str(last.get("status")) if last.get("kind") == "end" else None,
+        last_time=finite(last.get("time")) or 0.0,
+    )
+
+
+def _last_seen(lines: list[bytes]) -> tuple[str | None, int | None]:
+    """The last phase that rank 0 reported, and its iteration."""
+    for line in reversed(lines):
+        event = json.loads(line)
+        phase, iteration = event.get("phase"), event.get("iteration")
+        if isinstance(phase, str):
+            return phase, iteration if isinstance(iteration, int) else None
+    return None, None
+
+
+def _rows(streams: tuple[Stream, ...], transcript: Transcript) -> dict[int, FailedRank]:
+    """What torchrun said of failed ranks, on whichever node."""
+    rows: dict[int, FailedRank] = {}
+    for stream in streams:
+        found = failed_ranks(transcript.logs.get(stream.name, []))
+        rows.update({rank: row for rank, row in found.items() if rank in stream.ranks})
+    return rows
+
+
+def _exit_codes(
+    told: dict[int, _Rank], rows: dict[int, FailedRank], streams: tuple[Stream, ...], end: SchedulerEnd
+) -> dict[int, int | None]:
+    """By rank: its own word, else torchrun's, else that of the scheduler's task where it is a rank."""
+    tasks = {stream.ranks[0]: end.exit_codes.get(stream.name) for stream in streams if len(stream.ranks) == 1}
+    codes: dict[int, int | None] = {}
+    for rank, each in told.items():
+        if each.status is not None:
+            codes[rank] = 0 if each.status == "ok" else 1
+        else:
+            codes[rank] = rows[rank].exit_code if rank in rows else tasks.get(rank)
+    return codes
+
+
+def _rank_ends(
+    told: dict[int, _Rank], codes: dict[int, int | None], rows: dict[int, FailedRank], gathered: Gathered
+) -> Iterator[RankEnd]:
+    """What is known of each rank. Its code is its own unless the scheduler ended the job, or torchrun or the
+    scheduler ended the rank because another had failed."""
+    streams, end, _ = gathered
+    first = next((stream.ranks for stream in streams if stream.name == _first_to_end(end)), ())
+    for rank, each in told.items():
+        code = codes[rank]
+        if rank in rows:
+            by_itself = rows[rank].is_first or code != -signal.SIGTERM
+        else:
+            by_itself = code is not None and (code > 0 or rank in first)
+        yield RankEnd(
+            rank=rank,
+            exit_code=code,
+            ended_at=each.last_time if by_itself and end.verdict is None else None,
+            started=each.started,
+            reports=each.reports,
+            log=(),
+        )
+
+
+def _first_to_end(end: SchedulerEnd) -> str | None:
+    """Name of the stream whose task ended badly first; a scheduler signals those that are left then."""
+    return next(iter(end.exit_codes), None)
+
+
+def _stream_ends(
+    told: dict[int, _Rank], streams: tuple[Stream, ...], end: SchedulerEnd, transcript: Transcript
+) -> Iterator[RankEnd]:
+    """The logs, which may be any rank's of their node, or the scheduler's own, which tell least and last."""
+    for number, stream in enumerate(streams):
+        if stream.ranks and all(told[rank].status == "ok" for rank in stream.ranks):
+            continue
+        code = end.exit_codes.get(stream.name)
+        by_itself = end.verdict is None and (code is None or code > 0 or stream.name == _first_to_end(end))
+        times = [told[rank].last_time for rank in stream.ranks if code is not None]
+        ended_at = max(times, default=math.inf)
+        yield RankEnd(
+            rank=len(told) + number,
+            exit_code=code,
+            ended_at=ended_at if by_itself else None,
+            started=any(told[rank].started for rank in stream.ranks),
+            reports=(),
+            log=printable_lines(b"".join(transcript.logs.get(stream.name, []))[-TAIL_BYTES:]),
+            called=stream.name,
+        )

@@ -1,0 +1,97 @@
+"""What a cluster's scheduler can be asked, and what it answers, whichever scheduler it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any, Literal, NamedTuple, Protocol
+
+from pydantic import Field
+
+from suite.launch.cluster.submission import Submission
+from suite.launch.job import Job
+from suite.launch.outcome import Failure
+from suite.launch.patterns import Pattern
+from suite.spec.base import Frozen, UsageError
+
+#: ``over``: nothing of it runs any more. ``gone``: the scheduler does not know it (any more).
+Phase = Literal["pending", "running", "over", "gone"]
+
+
+class SchedulerState(Frozen):
+    """How far a submitted run is, in the scheduler's own words."""
+
+    phase: Phase
+    word: str = Field(description="the scheduler's state, e.g. PENDING, Running, OUT_OF_MEMORY")
+    detail: str = Field(default="", description="why it waits or ended, where, in one line")
+
+
+class Stream(NamedTuple):
+    """One output of the run, line by line, without what a log collector puts before each line."""
+
+    name: str  # of its log in the bundle: node-0, rank-3, slurm
+    lines: Iterable[bytes]
+    #: ranks whose output it holds; empty for the scheduler's own
+    ranks: tuple[int, ...] = ()
+
+
+class SchedulerEnd(Frozen):
+    """What the scheduler itself says of a run's end."""
+
+    status: Literal["ok", "failed", "interrupted"] | None = Field(
+        description="null: the scheduler does not know any more, the output must tell"
+    )
+    verdict: Failure | None = Field(
+        default=None, description="why, where the scheduler knows: OOM kill, time limit, eviction"
+    )
+    proven: bool = Field(
+        default=False,
+        description="the verdict explains the end by itself, as an OOM kill does, whatever ranks then say",
+    )
+    exit_codes: dict[str, int] = Field(
+        default={}, description="by name of stream, first to end first; negative: signal"
+    )
+    started: float | None = Field(default=None, description="Unix seconds; null: it never ran, or nobody knows")
+    ended: float | None = None
+
+
+class Gathered(NamedTuple):
+    """All that came back from the cluster."""
+
+    streams: tuple[Stream, ...]
+    end: SchedulerEnd
+    #: lines that the scheduler's own programs write and that say why a run failed
+    patterns: tuple[Pattern, ...] = ()
+
+
+class Scheduler(Protocol):
+    """One way to have a cluster run jobs."""
+
+    name: str
+
+    def facts(self, job: Job) -> dict[str, Any]:
+        """What environment.json tells of where the job is to run, known before it does."""
+
+    def look(self, submission: Submission) -> SchedulerState:
+        """Raises UsageError when the scheduler cannot be asked."""
+
+    def cancel(self, submission: Submission) -> None:
+        """Ask for its end; nothing where it is over. Raises UsageError when it cannot be asked or refuses."""
+
+    def gather(self, submission: Submission) -> Gathered:
+        """What a run that is over left behind. Raises UsageError when there is nothing to gather."""
+
+
+_MODULES = {
+    "kubernetes": ("suite.launch.kubernetes.scheduler", "KubernetesScheduler"),
+    "slurm": ("suite.launch.slurm.scheduler", "SlurmScheduler"),
+}
+
+
+def find_scheduler(name: str) -> Scheduler:
+    """The scheduler that a submission names; imported only now. Raises UsageError for another name."""
+    if name not in _MODULES:
+        raise UsageError(f"there is no cluster launcher {name!r}; known are {', '.join(_MODULES)}")
+    module, attribute = _MODULES[name]
+    scheduler: Scheduler = getattr(import_module(module), attribute)()
+    return scheduler

@@ -1,0 +1,164 @@
+"""Finding and reaching the runtime that DOCKER_HOST, DOCKER_CONTEXT or Docker's own configuration names."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from pydantic import Field
+
+from suite.launch.docker.tunnel import open_tunnel
+from suite.spec.base import Frozen, UsageError
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+OLDEST_API = (1, 40)
+ASK_SECONDS = 10
+CALL_SECONDS = 120
+DEFAULT_HOST = "unix:///var/run/docker.sock"
+
+
+class RuntimeFacts(Frozen):
+    """What a run's record tells of the runtime it ran on."""
+
+    name: str
+    version: str
+    api_version: str
+    runtime: str = Field(description="the runtime's usual runtime with its version where it tells one")
+    storage: str | None
+    cgroups: str | None = Field(description="version of the host's control groups")
+    rootless: bool
+    remapped: bool = Field(description="users of a container have other ids on the host (userns-remap)")
+    remote: bool = Field(description="on another machine, or told to be treated so: bundles are copied")
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A connection to a runtime, and what it told of itself."""
+
+    api: APIClient
+    host: str
+    facts: RuntimeFacts
+    architecture: str
+    cpus: int
+    runtimes: tuple[str, ...]
+    cdi_folders: tuple[str, ...]
+    cdi_devices: tuple[str, ...]
+    selinux: bool
+
+
+def connect(copy_back: bool = False) -> Runtime:
+    """Reach the runtime. ``copy_back``: treat it as one that does not see this host's folders.
+
+    Raises UsageError with one line when there is none, it may not be used, or it is too old.
+    """
+    import docker
+    from docker.errors import DockerException
+    from requests.exceptions import RequestException
+
+    host = chosen_host()
+    _require_address(host)
+    tunnel = open_tunnel(host) if host.startswith("ssh://") else None
+    try:
+        if tunnel is None:
+            api = docker.from_env(timeout=ASK_SECONDS).api
+        else:
+            api = docker.APIClient(base_url=tunnel, timeout=ASK_SECONDS)
+        version, info = api.version(), api.info()
+    except (DockerException, RequestException, OSError) as error:
+        raise UsageError(unreachable(host, error)) from error
+    api.timeout = CALL_SECONDS
+    _require_new_enough(host, version)
+    return _connected(api, host, version, info, copy_back)
+
+
+def chosen_host() -> str:
+    """Address of the runtime that Docker's own command line would use. Raises UsageError for an unknown context."""
+    from docker.context import ContextAPI
+    from docker.context.config import get_current_context_name
+
+    if os.environ.get("DOCKER_HOST"):
+        return os.environ["DOCKER_HOST"]
+    name = os.environ.get("DOCKER_CONTEXT") or get_current_context_name()
+    if name == "default":
+        return DEFAULT_HOST
+    context = ContextAPI.get_context(name)
+    if context is None:
+        raise UsageError(f"there is no Docker context {name!r}; `docker context ls` lists them")
+    return context.Host or DEFAULT_HOST
+
+
+def _require_address(host: str) -> None:
+    try:
+        urlsplit(host).port  # noqa: B018 - raises
+    except ValueError as error:
+        raise UsageError(f"{host} is no address of a runtime: {str(error).lower()}; see DOCKER_HOST") from error
+
+
+def unreachable(host: str, error: Exception) -> str:
+    """One line: what keeps us from the runtime, and what to do about it."""
+    text = " ".join(str(error).split())
+    if "Permission denied" in text or "PermissionError" in text:
+        return (
+            f"no permission to use the container runtime at {host}: join the group that owns its socket, "
+            "or use a rootless one"
+        )
+    if "FileNotFoundError" in text or "No such file" in text or "Connection refused" in text:
+        return f"no container runtime answers at {host}: start it, or name another with DOCKER_HOST or DOCKER_CONTEXT"
+    if "timed out" in text.lower():
+        return f"the runtime at {host} did not answer in {ASK_SECONDS} s"
+    return f"the runtime at {host} cannot be used: {text}"
+
+
+def _require_new_enough(host: str, version: dict[str, Any]) -> None:
+    told = str(version.get("ApiVersion", "0"))
+    parts = tuple(int(part) for part in told.split(".") if part.isdigit())
+    if parts < OLDEST_API:
+        raise UsageError(
+            f"the runtime at {host} is too old: it speaks API {told}, {OLDEST_API[0]}.{OLDEST_API[1]} "
+            "(Docker 19.03) is the oldest that can be asked for GPUs; update it"
+        )
+
+
+def _connected(api: APIClient, host: str, version: dict[str, Any], info: dict[str, Any], copy_back: bool) -> Runtime:
+    options = {part for entry in info.get("SecurityOptions") or () for part in entry.split(",")}
+    facts = RuntimeFacts(
+        name=_name(version),
+        version=str(version.get("Version")),
+        api_version=str(version.get("ApiVersion")),
+        runtime=_runtime(str(info.get("DefaultRuntime", "runc")), version),
+        storage=info.get("Driver"),
+        cgroups=info.get("CgroupVersion"),
+        rootless="name=rootless" in options or info.get("Rootless") is True,  # Docker's word, Podman's
+        remapped="name=userns" in options,
+        remote=copy_back or not host.startswith("unix://") or info.get("Name") != platform.node(),
+    )
+    return Runtime(
+        api=api,
+        host=host,
+        facts=facts,
+        architecture=str(version.get("Arch", "")),
+        cpus=int(info.get("NCPU") or 1),
+        runtimes=tuple(info.get("Runtimes") or ()),
+        cdi_folders=tuple(info.get("CDISpecDirs") or ()),
+        cdi_devices=tuple(
+            str(one.get("ID")) for one in info.get("DiscoveredDevices") or () if one.get("Source") == "cdi"
+        ),
+        selinux="name=selinux" in options,
+    )
+
+
+def _name(version: dict[str, Any]) -> str:
+    """Podman calls itself so among its parts only."""
+    if any(part.get("Name") == "Podman Engine" for part in version.get("Components") or ()):
+        return "Podman Engine"
+    return (version.get("Platform") or {}).get("Name") or "Docker Engine"
+
+
+def _runtime(name: str, version: dict[str, Any]) -> str:
+    found = [part.get("Version") for part in version.get("Components") or () if part.get("Name") == name]
+    return f"{name} {found[0]}" if found and found[0] else name

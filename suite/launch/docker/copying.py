@@ -1,0 +1,102 @@
+"""Bundles of a runtime that does not see this host's folders: put in before the run, taken back after it."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import tarfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from suite.launch.docker.document import RUNS
+from suite.launch.outcome import RunFolder
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+MANIFEST = "manifest.json"
+MOST_FILES = 100_000
+MOST_BYTES = 8 << 30
+#: the files that ranks write; what the driver itself writes beside them is never taken from a container
+_RANK_FILE = re.compile(r"(events|logs)/(rank-\d{1,7}\.(jsonl|log))")
+
+
+class UnsafeCopy(Exception):
+    """The archive holds more than a bundle's files can be; what was taken before it stays."""
+
+
+def put_bundle(api: APIClient, container: str, run: str, folder: Path, user: str) -> None:
+    """Put ``run``'s folder with its manifest and empty ``events`` and ``logs`` into a container, owned by ``user``."""
+    owner, group = (int(part) for part in user.split(":"))
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for name in (run, f"{run}/events", f"{run}/logs"):
+            tar.addfile(_entry(name, owner, group, is_folder=True))
+        data = (folder / MANIFEST).read_bytes()
+        tar.addfile(_entry(f"{run}/{MANIFEST}", owner, group, size=len(data)), io.BytesIO(data))
+    api.put_archive(container, RUNS, archive.getvalue())
+
+
+def take_bundle(api: APIClient, container: str, run: str, folder: RunFolder) -> None:
+    """Copy the ranks' events and logs out of a container. Raises UnsafeCopy, and what runtime and disk raise."""
+    for part, target in (("events", folder.events_dir), ("logs", folder.logs_dir)):
+        pieces, _ = api.get_archive(container, f"{RUNS}/{run}/{part}")
+        extract(pieces, target)
+
+
+def extract(pieces: Iterable[bytes], target: Path) -> None:
+    """Write the ranks' files of a tar stream into ``target`` and nothing else: no other name, no link, no device.
+
+    A file that is there already is kept as it is. Raises UnsafeCopy beyond 100 000 entries or 8 GiB.
+    """
+    files, total = 0, 0
+    with tarfile.open(fileobj=io.BufferedReader(_Pieces(pieces)), mode="r|") as tar:
+        for member in tar:
+            files, total = files + 1, total + max(member.size, 0)
+            if files > MOST_FILES or total > MOST_BYTES:
+                raise UnsafeCopy(f"the container's folder holds more than {MOST_FILES} files or {MOST_BYTES} bytes")
+            match = _RANK_FILE.fullmatch(member.name)
+            if member.isreg() and match and match.group(1) == target.name:
+                source = tar.extractfile(member)
+                assert source is not None, "a regular file has content"
+                _write(target / match.group(2), source)
+
+
+def _write(path: Path, source: IO[bytes]) -> None:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    except FileExistsError:
+        return
+    with os.fdopen(descriptor, "wb") as file:
+        while data := source.read(1 << 20):
+            file.write(data)
+
+
+def _entry(name: str, owner: int, group: int, size: int = 0, is_folder: bool = False) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.uid, entry.gid, entry.size = owner, group, size
+    entry.type, entry.mode = (tarfile.DIRTYPE, 0o755) if is_folder else (tarfile.REGTYPE, 0o644)
+    return entry
+
+
+class _Pieces(io.RawIOBase):
+    """A stream of bytes as the file that tarfile reads."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces: Iterator[bytes] = iter(pieces)
+        self._held = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._held:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._held = piece
+        size = min(len(buffer), len(self._held))
+        buffer[:size], self._held = self._held[:size], self._held[size:]
+        return size

@@ -1,0 +1,104 @@
+"""Which GPUs a runtime can give to a container, and how they are asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from suite.launch.docker.connection import Runtime
+from suite.launch.docker.document import device_requests
+from suite.launch.docker.patterns import essence, runtime_failure
+from suite.launch.docker.probe import ask
+from suite.launch.docker.settings import DockerSettings, GpuAccess
+from suite.launch.probe import LocalDevice, local_devices
+from suite.spec.base import UsageError
+
+CDI_KIND = "nvidia.com/gpu"
+_LISTED = re.compile(r"GPU (\d+): (.+) \(UUID: (\S+)\)")
+_KIND_LINE = re.compile(rf"[\"']?kind[\"']?\s*:\s*[\"']?{re.escape(CDI_KIND)}")
+
+
+def access_of(runtime: Runtime, asked: GpuAccess) -> Literal["nvidia", "cdi"]:
+    """How GPUs are asked for: by CDI where the runtime has it and NVIDIA's devices are described, else by the hook."""
+    if asked != "auto":
+        return asked
+    if any(device.startswith(CDI_KIND) for device in runtime.cdi_devices):
+        return "cdi"
+    if runtime.facts.remote:
+        return "nvidia"
+    return "cdi" if any(_describes_gpus(Path(folder)) for folder in runtime.cdi_folders) else "nvidia"
+
+
+def may_have_gpus(runtime: Runtime) -> bool:
+    """Whether GPUs that nobody named are worth asking for: this host's driver shows some, or the runtime knows them."""
+    if not runtime.facts.remote and local_devices():
+        return True
+    return "nvidia" in runtime.runtimes or access_of(runtime, "auto") == "cdi"
+
+
+def usable_gpus(runtime: Runtime, settings: DockerSettings, image: str) -> tuple[LocalDevice, ...]:
+    """The GPUs that runs may use: those named, or the first so many, or all.
+
+    This host's driver is asked, or a short container where that shows none. Raises UsageError when some are not there.
+    """
+    here = () if runtime.facts.remote else local_devices()
+    if not here:
+        return _ask_container(runtime, settings, image)
+    if settings.gpu_ids:
+        by_name = {name: gpu for gpu in here for name in (str(gpu.index), gpu.uuid)}
+        unknown = [name for name in settings.gpu_ids if name not in by_name and not name.startswith("MIG-")]
+        if unknown:
+            raise UsageError(
+                f"there is no GPU {', '.join(unknown)}; this host has 0 to {len(here) - 1} (`nvidia-smi -L` lists them)"
+            )
+        return tuple(by_name.get(name) or _slice(name) for name in settings.gpu_ids)
+    if settings.gpus is not None and settings.gpus > len(here):
+        raise UsageError(f"--gpus {settings.gpus}: this host has {len(here)}")
+    return here[: settings.gpus]
+
+
+def _ask_container(runtime: Runtime, settings: DockerSettings, image: str) -> tuple[LocalDevice, ...]:
+    """As the runtime gives them to a container of the image. Their memory is not told this way."""
+    from docker.errors import APIError
+
+    wanted = _requests(settings, access_of(runtime, settings.gpu_access))
+    try:
+        said = ask(runtime, image, ("nvidia-smi", "-L"), DeviceRequests=wanted)
+    except APIError as error:
+        words = str(error.explanation or error)
+        known = runtime_failure(words)
+        told = "; ".join(known.evidence) if known else essence(words)
+        raise UsageError(f"the runtime gives no {_asked(settings)} to a container: {told}") from error
+    if settings.gpu_ids and all(name.startswith("MIG-") for name in settings.gpu_ids):
+        return tuple(map(_slice, settings.gpu_ids))
+    found = [match.groups() for match in map(_LISTED.match, said.splitlines()) if match]
+    return tuple(LocalDevice(index=int(index), uuid=uuid, name=name, memory_bytes=None) for index, name, uuid in found)
+
+
+def _slice(name: str) -> LocalDevice:
+    """A part of a GPU (MIG), which has its own name and less memory than the whole: how much, nobody was asked."""
+    return LocalDevice(index=0, uuid=name, name="MIG device", memory_bytes=None)
+
+
+def _requests(settings: DockerSettings, access: Literal["nvidia", "cdi"]) -> Sequence[dict[str, Any]]:
+    if settings.gpu_ids or settings.gpus:
+        return device_requests(settings.gpu_ids, settings.gpus, access)
+    if access == "cdi":
+        return device_requests(("all",), None, access)
+    return device_requests((), -1, access)
+
+
+def _asked(settings: DockerSettings) -> str:
+    if settings.gpu_ids:
+        return f"GPU {','.join(settings.gpu_ids)}"
+    return f"{settings.gpus} GPUs" if settings.gpus else "GPU"
+
+
+def _describes_gpus(folder: Path) -> bool:
+    try:
+        files = [path for path in folder.iterdir() if path.suffix in (".json", ".yaml", ".yml")]
+        return any(_KIND_LINE.search(path.read_text(errors="replace")) for path in files)
+    except OSError:
+        return False

@@ -1,0 +1,119 @@
+"""The image of a run: found, pulled where that is wanted, and held to what the driver needs of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import Field
+
+from suite.launch.docker.connection import Runtime
+from suite.launch.docker.settings import Pull
+from suite.spec.base import Frozen, UsageError
+from suite.spec.images import IMAGE_LABEL, REVISION_LABEL, VERSION_LABEL, images, images_of, stack_versions_of
+from suite.spec.version import suite_version
+
+OnProgress = Callable[[str], None]
+
+
+class ImageFacts(Frozen):
+    """What a run's record tells of the image it ran in."""
+
+    reference: str = Field(description="as it was asked for; a tag may mean another image tomorrow")
+    id: str = Field(description="digest of its configuration, which names the image on this engine")
+    digest: str | None = Field(description="digest in its registry; null: it was never in one")
+    revision: str | None = Field(description="commit of the suite it was built from, as its label says")
+    stack: dict[str, str] = Field(description="package -> version as its labels say")
+
+    @property
+    def name(self) -> str:
+        """What proves best which image it was."""
+        return self.digest or self.id
+
+
+def usual_image(backend: str) -> str:
+    """Reference of the image that holds a backend's stack. Raises UsageError for a backend without one."""
+    known = images_of(backend)
+    if not known:
+        raise UsageError(f"no image of the catalogue holds {backend}; name one with --image")
+    return known[0].tag(suite_version())
+
+
+def find_image(runtime: Runtime, reference: str, pull: Pull, on_progress: OnProgress) -> ImageFacts:
+    """The image on the runtime. Raises UsageError when it is not there, cannot be had, or is not meant for this."""
+    from docker.errors import APIError, ImageNotFound
+
+    if pull == "always":
+        _pull(runtime, reference, on_progress)
+    try:
+        found = _inspect(runtime, reference)
+    except ImageNotFound as error:
+        if pull != "missing" or "/" not in reference:
+            raise UsageError(_missing(reference, pull)) from error
+        _pull(runtime, reference, on_progress)
+        found = _inspect(runtime, reference)
+    except APIError as error:
+        raise UsageError(f"the runtime does not take {reference!r} for an image: {error.explanation}") from error
+    labels = (found.get("Config") or {}).get("Labels") or {}
+    _require_fit(runtime, reference, found, labels)
+    digests = found.get("RepoDigests") or ()
+    return ImageFacts(
+        reference=reference,
+        id=found["Id"],
+        digest=digests[0] if digests else None,
+        revision=labels.get(REVISION_LABEL),
+        stack=stack_versions_of(labels),
+    )
+
+
+def _inspect(runtime: Runtime, reference: str) -> dict[str, Any]:
+    return runtime.api.inspect_image(reference)
+
+
+def _missing(reference: str, pull: Pull) -> str:
+    if "/" in reference:
+        return f"there is no image {reference} on this runtime and --pull {pull} keeps it from being pulled"
+    name = reference.partition("@")[0].partition(":")[0].removeprefix("suite-")
+    known = name if name in images() else "engines"
+    return f"there is no image {reference} on this runtime; build it: suite images build {known}"
+
+
+def _pull(runtime: Runtime, reference: str, on_progress: OnProgress) -> None:
+    """Pull, telling of each layer that is done."""
+    from docker.errors import DockerException
+    from docker.utils import parse_repository_tag
+    from requests.exceptions import RequestException
+
+    repository, tag = parse_repository_tag(reference)
+    on_progress(f"pulling {reference}")
+    layers: set[str] = set()
+    done: set[str] = set()
+    try:
+        for line in runtime.api.pull(repository, tag or "latest", stream=True, decode=True):
+            if "error" in line:
+                raise UsageError(_refused(reference, line["error"]))
+            if line.get("id") and line.get("status") == "Pulling fs layer":
+                layers.add(line["id"])
+            if line.get("status") in ("Pull complete", "Already exists"):
+                done.add(line["id"])
+                on_progress(f"pulling {reference}: {len(done)} of {len(layers | done)} layers")
+    except (DockerException, RequestException) as error:
+        raise UsageError(_refused(reference, getattr(error, "explanation", None) or error)) from error
+
+
+def _refused(reference: str, why: object) -> str:
+    return f"{reference} cannot be pulled: {' '.join(str(why).split())}; check its name, the registry and the log-in"
+
+
+def _require_fit(runtime: Runtime, reference: str, found: dict[str, Any], labels: dict[str, str]) -> None:
+    architecture = found.get("Architecture")
+    if architecture and runtime.architecture and architecture != runtime.architecture:
+        raise UsageError(
+            f"{reference} is built for {architecture}, the runtime's host is {runtime.architecture}; build it there"
+        )
+    version = labels.get(VERSION_LABEL)
+    if IMAGE_LABEL in labels and version is not None and version != suite_version():
+        raise UsageError(
+            f"{reference} holds suite {version}, this driver is {suite_version()}; build it again: "
+            f"suite images build {labels[IMAGE_LABEL]}"
+        )

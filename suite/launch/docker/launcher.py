@@ -1,0 +1,236 @@
+"""One container for each run, on the runtime that Docker's own settings name."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from suite.launch.docker import copying
+from suite.launch.docker.conclude import conclude
+from suite.launch.docker.connection import Runtime
+from suite.launch.docker.document import PYTHON_PATH, RUNS, Placing, container_document
+from suite.launch.docker.gpus import access_of
+from suite.launch.docker.images import ImageFacts
+from suite.launch.docker.patterns import essence, runtime_failure
+from suite.launch.docker.session import (
+    DRIVER_LABEL,
+    PLAN_LABEL,
+    RUN_LABEL,
+    SESSION_LABEL,
+    remove_labelled,
+    session_id,
+    this_driver,
+)
+from suite.launch.docker.settings import DockerSettings
+from suite.launch.docker.watch import RETRY_SECONDS, USUAL_PATIENCE, ContainerPatience, ContainerWatch
+from suite.launch.job import Job, Mount, Site
+from suite.launch.outcome import Failure, OnEvent, Outcome, RunFolder
+from suite.launch.requests import StopRequests, stop_requests
+from suite.spec.manifest import Manifest
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+Answer = TypeVar("Answer")
+Stops = Callable[[], AbstractContextManager[StopRequests]]
+
+
+@dataclass(frozen=True)
+class DockerLauncher:
+    """Runs jobs in containers. ``images``: backend -> the image its runs are started from, by its id.
+
+    ``run`` may be called from several threads, each through a launcher of its own (``beside``), if its ``stops`` do not
+    install signal handlers, which only the main thread may.
+    """
+
+    runtime: Runtime
+    settings: DockerSettings
+    images: Mapping[str, ImageFacts]
+    patience: ContainerPatience = USUAL_PATIENCE
+    stops: Stops = stop_requests
+    devices: tuple[str, ...] | None = None  # GPUs, exactly these; None: as the settings say
+    runs_at_once: int = 1
+    name = "docker"
+
+    def beside(self, runs_at_once: int, gpus: tuple[str, ...], cpuset: str | None, stops: Stops) -> DockerLauncher:
+        """The same launcher for one of several runs side by side: on devices of its own, stopped by these requests."""
+        settings = self.settings if cpuset is None else self.settings.model_copy(update={"cpuset": cpuset})
+        return replace(self, runs_at_once=runs_at_once, devices=gpus, settings=settings, stops=stops)
+
+    def site(self, manifest: Manifest, bundle: Path, python: str) -> Site:
+        """Paths inside the container; so is ``python``."""
+        image = self.images[manifest.backend.name]
+        ids, count = self._devices(manifest)
+        return Site(
+            python=python,
+            bundle=f"{RUNS}/{manifest.run.id}",
+            python_path=PYTHON_PATH,
+            env={**self.settings.env, "SUITE_IMAGE": image.name},
+            image=image.id,
+            devices=ids,
+            device_count=count,
+            memory_bytes=self.settings.memory_bytes,
+            mounts=(Mount(source=str(bundle), target=f"{RUNS}/{manifest.run.id}", read_only=False),),
+            labels={
+                RUN_LABEL: manifest.run.id,
+                PLAN_LABEL: manifest.run.plan,
+                SESSION_LABEL: session_id(),
+                DRIVER_LABEL: this_driver().label,
+            },
+        )
+
+    def facts(self, job: Job) -> dict[str, Any]:
+        """Runtime, image, devices and container as they will be; by the image's id, so it is the one that runs."""
+        document = container_document(job, self.settings, self._placing(job))
+        host, settings = document["HostConfig"], self.settings
+        image = next(image for image in self.images.values() if image.id == job.image)
+        return {
+            "runs_at_once": self.runs_at_once,
+            "engine": self.runtime.facts.model_dump(mode="json"),
+            "image": image.model_dump(mode="json", exclude={"stack"}),
+            "devices": {"ids": job.devices, "count": job.device_count, "requests": host["DeviceRequests"]},
+            "container": {
+                "user": document["User"],
+                "shm_bytes": settings.shm_bytes,
+                "ipc": settings.ipc,
+                "ulimits": settings.limits(bool(job.devices or job.device_count)),
+                "cpuset": settings.cpuset,
+                "network": settings.network,
+                "memory_bytes": host.get("Memory"),
+            },
+        }
+
+    def run(self, job: Job, folder: RunFolder, on_event: OnEvent) -> Outcome:
+        """See ``Launcher.run``. Raises UsageError for several nodes; all that a runtime refuses is an Outcome."""
+        from docker.errors import DockerException
+        from requests.exceptions import RequestException
+
+        document = container_document(job, self.settings, self._placing(job))
+        began = time.monotonic()
+        with self.stops() as requests, self._removed_afterwards(job):
+            try:
+                name = _container_name(job)
+                if self._copies:
+                    # made here, because a runtime that makes it for the container (Podman) would not label it
+                    self._patiently(lambda: self._api.create_volume(name, labels=job.labels))
+                container = self._patiently(lambda: self._api.create_container_from_config(document, name))["Id"]
+                if self._copies:
+                    copying.put_bundle(self._api, container, job.name, folder.events_dir.parent, document["User"])
+                return self._watch(container, job, folder, on_event, requests)
+            except (DockerException, RequestException, OSError) as error:
+                return _refused(job, error, time.monotonic() - began)
+
+    @property
+    def _api(self) -> APIClient:
+        return self.runtime.api
+
+    @property
+    def _copies(self) -> bool:
+        return self.runtime.facts.remote
+
+    def _devices(self, manifest: Manifest) -> tuple[tuple[str, ...] | None, int | None]:
+        """Ids or count of a run's GPUs; no ids and no count for a run on the CPU."""
+        ranks = manifest.layout.devices_per_node
+        if manifest.measure.device != "cuda":
+            return (), None
+        ids = self.settings.gpu_ids if self.devices is None else self.devices
+        return (ids[:ranks], None) if ids else (None, ranks)
+
+    def _placing(self, job: Job) -> Placing:
+        facts = self.runtime.facts
+        return Placing(
+            user="0:0" if facts.rootless else f"{os.getuid()}:{os.getgid()}",
+            access=access_of(self.runtime, self.settings.gpu_access),
+            remapped=facts.remapped,
+            volume=_container_name(job) if self._copies else None,
+            selinux=self.runtime.selinux,
+        )
+
+    def _patiently(self, call: Callable[[], Answer]) -> Answer:
+        """Call a runtime that may just be restarted: it has some time to come back. Raises what it raises then."""
+        from requests.exceptions import ConnectionError as NoConnection
+
+        give_up = time.monotonic() + self.patience.runtime_seconds
+        while True:
+            try:
+                return call()
+            except NoConnection:
+                if time.monotonic() > give_up:
+                    raise
+                time.sleep(RETRY_SECONDS)
+
+    def _watch(self, container: str, job: Job, folder: RunFolder, on_event: OnEvent, requests: StopRequests) -> Outcome:
+        watch = ContainerWatch(self._api, container, job, folder, on_event, requests, self.patience)
+        try:
+            watch.attach()
+            self._api.start(container)
+            watch.watch()
+            end = watch.end(None if watch.is_lost else self._state(container))
+        finally:
+            watch.close()
+        outcome = conclude(end)
+        problem = self._take_back(container, job, folder) if self._copies else None
+        return outcome if problem is None else _with_evidence(outcome, problem)
+
+    def _state(self, container: str) -> dict[str, Any] | None:
+        """What the runtime says of the container; None when it has it no longer, or stays away."""
+        from docker.errors import DockerException
+        from requests.exceptions import RequestException
+
+        with suppress(DockerException, RequestException):
+            return self._patiently(lambda: self._api.inspect_container(container))["State"]
+        return None
+
+    def _take_back(self, container: str, job: Job, folder: RunFolder) -> str | None:
+        """Copy the ranks' files here, also after a failure; a line when that cannot be done."""
+        from docker.errors import DockerException
+        from requests.exceptions import RequestException
+
+        try:
+            copying.take_bundle(self._api, container, job.name, folder)
+        except (DockerException, RequestException, OSError, copying.UnsafeCopy) as error:
+            return f"the ranks' files could not be copied back: {' '.join(str(error).split())}"
+        return None
+
+    @contextmanager
+    def _removed_afterwards(self, job: Job) -> Iterator[None]:
+        """Nothing of the run is left on the runtime, however the block ends."""
+        from docker.errors import DockerException
+        from requests.exceptions import RequestException
+
+        try:
+            yield
+        finally:
+            with suppress(DockerException, RequestException):  # the runtime stays away: the next session removes it
+                remove_labelled(self._api, job.labels)
+
+
+def _container_name(job: Job) -> str:
+    """Two users of one runtime may run the same plan: the run's id alone could be taken."""
+    return f"{job.name.lower()}-{session_id()}"
+
+
+def _with_evidence(outcome: Outcome, line: str) -> Outcome:
+    if outcome.failure is None:
+        return outcome.model_copy(update={"status": "failed", "failure": Failure(kind="unknown", evidence=(line,))})
+    told = outcome.failure.model_copy(update={"evidence": (*outcome.failure.evidence, line)})
+    return outcome.model_copy(update={"failure": told})
+
+
+def _refused(job: Job, error: Exception, seconds: float) -> Outcome:
+    """The container could not be made, filled, attached to or started."""
+    from docker.errors import APIError
+
+    text = str(getattr(error, "explanation", None) or error)
+    failure = runtime_failure(text)
+    if failure is None:
+        kind = "unknown" if isinstance(error, APIError) else "rank_lost"
+        word = essence(text) if isinstance(error, APIError) else f"the runtime does not answer: {essence(text)}"
+        failure = Failure(kind=kind, evidence=(word,))  # type: ignore[arg-type]
+    codes = dict.fromkeys(range(job.ranks))
+    return Outcome(status="failed", exit_codes=codes, elapsed_seconds=seconds, failure=failure)

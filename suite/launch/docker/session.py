@@ -1,0 +1,148 @@
+"""Whose a container is: labels of the driver's process, and the removal of what a dead one left behind."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+RUN_LABEL, PLAN_LABEL, SESSION_LABEL, DRIVER_LABEL = "suite.run", "suite.plan", "suite.session", "suite.driver"
+
+
+class Driver(NamedTuple):
+    """A driver's process, told apart from every other one: kernel, space of process ids, id, and start in ticks."""
+
+    boot: str
+    space: str
+    pid: int
+    started: str
+
+    @property
+    def label(self) -> str:
+        return f"{self.boot}/{self.space}/{self.pid}/{self.started}"
+
+
+@cache
+def session_id() -> str:
+    """A name for this process that no other one has."""
+    return secrets.token_hex(6)
+
+
+def this_driver() -> Driver:
+    """This process. Empty parts where the system does not tell them: such a driver is never taken for dead."""
+    boot, space = _boot(), _space()
+    return Driver(boot, space, os.getpid(), _start_ticks(os.getpid()) or "")
+
+
+def is_dead(label: str) -> bool:
+    """Whether the driver that made a label has certainly ended. One of another kernel or space cannot be judged."""
+    parts = label.split("/")
+    if len(parts) != 4 or not all(parts) or not parts[2].isdigit():
+        return False
+    theirs = Driver(parts[0], parts[1], int(parts[2]), parts[3])
+    if (theirs.boot, theirs.space) != (_boot(), _space()):
+        return False
+    return _start_ticks(theirs.pid) != theirs.started
+
+
+def remove_orphans(api: APIClient, is_local: bool) -> int:
+    """Remove containers and volumes of drivers that are dead; how many containers there were. Raises DockerException.
+
+    On a local runtime one that does not run and is older than this host's boot is a leftover as well, whoever made it.
+    """
+    removed = 0
+    for entry in api.containers(all=True, filters={"label": DRIVER_LABEL}):
+        label = entry.get("Labels", {}).get(DRIVER_LABEL, "")
+        rests = is_local and entry.get("State") != "running"
+        if is_dead(label) or (rests and _is_from_before_boot(label, entry.get("Created", 0))):
+            remove_container(api, entry["Id"])
+            removed += 1
+    for volume in api.volumes(filters={"label": DRIVER_LABEL}).get("Volumes") or ():
+        label = (volume.get("Labels") or {}).get(DRIVER_LABEL, "")
+        if is_dead(label) or (is_local and _is_from_before_boot(label, _seconds(volume.get("CreatedAt")))):
+            remove_volume(api, volume["Name"])
+    return removed
+
+
+def remove_labelled(api: APIClient, labels: dict[str, str]) -> None:
+    """Remove every container and volume that carries this session's label of this run. Raises DockerException."""
+    wanted = {"label": [f"{name}={labels[name]}" for name in (SESSION_LABEL, RUN_LABEL)]}
+    for entry in api.containers(all=True, filters=wanted):
+        remove_container(api, entry["Id"])
+    for volume in api.volumes(filters=wanted).get("Volumes") or ():
+        remove_volume(api, volume["Name"])
+
+
+def remove_container(api: APIClient, container: str) -> None:
+    """Kill and remove; one that is gone, or is being removed, is as good as removed."""
+    from docker.errors import APIError, NotFound
+
+    try:
+        api.remove_container(container, force=True, v=True)
+    except NotFound:
+        return
+    except APIError as error:
+        if error.status_code != 409:
+            raise
+
+
+def remove_volume(api: APIClient, name: str) -> None:
+    """Remove; one that is gone already is as good as removed, one in use is another container's."""
+    from docker.errors import APIError, NotFound
+
+    try:
+        api.remove_volume(name, force=True)
+    except NotFound:
+        return
+    except APIError as error:
+        if error.status_code != 409:
+            raise
+
+
+def _boot() -> str:
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""
+
+
+def _space() -> str:
+    with suppress(OSError):
+        return str(os.stat("/proc/self/ns/pid").st_ino)
+    return ""
+
+
+def _start_ticks(pid: int) -> str | None:
+    """When a process began, in clock ticks since boot; None when there is none of this id."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else fields[19]
+
+
+def _is_from_before_boot(label: str, created: float) -> bool:
+    return not label.startswith(f"{_boot()}/") and created < _boot_time()
+
+
+@cache
+def _boot_time() -> float:
+    """Unix seconds of this host's last boot; 0 where it does not tell."""
+    with suppress(OSError):
+        lines = Path("/proc/stat").read_text().splitlines()
+        return next((float(line.split()[1]) for line in lines if line.startswith("btime ")), 0.0)
+    return 0.0
+
+
+def _seconds(text: str | None) -> float:
+    """Unix seconds of an runtime's time stamp; infinitely late where it is none, so that nothing is taken for old."""
+    try:
+        return datetime.fromisoformat(text or "").timestamp()
+    except ValueError:
+        return float("inf")

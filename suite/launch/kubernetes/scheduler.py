@@ -1,0 +1,224 @@
+"""Kubernetes as a cluster scheduler: where a submitted run is, how to end it, and what it left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from suite.launch.cluster.scheduler import Gathered, Phase, SchedulerState, Stream
+from suite.launch.cluster.submission import Submission
+from suite.launch.job import Job
+from suite.launch.kubernetes.client import Cluster, Refused, connect
+from suite.launch.kubernetes.diagnose import scheduler_end
+from suite.launch.kubernetes.pod import RUN_LABEL, run_labels
+from suite.launch.kubernetes.pods import Pod, read_pods, run_end
+from suite.launch.kubernetes.render import render_reader
+from suite.launch.kubernetes.settings import KubernetesSettings
+from suite.launch.kubernetes.snapshot import Snapshot, read_snapshot, write_snapshot
+from suite.launch.stream import EVENT_PREFIX, parse_event
+from suite.spec.base import UsageError
+
+_READ_SECONDS, _CLEAR_SECONDS, _POLL_SECONDS = 600.0, 120.0, 1.0
+_TAIL_LINES = 40
+
+
+class KubernetesScheduler:
+    """See ``Scheduler``. A submission's scheduler facts: ``context``, ``server``, ``settings``, ``objects`` (kind and
+    name of each, the run last), ``folder`` (the bundle as the ranks see it), and ``spool``, a file of this machine for
+    what is read before the cluster forgets it.
+    """
+
+    name = "kubernetes"
+
+    def __init__(self, reach: Callable[[str | None, str], Cluster] = connect) -> None:
+        self._reach = reach
+
+    def facts(self, job: Job) -> dict[str, Any]:
+        """The image; nodes and devices are the cluster's choice, and the ranks tell of them."""
+        return {"image": job.image}
+
+    def look(self, submission: Submission) -> SchedulerState:
+        """Pods and phase. A run whose objects are deleted is gone, unless what it left was read before."""
+        cluster = self._cluster(submission)
+        found = self._ask(cluster, submission)
+        nodes = submission.job.nodes
+        if read_snapshot(_spool(submission)) is not None:
+            return SchedulerState(phase="over", word="Cancelled")
+        if found.run is None and not found.pods:
+            return SchedulerState(phase="gone", word="Deleted", detail=f"nothing is left in {cluster.namespace}")
+        end = run_end(found.run) if found.run else None
+        own = [pod for pod in read_pods(found.pods) if pod.role != "reader"]
+        if end is not None or (len(own) >= nodes and all(pod.is_over for pod in own)):
+            word = "Complete" if (end.succeeded if end else all(pod.phase == "Succeeded" for pod in own)) else "Failed"
+            return SchedulerState(phase="over", word=word, detail=end.said if end else "")
+        running = [pod for pod in own if pod.phase == "Running"]
+        phase: Phase = "running" if running else "pending"
+        told = [f"{len(running)} of {nodes} pods run", *_why(own, nodes, found.warnings)]
+        if found.run is not None and _is_suspended(found.run):
+            told.append("suspended: it waits in its queue")
+        if running and running[0].number == 0:
+            with suppress(Refused):
+                told += _progress(cluster.log(running[0].name, running[0].container, _TAIL_LINES))
+        return SchedulerState(phase=phase, word=phase.capitalize(), detail="; ".join(told))
+
+    def cancel(self, submission: Submission) -> None:
+        """Keep what the run said so far, then delete it: what Kubernetes ends, it forgets."""
+        if self.look(submission).phase not in ("pending", "running"):
+            return
+        cluster = self._cluster(submission)
+        write_snapshot(_spool(submission), _with_logs(cluster, self._ask(cluster, submission), needed=False))
+        _delete(cluster, submission)
+
+    def gather(self, submission: Submission) -> Gathered:
+        """Logs of the pods, and what a claim holds. Raises UsageError when the cluster has forgotten the run."""
+        cluster = self._cluster(submission)
+        kept = read_snapshot(_spool(submission))
+        settings = _settings(submission)
+        found = kept or _with_logs(cluster, self._ask(cluster, submission), needed=settings.claim is None)
+        if found.run is None and not found.pods and settings.claim is None:
+            raise UsageError(
+                f"{submission.run_id}: the cluster has forgotten the run and its logs (namespace "
+                f"{cluster.namespace}); nothing was kept on a claim either"
+            )
+        pods = [pod for pod in read_pods(found.pods) if pod.role != "reader"]
+        nodes, ranks = submission.job.nodes, submission.job.ranks_per_node
+        streams = [
+            Stream(
+                name=pod.stream,
+                lines=found.logs.get(pod.name, b"").splitlines(keepends=True),
+                ranks=tuple(range(pod.number * ranks, (pod.number + 1) * ranks)) if pod.role == "node" else (),
+            )
+            for pod in pods
+        ]
+        if settings.claim is not None:
+            streams.append(Stream("claim", read_claim(cluster, submission, settings).splitlines(keepends=True)))
+        end = run_end(found.run) if found.run else None
+        return Gathered(tuple(streams), scheduler_end(pods, end, nodes, found.warnings, cancelled=kept is not None))
+
+    def _cluster(self, submission: Submission) -> Cluster:
+        cluster = self._reach(submission.scheduler.get("context"), _settings(submission).namespace)
+        server = submission.scheduler.get("server")
+        if server is not None and cluster.server != server:
+            raise UsageError(f"{submission.run_id} was submitted to {server}, the kubeconfig says {cluster.server} now")
+        return cluster
+
+    def _ask(self, cluster: Cluster, submission: Submission) -> Snapshot:
+        kind, name = submission.fact("objects", list)[-1]
+        run = cluster.get(kind, name)
+        pods = _pods_of(cluster, submission)
+        is_whole = len(pods) >= submission.job.nodes and all(pod.phase != "Pending" for pod in read_pods(pods))
+        return Snapshot(run=run, pods=pods, warnings=[] if is_whole else _warnings(cluster, name), logs={})
+
+
+def _with_logs(cluster: Cluster, found: Snapshot, needed: bool) -> Snapshot:
+    """``needed``: nothing but the logs holds what the ranks measured."""
+    pods = read_pods(found.pods)
+    return found._replace(logs={pod.name: _log(cluster, pod, needed and pod.phase == "Succeeded") for pod in pods})
+
+
+def _log(cluster: Cluster, pod: Pod, needed: bool) -> bytes:
+    """What a pod printed; nothing where its node is out of reach. Raises UsageError where a good run would be lost."""
+    try:
+        return cluster.log(pod.name, pod.container)
+    except Refused as error:
+        if error.status < 500:
+            raise
+        if needed:
+            raise UsageError(
+                f"the log of pod {pod.name}, which holds its results, cannot be read now: {error.said}; try again later"
+            ) from error
+        return b""
+
+
+def _warnings(cluster: Cluster, name: str) -> list[str]:
+    """What the cluster complains of about the run and its pods; nothing where events may not be read."""
+    try:
+        events = cluster.find("Event", fieldSelector="type=Warning")
+    except Refused:
+        return []
+    own = [event for event in events if str(event["involvedObject"].get("name", "")).startswith(name)]
+    own.sort(key=lambda event: str(event.get("lastTimestamp") or event["metadata"].get("creationTimestamp")))
+    return list(dict.fromkeys(" ".join(f"{event.get('reason')}: {event.get('message')}".split()) for event in own))
+
+
+def _is_suspended(run: dict[str, Any]) -> bool:
+    """Whether a queue, such as Kueue's, holds the run back; operators of version 1 keep that in their run policy."""
+    spec = run.get("spec", {})
+    return bool(spec.get("suspend") or spec.get("runPolicy", {}).get("suspend"))
+
+
+def _why(pods: list[Pod], nodes: int, warnings: list[str]) -> list[str]:
+    """Why pods are missing or wait, in the cluster's words; the first reason is every other's."""
+    waits = [f"{pod.name} waits: {pod.why_pending()}" for pod in pods if pod.phase == "Pending" and pod.why_pending()]
+    return waits[:1] if waits or len(pods) >= nodes else warnings[-1:]
+
+
+def clear_away(cluster: Cluster, submission: Submission) -> None:
+    """Delete what the cluster still has of an earlier attempt, and wait for its pods: they have the new ones' labels.
+
+    Raises UsageError where they do not end.
+    """
+    if submission.launcher != KubernetesScheduler.name:
+        return
+    _delete(cluster, submission)
+    deadline = time.monotonic() + _CLEAR_SECONDS
+    while pods := _pods_of(cluster, submission):
+        if time.monotonic() > deadline:
+            raise UsageError(f"pods of an earlier {submission.run_id} do not end: {pods[0]['metadata']['name']}")
+        for pod in pods:
+            with suppress(Refused):  # their controller may be the only one who may
+                cluster.delete("Pod", pod["metadata"]["name"])
+        time.sleep(_POLL_SECONDS)
+
+
+def _delete(cluster: Cluster, submission: Submission) -> None:
+    """The run itself first: deleting it takes the others with it where they are its own."""
+    for kind, name in reversed(submission.fact("objects", list)):
+        cluster.delete(kind, name)
+
+
+def _pods_of(cluster: Cluster, submission: Submission) -> list[dict[str, Any]]:
+    return cluster.find("Pod", labelSelector=f"{RUN_LABEL}={run_labels(submission.run_id)[RUN_LABEL]}")
+
+
+def read_claim(cluster: Cluster, submission: Submission, settings: KubernetesSettings) -> bytes:
+    """What the ranks wrote on the claim, printed by a pod that is deleted again. Raises UsageError."""
+    pod = render_reader(submission.job, submission.fact("folder", str), settings)
+    pod["metadata"]["namespace"] = cluster.namespace
+    name = cluster.create(pod)["metadata"]["name"]
+    deadline = time.monotonic() + _READ_SECONDS
+    try:
+        while True:
+            body = cluster.get("Pod", name)
+            if body is None:
+                raise UsageError(f"pod {name}, which reads the claim {settings.claim}, was deleted")
+            (reader,) = read_pods([body])
+            if reader.is_over:
+                return cluster.log(name, reader.container)
+            if time.monotonic() > deadline:
+                why = reader.why_pending() or reader.phase
+                raise UsageError(f"pod {name}, which reads the claim {settings.claim}, does not start: {why}")
+            time.sleep(_POLL_SECONDS)
+    finally:
+        cluster.delete("Pod", name)
+
+
+def _settings(submission: Submission) -> KubernetesSettings:
+    return KubernetesSettings.model_validate(submission.fact("settings", dict))
+
+
+def _spool(submission: Submission) -> Path:
+    return Path(submission.fact("spool", str))
+
+
+def _progress(tail: bytes) -> list[str]:
+    """The last phase that the lines tell of."""
+    for line in reversed(tail.splitlines()):
+        start = line.find(EVENT_PREFIX)
+        event = parse_event(line[start:]) if start >= 0 else None
+        if event is not None and isinstance(event.get("phase"), str) and isinstance(event.get("iteration"), int):
+            return [f"iteration {event['iteration']}, {event['phase']} done"]
+    return []

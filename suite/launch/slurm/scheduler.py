@@ -1,0 +1,170 @@
+"""Slurm as a cluster scheduler: where a submitted run is, how to end it, and what it left."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+from suite.launch.cluster.scheduler import Gathered, Phase, SchedulerEnd, SchedulerState
+from suite.launch.cluster.submission import Submission
+from suite.launch.job import Job
+from suite.launch.slurm import client
+from suite.launch.slurm.output import Output, read_output, verdict
+from suite.launch.slurm.patterns import SLURM_PATTERNS
+from suite.spec.base import UsageError
+
+_PHASES: dict[str, Phase] = {
+    "PENDING": "pending",
+    "REQUEUED": "pending",
+    "REQUEUE_HOLD": "pending",
+    "REQUEUE_FED": "pending",
+    "SPECIAL_EXIT": "pending",
+    "RUNNING": "running",
+    "CONFIGURING": "running",
+    "COMPLETING": "running",
+    "RESIZING": "running",
+    "SIGNALING": "running",
+    "STAGE_OUT": "running",
+    "STOPPED": "running",
+    "SUSPENDED": "running",
+}
+#: squeue's reasons of a job that waits for what will never be; others pass.
+NEVER = frozenset(
+    (
+        *("PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "BadConstraints", "InvalidAccount"),
+        *("InvalidQOS", "AccountNotAllowed", "QOSNotAllowed", "QOSMaxNodePerJobLimit", "QOSMaxWallDurationPerJobLimit"),
+        *("AssocMaxNodePerJobLimit", "AssocMaxWallDurationPerJobLimit"),
+    )
+)
+REASON_SECONDS = 3.0
+
+
+class SlurmScheduler:
+    """See ``Scheduler``. A submission's scheduler facts: ``name`` and ``index`` (in an array, else null), ``job``
+    (null: its id was not written down), ``output`` (its file is this, a dash, the job's id and .out), ``starter``."""
+
+    name = "slurm"
+
+    def facts(self, job: Job) -> dict[str, Any]:
+        """Nothing is known of the nodes before Slurm chooses them; the ranks tell it."""
+        return {}
+
+    def look(self, submission: Submission) -> SchedulerState:
+        found = self._find(submission)
+        if found is None:
+            return SchedulerState(
+                phase="gone", word="unknown", detail=f"Slurm knows no job {_called(submission)} (any more)"
+            )
+        reason = "" if found.reason in ("", "None") else found.reason
+        where = f"on {found.nodes}" if found.nodes else ""
+        return SchedulerState(
+            phase=_PHASES.get(found.state, "over"),
+            word=found.state,
+            detail=" ".join(filter(None, [f"job {found.job}", where, f"({reason})" if reason else ""])),
+        )
+
+    def cancel(self, submission: Submission) -> None:
+        found = self._find(submission)
+        if found is None:
+            raise UsageError(f"{submission.run_id}: Slurm knows no job {_called(submission)} (any more)")
+        if _PHASES.get(found.state) is not None:
+            client.cancel(found.job)
+
+    def gather(self, submission: Submission) -> Gathered:
+        found = self._find(submission)
+        output = self._output(submission, found)
+        told = None if found is None else found.state
+        why = verdict(output.own, told, "" if found is None else found.reason)
+        end = SchedulerEnd(
+            status=_status(told, why is not None and why.kind == "interrupted", why is not None),
+            verdict=why,
+            proven=why is not None and why.kind in ("oom_host", "rank_lost"),
+            exit_codes=output.exit_codes,
+            started=None if found is None else found.started,
+            ended=None if found is None else found.ended,
+        )
+        return Gathered(output.streams, end, SLURM_PATTERNS)
+
+    @staticmethod
+    def _find(submission: Submission) -> client.QueueEntry | None:
+        job = _job(submission)
+        if job is None:
+            folder = str(Path(submission.fact("output", str)).parent)
+            return client.find_by_name(submission.fact("name", str), folder, _index(submission))
+        return client.find(job)
+
+    @staticmethod
+    def _output(submission: Submission, found: client.QueueEntry | None) -> Output:
+        layout, starter = submission.manifest.layout, submission.fact("starter", str)
+        path = _output_path(submission, found)
+        try:
+            with path.open("rb") as lines:
+                return read_output(lines, layout, starter)
+        except FileNotFoundError as error:
+            if found is None:
+                raise UsageError(
+                    f"{submission.run_id}: nothing came back: Slurm knows no job {_called(submission)} (any more), "
+                    f"and there is no output in {path}"
+                ) from error
+            return read_output((), layout, starter)
+        except OSError as error:
+            raise UsageError(f"cannot read {path}: {error.strerror}") from error
+
+
+def submit(script: str) -> str:
+    """Hand a script over; id of the job. Raises UsageError, and leaves nothing, where it is refused or cannot start."""
+    job = client.submit(script)
+    deadline = time.monotonic() + REASON_SECONDS
+    while time.monotonic() < deadline:
+        found = client.find(job)
+        if found is None or found.state != "PENDING" or found.reason not in ("", "None"):
+            break
+        time.sleep(0.2)
+    if found is not None and found.state == "PENDING" and found.reason in NEVER:
+        client.cancel(job)
+        raise UsageError(
+            f"Slurm can never start this job ({found.reason}): it asks for more nodes, GPUs or time than its "
+            "partition gives (scontrol show partition); change --nodes, --gpus-per-node, --timeout, --allowance or "
+            "--partition"
+        )
+    return job
+
+
+def _output_path(submission: Submission, found: client.QueueEntry | None) -> Path:
+    """The job's own output; of a job whose id nobody knows, the newest of its name."""
+    start = Path(submission.fact("output", str))
+    job = _job(submission) or (None if found is None else found.job)
+    if job is not None:
+        return start.with_name(f"{start.name}-{job}.out")
+    index = _index(submission)
+    member = "" if index is None else f"_{index}"
+    left = [
+        path
+        for path in start.parent.glob("*.out")
+        if re.fullmatch(rf"-\d+{member}\.out", path.name.removeprefix(start.name))
+    ]
+    return max(left, key=lambda path: path.stat().st_mtime, default=start.with_name(f"{start.name}.out"))
+
+
+def _called(submission: Submission) -> str:
+    return str(_job(submission) or f"named {submission.fact('name', str)}")
+
+
+def _job(submission: Submission) -> str | None:
+    job: str | None = submission.fact("job", str, type(None))
+    return job
+
+
+def _index(submission: Submission) -> int | None:
+    index: int | None = submission.fact("index", int, type(None))
+    return index
+
+
+def _status(word: str | None, interrupted: bool, ended: bool) -> Any:
+    if interrupted:
+        return "interrupted"
+    if ended or (word is not None and word != "COMPLETED"):
+        return "failed"
+    return None if word is None else "ok"

@@ -1,0 +1,22 @@
+"""Training states in host memory: what crosses PCIe in a step, and how fast a host updates."""
+
+from __future__ import annotations
+
+from suite.planner.formulas.blocks import Numbers
+
+#: PCIe 4.0 x16 carries 32 GB/s and direction; about three quarters of it is reached with pinned memory.
+HOST_LINK_BYTES_PER_SECOND = 24e9
+#: A host's Adam is bound by its memory: 16 bytes read and 14 written per parameter at about 100 GB/s a socket pair,
+#: shared by eight devices (Ren et al., "ZeRO-Offload", arXiv 2101.06840, section 5.1 and table 4).
+HOST_ADAM_BYTES = 30
+HOST_MEMORY_BYTES_PER_SECOND = 100e9 / 8
+
+
+def optimizer_seconds(parameters: Numbers) -> Numbers:
+    """Step of an offloaded optimizer on one device's share: gradients down, Adam on the host, weights up (4 bytes)."""
+    return parameters * (4 / HOST_LINK_BYTES_PER_SECOND + HOST_ADAM_BYTES / HOST_MEMORY_BYTES_PER_SECOND)
+
+
+def fetch_seconds(parameters: Numbers) -> Numbers:
+    """Fetching offloaded 16-bit weights once (arXiv 2104.07857, section 5.1.2: every device brings its own share)."""
+    return 2 * parameters / HOST_LINK_BYTES_PER_SECOND

@@ -1,0 +1,62 @@
+"""How the figures were made, each convention in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, Entry
+from suite.stats.compare import DEFAULT_MARGIN
+
+
+def conventions(entries: Sequence[Entry]) -> tuple[str, ...]:
+    """The report's own, one line each."""
+    return (_RATE, _ROWS, _INTERVAL, _RANKING, _PHASES, _MEMORY, _SCALING, *_warmup(entries))
+
+
+def recorded_conventions(entries: Sequence[Entry]) -> tuple[str, ...]:
+    """Those that the records carry, one line each: text that others may have written."""
+    records = [entry.record for entry in entries]
+    told: list[tuple[str, Sequence[str | None]]] = [
+        ("Within one run", [record.throughput.convention if record.throughput else None for record in records]),
+        ("FLOPs", [record.compute.convention if record.compute else None for record in records]),
+        ("Steady state", [record.steady_state.test for record in records]),
+    ]
+    return tuple(
+        f"{name}: {text}." for name, texts in told for text in sorted({text.rstrip(".") for text in texts if text})
+    )
+
+
+def _warmup(entries: Sequence[Entry]) -> tuple[str, ...]:
+    found = sorted({(entry.manifest.measure.warmup, entry.manifest.measure.iterations) for entry in entries})
+    words = " or ".join(f"{warmup} + {iterations}" for warmup, iterations in found[:4])
+    more = " or others" if len(found) > 4 else ""
+    return (f"Iterations: {words}{more} (warm-up, which never counts, + counted).",) if found else ()
+
+
+_RATE = (
+    "Rates: total work over total time of whole PPO iterations; an iteration lasts as long as its slowest rank. "
+    "Tokens are prompt + response tokens; padding does not count."
+)
+_ROWS = "Rows: runs of equal manifest hash are pooled, each a fresh set of processes; only runs that ended well count."
+_INTERVAL = (
+    "Intervals: [low, high] at 95 %, Student's t on the logarithms of the runs' rates; with one run they come from "
+    "its iterations alone and are too narrow for what another run would give."
+)
+_RANKING = (
+    f"Ranking: ratio to the best of equal work on equally many ranks (Welch on logarithms; the bounds of a group of "
+    f"more than two rows hold for all its pairs together, by Bonferroni); groups are judged one by one, so of twenty "
+    f"groups of equal rates one would show a difference; not distinguishable is not equal, which needs the ratio's "
+    f"90 % interval within {DEFAULT_MARGIN * 100:g} % of 1; {RUNS_TO_PUBLISH} runs are needed to publish, "
+    f"{RUNS_TO_RANK} to rank."
+)
+_PHASES = (
+    "Phases: mean seconds per iteration of the slowest rank in each; other is what the iteration took beyond them."
+)
+_MEMORY = (
+    "Memory: greatest peak over ranks, phases and runs, in GiB (2^30 bytes): reserved by the allocator on a GPU "
+    "(beside it what of that was allocated, and what the whole device held), on a CPU the resident set less what was "
+    "resident before the model; the floor is the largest phase's least need."
+)
+_SCALING = (
+    "Scaling: eta(N; N0) = (rate at N / N) / (rate at N0 / N0), N0 the fewest ranks measured with the same strategy."
+)

@@ -1,0 +1,169 @@
+"""What the runs of one row cost together: time by phase, utilisation, memory, energy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from suite.bundle.record import Memory, Phase, Record
+from suite.report.facts.entry import PHASES
+
+_NO_CPU_PEAK = "a CPU has no peak in the device catalogue"
+
+
+@dataclass(frozen=True)
+class PhaseCost:
+    """One phase over all counted iterations of a row's runs."""
+
+    name: str
+    seconds: float
+    share: float
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """The greatest peak over runs and ranks, against the least that the layout needs.
+
+    On a GPU the peak is what the allocator reserved, ``allocated_bytes`` what was in use, and ``device_bytes`` what the
+    whole device held, context and other processes in. Both are null on a CPU.
+    """
+
+    peak_bytes: int
+    peak_is: str
+    allocated_bytes: int | None
+    device_bytes: int | None
+    floor_bytes: int | None
+    floor_phase: str | None
+    efficiency: float | None
+    allocation_retries: int | None
+
+
+@dataclass(frozen=True)
+class EnergyUse:
+    """GPU board energy of a row's runs."""
+
+    joules_per_sample: float | None
+    valid: bool
+    reasons: tuple[str, ...]
+
+
+def over_time(records: Sequence[Record], read: Callable[[Record], float | None]) -> float | None:
+    """A rate per time over all runs, total over total: the harmonic mean, weighted by iterations.
+
+    Unknown where one run does not know it.
+    """
+    known = [(read(record), record.steady_state.iterations) for record in records]
+    if not known or any(not rate for rate, _ in known):
+        return None
+    return sum(weight for _, weight in known) / sum(weight / rate for rate, weight in known if rate)
+
+
+def unknown_utilisation_of(records: Sequence[Record]) -> str | None:
+    """Why MFU, HFU or MBU is not known; null where all are, or where nothing was measured."""
+    for record in records:
+        compute = record.compute
+        if compute is None or compute.model_flops is None:
+            return "no FLOPs were counted for these runs"
+        if compute.peak_flops is None:
+            return (
+                _NO_CPU_PEAK
+                if record.run.device == "cpu"
+                else f"the device's peak FLOP/s at {record.run.precision} is not known"
+            )
+        if compute.mfu is None or compute.hfu is None or compute.mbu is None:
+            return "a rate or a peak bandwidth that it needs is not known"
+    return None
+
+
+def phases_of(records: Sequence[Record]) -> tuple[PhaseCost, ...]:
+    """Mean seconds per counted iteration over the runs, weighted by their iterations; a phase all runs know."""
+    costs: dict[str, float] = {}
+    weight = sum(record.steady_state.iterations for record in records)
+    for name in PHASES:
+        seconds = [_seconds(record, name) for record in records]
+        known = [cost for cost in seconds if cost is not None]
+        if known and len(known) == len(seconds):
+            costs[name] = sum(known) / weight
+    whole = sum(costs.values())
+    return tuple(PhaseCost(name, seconds, seconds / whole) for name, seconds in costs.items()) if whole else ()
+
+
+def parts_of(records: Sequence[Record]) -> tuple[PhaseCost, ...]:
+    """As ``phases_of``, of the parts that all runs tell, by ``phase/part``; their share is of the iteration."""
+    told = [record.details or {} for record in records]
+    weights = [record.steady_state.iterations for record in records]
+    costs = [
+        (name, sum(parts[name] * weight for parts, weight in zip(told, weights, strict=True)) / sum(weights))
+        for name in (told[0] if told else ())
+        if all(name in parts for parts in told)
+    ]
+    whole = sum(phase.seconds for phase in phases_of(records))
+    return tuple(PhaseCost(name, seconds, seconds / whole) for name, seconds in costs) if whole else ()
+
+
+def work_differences_of(records: Sequence[Record]) -> tuple[str, ...]:
+    """What the runs' workers say of work that is not the suite's own, each sentence once."""
+    told = [(record.environment.worker or {}).get("work_differences") for record in records]
+    return tuple(
+        dict.fromkeys(text for texts in told if isinstance(texts, list) for text in texts if type(text) is str)
+    )
+
+
+def _seconds(record: Record, name: str) -> float | None:
+    """Of one phase in all counted iterations of a run."""
+    phase: Phase | None = getattr(record.phases, name) if record.phases else None
+    return None if phase is None else phase.seconds * record.steady_state.iterations
+
+
+def memory_of(records: Sequence[Record]) -> MemoryUse | None:
+    """The greatest peak; efficiency is taken again from it, so that the row agrees with itself."""
+    told = [record.memory for record in records if record.memory is not None]
+    for field, meaning in (("peak_reserved_bytes", "reserved"), ("peak_allocated_bytes", "resident")):
+        peaks = [getattr(memory, field) for memory in told]
+        if peaks and all(peaks):
+            floor = told[0].floor
+            retries = [memory.allocation_retries for memory in told]
+            known = [count for count in retries if count is not None]
+            on_gpu = meaning == "reserved"
+            return MemoryUse(
+                peak_bytes=max(peaks),
+                peak_is=meaning,
+                allocated_bytes=_greatest(told, "peak_allocated_bytes") if on_gpu else None,
+                device_bytes=_greatest(told, "peak_device_bytes") if on_gpu else None,
+                floor_bytes=floor.bytes if floor else None,
+                floor_phase=floor.phase if floor else None,
+                efficiency=floor.bytes / max(peaks) if floor else None,
+                allocation_retries=sum(known) if known else None,
+            )
+    return None
+
+
+def _greatest(told: Sequence[Memory], field: str) -> int | None:
+    """Null where one run does not know it."""
+    peaks = [getattr(memory, field) for memory in told]
+    return None if None in peaks else max(peaks)
+
+
+def energy_of(records: Sequence[Record]) -> EnergyUse | None:
+    told = [record.energy for record in records if record.energy is not None]
+    if not told:
+        return None
+    joules = [energy.joules for energy in told]
+    samples = sum(
+        record.counts.samples * record.steady_state.iterations for record in records if record.energy and record.counts
+    )
+    whole = len(told) == len(records) and None not in joules and samples > 0
+    return EnergyUse(
+        joules_per_sample=sum(joule for joule in joules if joule is not None) / samples if whole else None,
+        valid=whole and all(energy.valid for energy in told),
+        reasons=tuple(sorted({reason for energy in told for reason in energy.reasons})),
+    )
+
+
+def predicted_of(records: Sequence[Record]) -> float | None:
+    """What a planner foretold, where it wrote ``samples_per_second``; the same for all repeats of a manifest."""
+    for record in records:
+        value = (record.predicted or {}).get("samples_per_second")
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e30:
+            return float(value)
+    return None

@@ -1,0 +1,241 @@
+"""What the runs were measured on: rows of unlike hardware are never pooled or ranked together."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from suite.bundle.record import Record
+from suite.report.facts.entry import Entry
+from suite.report.formatting.numbers import GIB, counted, number
+
+#: Most distinct values of one fact that are written out.
+_MOST_VALUES = 4
+_MOST_PACKAGES = 60
+_UNKNOWN_MACHINE = "?"
+
+#: What the hardware is, as far as it decides about speed: device, then processor where that is the device.
+Hardware = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One thing known of a machine. More than one value: the runs differ, and each says how many had it."""
+
+    name: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Hardware that one or more runs were measured on, with what was found there."""
+
+    letter: str
+    is_cpu: bool
+    name: str
+    runs: int
+    device_memory_bytes: int | None
+    facts: tuple[Fact, ...]
+    notes: tuple[Fact, ...]
+
+
+def assign_machines(entries: Sequence[Entry]) -> tuple[list[str], tuple[Machine, ...]]:
+    """The machine letter of each entry, in order, and the machines by letter.
+
+    A run that died before it told its hardware belongs to the machine of its own repeats where there is one such,
+    else to the only machine of the report, else to ``?``.
+    """
+    known = [_hardware(entry.record) for entry in entries]
+    letters = {hardware: _letter(index) for index, hardware in enumerate(sorted({one for one in known if one}))}
+    of_manifest: dict[str, set] = defaultdict(set)
+    for entry, hardware in zip(entries, known, strict=True):
+        if hardware:
+            of_manifest[entry.manifest.hash].add(letters[hardware])
+    assigned = []
+    for entry, hardware in zip(entries, known, strict=True):
+        candidates = of_manifest[entry.manifest.hash] or set(letters.values())
+        only = next(iter(candidates)) if len(candidates) == 1 else _UNKNOWN_MACHINE
+        assigned.append(letters[hardware] if hardware else only)
+    records: dict[str, list[Record]] = defaultdict(list)
+    for entry, letter in zip(entries, assigned, strict=True):
+        records[letter].append(entry.record)
+    return assigned, tuple(_machine(letter, records[letter]) for letter in sorted(records))
+
+
+def _letter(index: int) -> str:
+    """A to Z, then A1, B1 ..."""
+    return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[index % 26] + (str(index // 26) if index >= 26 else "")
+
+
+def _hardware(record: Record) -> Hardware | None:
+    facts = record.environment.worker
+    if facts is None:
+        return None
+    if record.run.device == "cpu":
+        return ("cpu", _text(facts, "cpu", "model"), _text(facts, "cpu", "cores"), _text(facts, "cpu", "threads"))
+    return ("cuda", _text(facts, "device", "name"), _gib(facts, "device", "memory_bytes"))
+
+
+def _machine(letter: str, records: Sequence[Record]) -> Machine:
+    readers: tuple[tuple[str, Callable[[Record], str]], ...] = (
+        ("device", _device),
+        ("CPU", _cpu),
+        ("host memory", lambda record: _with_unit(_gib(_worker(record), "memory_bytes"), "GiB")),
+        ("host", lambda record: _text(_worker(record), "host")),
+        ("kernel", lambda record: _text(_worker(record), "kernel")),
+        ("image", lambda record: _text(_worker(record), "image")),
+        ("launcher", lambda record: record.run.launcher or ""),
+        ("container engine", _engine),
+        ("driver", lambda record: _text(_worker(record), "driver")),
+        ("CUDA", lambda record: _text(_worker(record), "cuda")),
+        ("NCCL", lambda record: _text(_worker(record), "nccl")),
+        ("Python", lambda record: _text(_worker(record), "python")),
+        ("suite", _suite),
+    )
+    facts = [Fact(name, _values([reader(record) for record in records])) for name, reader in readers]
+    facts += _packages(records) + _ceilings(records)
+    known = tuple(fact for fact in facts if fact.values)
+    return Machine(
+        letter=letter,
+        is_cpu=all(record.run.device == "cpu" for record in records),
+        name=_name(records),
+        runs=len(records),
+        device_memory_bytes=_device_memory(records),
+        facts=known,
+        notes=_notes(records),
+    )
+
+
+def _device_memory(records: Sequence[Record]) -> int | None:
+    """The least that any run's accelerator has; null on a CPU."""
+    found = [_look(_worker(record), "device", "memory_bytes") for record in records if record.run.device == "cuda"]
+    return min((size for size in found if type(size) is int and size > 0), default=None)
+
+
+def _name(records: Sequence[Record]) -> str:
+    """The accelerator, or the processor where the ranks ran on that."""
+    for record in records:
+        name = _cpu(record) if record.run.device == "cpu" else _text(_worker(record), "device", "name")
+        if name:
+            return name
+    return "unknown hardware"
+
+
+def _values(values: Sequence[str]) -> tuple[str, ...]:
+    """Distinct values, most frequent first; where there are several, each with its number of runs."""
+    found = sorted(Counter(value for value in values if value).items(), key=lambda item: (-item[1], item[0]))
+    if len(found) <= 1:
+        return tuple(value for value, _ in found)
+    shown = [f"{value} ({counted(runs, 'run')})" for value, runs in found[:_MOST_VALUES]]
+    return (*shown, f"{len(found) - _MOST_VALUES} more") if len(found) > _MOST_VALUES else tuple(shown)
+
+
+def _packages(records: Sequence[Record]) -> list[Fact]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for record in records:
+        packages = _worker(record).get("packages")
+        for name, version in packages.items() if isinstance(packages, dict) else ():
+            if isinstance(version, str):
+                found[name].append(version)
+    facts = [Fact(name, _values(found[name])) for name in sorted(found)[:_MOST_PACKAGES]]
+    left = len(found) - len(facts)
+    return [*facts, Fact("more packages", (f"{left}, left out here",))] if left else facts
+
+
+def _ceilings(records: Sequence[Record]) -> list[Fact]:
+    """The rates that simple kernels reached on the device before the runs, lowest to highest."""
+    wanted = (("matmul_flops", 1e12, "TFLOP/s"), ("copy_bytes_per_second", 1e9, "GB/s"))
+    facts = []
+    for field, unit, unit_name in wanted:
+        label = "measured matrix product" if field == "matmul_flops" else "measured copy"
+        by_precision: dict[str, list[float]] = defaultdict(list)
+        for record in records:
+            value = _look(_worker(record), "ceilings", field)
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                by_precision[record.run.precision].append(value / unit)
+        for precision, rates in sorted(by_precision.items()):
+            low, high = number(min(rates)), number(max(rates))
+            span = low if low == high else f"{low} to {high}"
+            facts.append(Fact(f"{label} ({precision} runs)", (f"{span} {unit_name}, {counted(len(rates), 'run')}",)))
+    return facts
+
+
+def _notes(records: Sequence[Record]) -> tuple[Fact, ...]:
+    """What engines and the derivation noted, each note with the backends it speaks of."""
+    found: dict[str, set] = defaultdict(set)
+    for record in records:
+        noted = _worker(record).get("notes")
+        told = [note for note in noted if isinstance(note, str)] if isinstance(noted, list) else []
+        for note in (*told, *record.notes):
+            found[note].add(record.run.backend)
+    by_backends: dict[str, list[str]] = defaultdict(list)
+    for note, backends in sorted(found.items()):
+        by_backends[", ".join(sorted(backends))].append(note)
+    return tuple(Fact(backends, tuple(notes)) for backends, notes in sorted(by_backends.items()))
+
+
+def _device(record: Record) -> str:
+    facts = _worker(record)
+    name, count = _text(facts, "device", "name"), _text(facts, "device", "count")
+    if record.run.device == "cpu" or not name:
+        return "CPU" if facts else ""
+    memory, capability = _gib(facts, "device", "memory_bytes"), _text(facts, "device", "capability")
+    parts = [
+        f"{count} x {name}" if count else name,
+        _with_unit(memory, "GiB"),
+        f"capability {capability}" if capability else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _cpu(record: Record) -> str:
+    facts = _worker(record)
+    parts = [
+        _text(facts, "cpu", "model"),
+        _with_unit(_text(facts, "cpu", "cores"), "cores"),
+        _with_unit(_text(facts, "cpu", "threads"), "threads"),
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _engine(record: Record) -> str:
+    driver = record.environment.driver or {}
+    return " ".join(filter(None, (_text(driver, "engine", "name"), _text(driver, "engine", "version"))))
+
+
+def _suite(record: Record) -> str:
+    """The version that drove the run, and its commit where it was a checkout: what the engines did may differ by it."""
+    driver = record.environment.driver or {}
+    commit, _, changed = _text(driver, "git_commit").partition("+")
+    told = f"commit {commit[:12]}{' with changes' if changed else ''}" if commit else ""
+    return ", ".join(filter(None, (_text(driver, "suite_version"), told)))
+
+
+def _worker(record: Record) -> Mapping[str, Any]:
+    return record.environment.worker or {}
+
+
+def _look(facts: Mapping[str, Any], *names: str) -> Any:
+    value: Any = facts
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _text(facts: Mapping[str, Any], *names: str) -> str:
+    """A scalar or a list of scalars as text; empty for null and for anything else."""
+    value = _look(facts, *names)
+    if isinstance(value, list) and all(isinstance(part, (str, int)) for part in value):
+        return ".".join(str(part) for part in value)
+    return str(value) if isinstance(value, (str, int, float)) else ""
+
+
+def _gib(facts: Mapping[str, Any], *names: str) -> str:
+    value = _look(facts, *names)
+    return number(value / GIB) if isinstance(value, (int, float)) else ""
+
+
+def _with_unit(text: str, unit: str) -> str:
+    return f"{text} {unit}" if text else ""

@@ -1,0 +1,80 @@
+"""What a report says, as data: built from records and manifests alone, in one order, without a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from suite.report.facts.beside import Beside, WorkDifference, beside, work_differences
+from suite.report.facts.conventions import conventions, recorded_conventions
+from suite.report.facts.entry import Entry
+from suite.report.facts.failures import FailureRow, failure_rows
+from suite.report.facts.machines import Machine, assign_machines
+from suite.report.facts.pool import Row, group_entries, pool_rows
+from suite.report.facts.ranking import Ranking, rank
+from suite.report.facts.scaling import Scalings, scale
+from suite.report.facts.work import WorkFacts, work_facts
+
+DEFAULT_TITLE = "PPO throughput, scaling and memory"
+
+
+@dataclass(frozen=True)
+class ReportModel:
+    """Everything a view shows. ``started`` and ``ended`` are Unix seconds of the first and the last run."""
+
+    title: str
+    started: float | None
+    ended: float | None
+    runs: int
+    runs_ok: int
+    runs_interrupted: int
+    work: tuple[WorkFacts, ...]
+    rows: tuple[Row, ...]
+    ranking: Ranking
+    beside: tuple[Beside, ...]
+    work_differences: tuple[WorkDifference, ...]
+    scaling: Scalings
+    failures: tuple[FailureRow, ...]
+    machines: tuple[Machine, ...]
+    conventions: tuple[str, ...]
+    recorded_conventions: tuple[str, ...]
+    caveats: tuple[str, ...]
+
+    @property
+    def alone(self) -> tuple[Row, ...]:
+        """Rows with a rate that nothing of equal work stands beside: in no ranking, and none of another kind either."""
+        beside = {side.row.number for group in self.beside for side in group.sides}
+        return tuple(row for row in self.ranking.apart if row.number not in beside)
+
+
+def build(entries: Sequence[Entry], title: str | None = None, caveats: Sequence[str] = ()) -> ReportModel:
+    """The report of these runs; the order in which they are given does not matter.
+
+    ``caveats``: what a reader must know of how the runs were read, a line each.
+    """
+    entries = sorted(entries, key=lambda entry: (entry.record.run.id, entry.path))
+    letters, machines = assign_machines(entries)
+    groups = group_entries(entries, letters)
+    rows = pool_rows(groups)
+    starts = [entry.record.run.started for entry in entries if entry.record.run.started is not None]
+    ends = [entry.record.run.ended for entry in entries if entry.record.run.ended is not None]
+    states = [entry.record.status for entry in entries]
+    return ReportModel(
+        title=title or DEFAULT_TITLE,
+        started=min(starts, default=None),
+        ended=max(ends, default=None),
+        runs=len(entries),
+        runs_ok=states.count("ok"),
+        runs_interrupted=states.count("interrupted"),
+        work=work_facts(entries),
+        rows=rows,
+        ranking=rank(rows),
+        beside=beside(rows),
+        work_differences=work_differences(rows),
+        scaling=scale(rows),
+        failures=failure_rows(rows, [group.entries for group in groups]),
+        machines=machines,
+        conventions=conventions(entries),
+        recorded_conventions=recorded_conventions(entries),
+        caveats=tuple(caveats),
+    )

@@ -1,0 +1,221 @@
+"""From runs to rows: the repeats of one manifest in one launch on one kind of machine are one row."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from suite.bundle.record import Counts, Record
+from suite.report.facts import costs
+from suite.report.facts.entry import Entry, Setting
+from suite.report.facts.launch_setting import LaunchSetting, assign_launch_settings
+from suite.report.facts.variants import variants
+from suite.spec.base import digest
+from suite.spec.manifest import Manifest
+from suite.stats.intervals import Interval, RunSeconds, pooled_rate
+from suite.theory.parameters import parameter_count
+
+
+@dataclass(frozen=True)
+class Row:
+    """One configuration: the runs of equal manifest hash in one launch. Figures come from runs that ended well alone.
+
+    ``started``: Unix seconds of those in ``measured`` that tell it.
+    """
+
+    number: int
+    size: str
+    parameters: int
+    ranks: int
+    nodes: int
+    backend: str
+    layout: str
+    strategy: str
+    workload: str
+    separate_critic: bool
+    scaling: str
+    setting: Setting
+    launcher: str | None
+    variant: str
+    manifest_hash: str
+    work_hash: str
+    series_hash: str
+    runs: int
+    runs_ok: int
+    measured: tuple[RunSeconds, ...]
+    started: tuple[float, ...]
+    samples_per_iteration: int | None
+    samples_per_second: Interval | None
+    tokens_per_second: Interval | None
+    tokens_per_second_per_device: Interval | None
+    iteration_seconds: float | None
+    mfu: float | None
+    hfu: float | None
+    mbu: float | None
+    unknown_utilisation: str | None
+    verdicts: tuple[tuple[str, int], ...]
+    unsteady_reasons: tuple[str, ...]
+    phases: tuple[costs.PhaseCost, ...]
+    parts: tuple[costs.PhaseCost, ...]
+    counts: Counts | None
+    work_differences: tuple[str, ...]
+    memory: costs.MemoryUse | None
+    energy: costs.EnergyUse | None
+    predicted_samples_per_second: float | None
+    run_ids: tuple[str, ...]
+    path: str
+
+    @property
+    def name(self) -> str:
+        """What the row is called where it stands alone."""
+        return f"R{self.number}"
+
+
+@dataclass(frozen=True)
+class RowRuns:
+    """The runs of one row, in the order of their repeats."""
+
+    machine: str
+    launch: LaunchSetting
+    entries: tuple[Entry, ...]
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.entries[0].manifest
+
+
+def group_entries(entries: Sequence[Entry], machines: Sequence[str]) -> list[RowRuns]:
+    """Entries by manifest, machine and launch, in the order of the rows; each group in the order of its repeats."""
+    found: dict[tuple[str, str, LaunchSetting], list[Entry]] = defaultdict(list)
+    for entry, machine, launch in zip(entries, machines, assign_launch_settings(entries), strict=True):
+        found[entry.manifest.hash, machine, launch].append(entry)
+    groups = [
+        RowRuns(machine, launch, tuple(sorted(group, key=_repeat))) for (_, machine, launch), group in found.items()
+    ]
+    return sorted(groups, key=lambda group: (*_order(group.manifest, group.machine), *map(str, group.launch)))
+
+
+def _repeat(entry: Entry) -> tuple:
+    return entry.record.run.repeat, entry.record.run.id, entry.path
+
+
+def pool_rows(groups: Sequence[RowRuns]) -> tuple[Row, ...]:
+    """One row per group, numbered from 1."""
+    names = variants([(group.machine, group.manifest, group.launch.settings()) for group in groups])
+    return tuple(
+        _row(number, group, variant) for number, (group, variant) in enumerate(zip(groups, names, strict=True), start=1)
+    )
+
+
+def _order(manifest: Manifest, machine: str) -> tuple:
+    """Small models first, then few ranks, weak before strong, then by name; the hash settles the rest."""
+    size, layout, workload = manifest.size, manifest.layout, manifest.workload
+    setting = (machine, manifest.backend.kind, manifest.track)
+    where = (layout.ranks, layout.nodes, workload.name, workload.scaling == "strong", manifest.work_hash)
+    return (
+        parameter_count(size).total,
+        size.name,
+        *setting,
+        *where,
+        manifest.backend.name,
+        layout.label(),
+        manifest.hash,
+    )
+
+
+def _row(number: int, group: RowRuns, variant: str) -> Row:
+    manifest, machine, entries = group.manifest, group.machine, group.entries
+    records = [entry.record for entry in entries if entry.record.status == "ok"]
+    measured = [record for record in records if record.throughput is not None and record.counts is not None]
+    counts = measured[0].counts if measured else None
+    runs = tuple(RunSeconds(record.counts.samples, counted_seconds(record)) for record in measured if record.counts)
+    rate = pooled_rate(runs) if runs else None
+    tokens = (counts.prompt_tokens + counts.response_tokens) / counts.samples if counts else 0.0
+    iterations = sum(len(run.seconds) for run in runs)
+    return Row(
+        number=number,
+        size=manifest.size.name,
+        parameters=parameter_count(manifest.size).total,
+        ranks=manifest.layout.ranks,
+        nodes=manifest.layout.nodes,
+        backend=manifest.backend.name,
+        layout=manifest.layout.label(),
+        strategy=manifest.layout.strategy(),
+        workload=manifest.workload.name,
+        separate_critic=manifest.workload.critic is not None,
+        scaling=manifest.workload.scaling,
+        setting=setting_of(manifest, machine),
+        launcher=group.launch.launcher,
+        variant=variant,
+        manifest_hash=manifest.hash,
+        work_hash=manifest.work_hash,
+        series_hash=series_hash(manifest, machine, group.launch),
+        runs=len(entries),
+        runs_ok=len(records),
+        measured=runs,
+        started=tuple(record.run.started for record in measured if record.run.started is not None),
+        samples_per_iteration=counts.samples if counts else None,
+        samples_per_second=rate,
+        tokens_per_second=rate.scaled(tokens) if rate else None,
+        tokens_per_second_per_device=rate.scaled(tokens / manifest.layout.ranks) if rate else None,
+        iteration_seconds=sum(sum(run.seconds) for run in runs) / iterations if iterations else None,
+        mfu=costs.over_time(measured, lambda record: record.compute.mfu if record.compute else None),
+        hfu=costs.over_time(measured, lambda record: record.compute.hfu if record.compute else None),
+        mbu=costs.over_time(measured, lambda record: record.compute.mbu if record.compute else None),
+        unknown_utilisation=costs.unknown_utilisation_of(measured),
+        verdicts=tuple(
+            sorted(Counter(record.steady_state.verdict or "too short to tell" for record in measured).items())
+        ),
+        unsteady_reasons=tuple(sorted({reason for record in measured for reason in record.steady_state.reasons})),
+        phases=costs.phases_of(measured),
+        parts=costs.parts_of(measured),
+        counts=counts,
+        work_differences=costs.work_differences_of(records),
+        memory=costs.memory_of(records),
+        energy=costs.energy_of(measured),
+        predicted_samples_per_second=costs.predicted_of(records),
+        run_ids=tuple(entry.record.run.id for entry in entries),
+        path=next((entry.path for entry in entries if entry.record.status == "ok"), entries[0].path),
+    )
+
+
+def setting_of(manifest: Manifest, machine: str) -> Setting:
+    """What must be equal beside the work before two rows are compared."""
+    measure = manifest.measure
+    return Setting(
+        kind=manifest.backend.kind,
+        track=manifest.track,
+        device=measure.device,
+        precision=measure.precision,
+        threads_per_rank=measure.threads_per_rank,
+        machine=machine,
+    )
+
+
+def series_hash(manifest: Manifest, machine: str, launch: LaunchSetting) -> str:
+    """Equal hashes are points of one scaling curve: all is equal but the number of ranks.
+
+    Samples are left out: weak and strong curves each keep their own (``suite.report.facts.scaling``).
+    """
+    return digest(
+        {
+            "backend": manifest.backend.model_dump(mode="json"),
+            "size": manifest.size.model_dump(mode="json", exclude={"note", "source"}),
+            "workload": manifest.workload.model_dump(
+                mode="json", exclude={"name", "note", "source", "scaling", "rollouts"}
+            ),
+            "strategy": manifest.layout.strategy(),
+            "measure": manifest.measure.model_dump(mode="json"),
+            "track": manifest.track,
+            "stack": manifest.stack,
+            "machine": machine,
+            "place": launch,
+        }
+    )
+
+
+def counted_seconds(record: Record) -> tuple[float, ...]:
+    """Seconds of the iterations that count: behind the warm-up, as many as the record says."""
+    state = record.steady_state
+    return record.iterations.seconds[state.warmup : state.warmup + state.iterations]

@@ -1,0 +1,67 @@
+"""Report files on disk: each replaced at once, the text last."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from suite.report.facts.entry import Entry
+from suite.report.facts.model import ReportModel, build
+from suite.report.plots import NAMES, draw
+from suite.report.text.markdown import render
+from suite.spec.base import UsageError
+
+
+@dataclass(frozen=True)
+class WrittenReport:
+    """The Markdown file, its pictures, and what they show."""
+
+    path: Path
+    assets: tuple[Path, ...]
+    model: ReportModel
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Every file that was written."""
+        return (self.path, *self.assets)
+
+
+def write(
+    entries: Sequence[Entry], output: Path, title: str | None = None, caveats: Sequence[str] = ()
+) -> WrittenReport:
+    """Write ``output`` and ``<its stem>-assets/*.svg`` beside it; the same entries give the same bytes.
+
+    Pictures of an earlier report that this one has no data for are removed. Raises UsageError when a file cannot
+    be written; the earlier report is then still whole or has newer pictures. ``caveats`` as for ``build``.
+    """
+    model = build(entries, title, caveats)
+    folder = output.parent / f"{output.stem}-assets"
+    if output.exists() and not output.is_file():
+        raise UsageError(f"cannot write {output}: it is {'a folder' if output.is_dir() else 'no regular file'}")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as draft:
+            drawn = draw(model, Path(draft))
+            text = render(model, {path.stem: f"{folder.name}/{path.name}" for path in drawn})
+            draft_text = Path(draft) / "report"
+            draft_text.write_text(text, encoding="utf-8", newline="\n")
+            if drawn:
+                folder.mkdir(exist_ok=True)
+            assets = tuple(_replace(path, folder / path.name) for path in drawn)
+            _replace(draft_text, output)
+        for name in NAMES:
+            if folder / f"{name}.svg" not in assets:
+                (folder / f"{name}.svg").unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {error.filename2 or error.filename or output}: {error.strerror or error}"
+        ) from error
+    return WrittenReport(path=output, assets=assets, model=model)
+
+
+def _replace(draft: Path, final: Path) -> Path:
+    os.replace(draft, final)
+    return final

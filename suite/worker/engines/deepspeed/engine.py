@@ -1,0 +1,266 @@
+"""The DeepSpeed engine: a Hugging Face GPT-2 policy, ZeRO over data parallel ranks."""
+
+import importlib
+import logging
+from contextlib import contextmanager, nullcontext
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple
+
+import deepspeed
+import torch
+import transformers
+from transformers import GenerationConfig
+
+from suite.worker.engines.base import Engine, LossFunction
+from suite.worker.engines.deepspeed import config as deepspeed_config
+from suite.worker.engines.deepspeed.critic import Critic, joined_losses
+from suite.worker.engines.deepspeed.policy import (
+    Policy,
+    build_config,
+    count_parameters,
+    draw_weights,
+    freeze_below,
+    recompute_blocks,
+)
+from suite.worker.world import World
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class DeepSpeedEngine(Engine):
+    """Every rank is a replica of its own; ZeRO shards optimizer states, gradients and parameters among them."""
+
+    def __init__(self, manifest: Dict[str, Any], world: World) -> None:
+        """Collective over all ranks. Raises ValueError for what DeepSpeed or Hugging Face's GPT-2 cannot do."""
+        deepspeed_config.check(manifest)
+        self._manifest = manifest
+        self._stage = manifest["layout"]["zero_stage"]
+        self._trainable_layers = manifest["workload"]["trainable_layers"]
+        self._is_hydra = manifest["workload"]["reference"] == "hydra"
+        self._micro_batch = manifest["work"]["micro_batch"]
+        self.device = world.device
+        self.data_parallel_rank, self.data_parallel_size = world.rank, world.world_size
+        self.replica_leader = True
+        _prepare_process(world)
+        policy = self._build_policy()
+        self.total_parameters, self.trainable_parameters = count_parameters(policy)
+        self._engine = self._wrap(policy, self.trainable_parameters)
+        self._policy = policy
+        self._critic = self._build_critic() if self._manifest["workload"].get("critic") else None
+        self._reference = None if self._is_hydra else self._build_reference()
+        self._trunk: Optional[Tuple[torch.Tensor, torch.Tensor]] = None
+        self.notes = tuple(_notes(manifest, world))
+        torch.manual_seed(manifest["measure"]["seed"] + world.rank)
+
+    def generate(self, prompts: torch.Tensor, new_tokens: int) -> torch.Tensor:
+        config = GenerationConfig(
+            do_sample=True,
+            temperature=self._manifest["workload"]["ppo"]["temperature"],
+            top_k=0,
+            top_p=1.0,
+            min_new_tokens=new_tokens,
+            max_new_tokens=new_tokens,
+            use_cache=True,
+        )
+        self._policy.eval()
+        synced = self._stage == 3 and self.data_parallel_size > 1
+        with torch.no_grad():
+            return self._policy.generate(prompts, generation_config=config, synced_gpus=synced)
+
+    def score(self, tokens: torch.Tensor, prompt_tokens: int) -> Tuple[torch.Tensor, torch.Tensor]:
+        self._policy.eval()
+        trunk: List[torch.Tensor] = []
+        with torch.no_grad(), self._keeping_trunk_states(trunk):
+            parts = [self._policy(micro, prompt_tokens=prompt_tokens) for micro in tokens.split(self._micro_batch)]
+            values = [values for _, values in parts]
+            if self._critic is not None:
+                values = [self._critic(micro, prompt_tokens=prompt_tokens) for micro in tokens.split(self._micro_batch)]
+        if self._is_hydra:
+            self._trunk = (tokens, torch.cat(trunk))
+        return torch.cat([logprobs for logprobs, _ in parts]), torch.cat(values)
+
+    def reference(self, tokens: torch.Tensor, prompt_tokens: int) -> torch.Tensor:
+        with torch.no_grad():
+            if self._reference is not None:
+                micros = tokens.split(self._micro_batch)
+                return torch.cat([self._reference(micro, prompt_tokens=prompt_tokens)[0] for micro in micros])
+            assert self._trunk is not None and self._trunk[0] is tokens, "score comes before reference"
+            pairs = [part.split(self._micro_batch) for part in self._trunk]
+            self._trunk = None
+            return torch.cat(
+                [
+                    self._policy(micro, prompt_tokens=prompt_tokens, trunk_states=states)[0]
+                    for micro, states in zip(*pairs)
+                ]
+            )
+
+    def train(self, batch: Dict[str, torch.Tensor], prompt_tokens: int, loss_fn: LossFunction) -> Dict[str, float]:
+        self._policy.train()
+        rows, steps_before = batch["tokens"].size(0), self._engine.global_steps
+        sums: Dict[str, torch.Tensor] = {}
+        for first in range(0, rows, self._micro_batch):
+            micro = {name: tensor[first : first + self._micro_batch] for name, tensor in batch.items()}
+            parts = self._train_micro(micro, prompt_tokens, loss_fn)
+            for name, value in parts.items():
+                sums[name] = sums.get(name, 0) + value
+        assert self._engine.global_steps == steps_before + 1, "a batch is one optimizer step"
+        means = {name: float(total) * self._micro_batch / rows for name, total in sums.items()}
+        norm = self._engine.get_global_grad_norm()
+        if norm is not None:
+            means["gradient_norm"] = float(norm)
+        return means
+
+    def _train_micro(
+        self, micro: Dict[str, torch.Tensor], prompt_tokens: int, loss_fn: LossFunction
+    ) -> Dict[str, torch.Tensor]:
+        """Forward, backward and step of the policy; then of the critic, where it is a model of its own."""
+        logprobs, values = self._engine(micro["tokens"], prompt_tokens=prompt_tokens)
+        loss, parts = loss_fn(logprobs, micro["values"] if values is None else values, micro)
+        self._engine.backward(loss)
+        self._engine.step()
+        if self._critic is None:
+            return parts
+        values = self._critic(micro["tokens"], prompt_tokens=prompt_tokens)
+        loss, critic_parts = loss_fn(micro["logprobs"], values, micro)
+        self._critic.backward(loss)
+        self._critic.step()
+        return joined_losses(parts, critic_parts)
+
+    def _build_policy(self) -> Policy:
+        workload = self._manifest["workload"]
+        policy = self._build_model(
+            hydra_layers=self._trainable_layers if self._is_hydra else None,
+            with_value_head=not workload.get("critic"),
+            lora_rank=workload.get("lora_rank"),
+        )
+        freeze_below(policy, self._trainable_layers)
+        if self._manifest["layout"]["recompute"] == "full":
+            recompute_blocks(policy)
+        return policy
+
+    def _build_model(self, **options: Any) -> Policy:
+        """Random weights in the run's precision on the device; under ZeRO-3 partitioned as they are made."""
+        config = build_config(self._manifest["size"])
+        return self._drawn(lambda: Policy(config, **options))
+
+    def _build_critic(self) -> Any:
+        """The critic in an engine of its own; its parameters are added to the counts."""
+        workload = self._manifest["workload"]
+        critic = self._drawn(lambda: Critic(self._manifest["size"], workload["critic"]))
+        parameters = sum(getattr(parameter, "ds_numel", parameter.numel()) for parameter in critic.parameters())
+        self.total_parameters += parameters
+        self.trainable_parameters += parameters
+        return self._wrap(critic, parameters)
+
+    def _drawn(self, make: Callable[[], Any]) -> Any:
+        with self._construction():
+            model = make()
+        draw_weights(model, self._manifest["measure"]["seed"], self._gathered)
+        return model
+
+    def _wrap(self, model: Any, trainable_parameters: int) -> Any:
+        settings = self._manifest["workload"]["optimizer"]
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        optimizer = torch.optim.AdamW(
+            trained,
+            lr=settings["learning_rate"],
+            betas=(settings["beta1"], settings["beta2"]),
+            eps=settings["epsilon"],
+            weight_decay=settings["weight_decay"],
+            fused=True,
+        )
+        config = deepspeed_config.training_config(self._manifest, trainable_parameters)
+        return deepspeed.initialize(model=model, optimizer=optimizer, config=config)[0]
+
+    def _build_reference(self) -> Any:
+        """A full frozen copy: under ZeRO-3 partitioned like the policy, else whole on every rank."""
+        model = self._build_model(with_value_head=False).requires_grad_(False).eval()
+        if self._stage < 3:
+            return model
+        return deepspeed.initialize(model=model, config=deepspeed_config.inference_config(self._manifest))[0]
+
+    @contextmanager
+    def _construction(self) -> Iterator[None]:
+        dtype = DTYPES[self._manifest["measure"]["precision"]]
+        if self._stage == 3:
+            config = deepspeed_config.inference_config(self._manifest)
+            with deepspeed.zero.Init(config_dict_or_path=config, dtype=dtype):
+                yield
+            return
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(dtype)
+        try:
+            with self.device:
+                yield
+        finally:
+            torch.set_default_dtype(before)
+
+    def _gathered(self, parameter: torch.nn.Parameter) -> ContextManager[Any]:
+        if self._stage < 3:
+            return nullcontext()
+        return deepspeed.zero.GatheredParameters([parameter], modifier_rank=0)
+
+    @contextmanager
+    def _keeping_trunk_states(self, kept: List[torch.Tensor]) -> Iterator[None]:
+        """Under hydra, keep what the frozen trunk gives for the reference branch."""
+        if not self._is_hydra:
+            yield
+            return
+        module = self._policy.first_trainable(self._trainable_layers)
+        hook = module.register_forward_pre_hook(lambda _module, inputs: kept.append(inputs[0]))
+        try:
+            yield
+        finally:
+            hook.remove()
+
+
+def _prepare_process(world: World) -> None:
+    logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
+    if world.device.type == "cpu":
+        # Compiled at start (40 s) for a faster all-reduce in shared memory; without it gloo is used.
+        importlib.import_module("deepspeed.comm.torch").build_shm_op = lambda: None
+    deepspeed.init_distributed(auto_mpi_discovery=False, verbose=False)
+
+
+def _notes(manifest: Dict[str, Any], world: World) -> Iterator[str]:
+    layout, stage = manifest["layout"], manifest["layout"]["zero_stage"]
+    yield "torch.optim.AdamW (fused) as DeepSpeed's client optimizer: its own Adam kernels are not compiled"
+    yield "torch.compile is off (TORCHDYNAMO_DISABLE): nothing in this engine is compiled"
+    precision = manifest["measure"]["precision"]
+    if precision != "fp32":
+        yield "gradients are accumulated and reduced in {} (DeepSpeed's default)".format(precision)
+    if deepspeed_config.overlaps(manifest):
+        yield "gradients are reduced while backward still runs (overlap_comm, as DeepSpeed-Chat sets it)"
+    if getattr(Policy, "_supports_sdpa", False):
+        yield "attention: PyTorch's scaled dot-product attention"
+    else:
+        yield "eager attention: transformers {} has no SDPA for GPT-2".format(transformers.__version__)
+    yield "logits are computed for response positions only; log-probs in fp32"
+    yield "generation: one batch per replica, Hugging Face generate with a dynamic key-value cache"
+    if manifest["workload"]["reference"] == "hydra":
+        yield "hydra reference: the trunk's states are kept from the score phase; the frozen output head is shared"
+    elif stage == 3:
+        yield "the full reference copy is partitioned by ZeRO-3, as DeepSpeed-Chat does"
+    else:
+        yield "the full reference copy is whole on every rank"
+    if stage:
+        yield "ZeRO reduction bucket at most as large as the trainable parameters (DeepSpeed's default: 5e8 elements)"
+    if stage == 3:
+        yield "generation under ZeRO-3 gathers every layer's weights anew for each token (no hybrid engine for GPT-2)"
+        yield "ZeRO-3 keeps parameters below 1e5 elements whole (DeepSpeed's default persistence threshold)"
+    if manifest["workload"].get("lora_rank") or manifest["workload"].get("critic"):
+        yield from _chat_notes(manifest["workload"])
+    if layout["offload_optimizer"]:
+        yield "the offloaded optimizer is torch.optim.AdamW on the host, not DeepSpeedCPUAdam (which is compiled)"
+    if world.device.type == "cpu":
+        yield "CPU patch: DeepSpeed's shared-memory all-reduce is not compiled; gloo is used"
+
+
+def _chat_notes(workload: Dict[str, Any]) -> Iterator[str]:
+    """How far a workload with adapters or a critic goes as in DeepSpeed-Chat."""
+    yield "no hybrid engine: DeepSpeed has none for GPT-2 style models; generation runs on the training weights"
+    if workload.get("lora_rank"):
+        yield "LoRA adapters stay unfused in generation; query, key and value have one each on their joint matrix"
+        yield "biases, LayerNorms and embeddings train beside the adapters, as in DeepSpeed-Chat's scripts"
+    if workload.get("critic"):
+        yield "critic: a GPT-2 trunk of its own shape on the policy's vocabulary, never recomputed, in its own engine"
+        yield "gradient norm is the policy's; policy and critic are clipped apart"

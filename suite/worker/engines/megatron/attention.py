@@ -1,0 +1,43 @@
+"""Megatron's core attention by PyTorch's fused kernels, put into a layer through its spec.
+
+Without Transformer Engine, Megatron-Core multiplies out all scores and keeps them for the backward pass. The other
+engine's model uses PyTorch's scaled dot-product attention; with this module both do.
+"""
+
+from typing import Any, Optional
+
+import torch
+import torch.nn.functional as F
+
+from suite.worker.engines.megatron.stack import AttnMaskType, DotProductAttention
+
+
+class FusedAttention(DotProductAttention):
+    """Built as Megatron builds its own, with its scale and this tensor rank's heads; without dropout."""
+
+    def forward(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attention_mask: Optional[torch.Tensor],
+        attn_mask_type: Optional[AttnMaskType] = None,
+        **options: Any,
+    ) -> torch.Tensor:
+        """Queries [s, b, heads, d], keys and values [t, b, groups, d] -> [s, b, heads x d].
+
+        Causal over a whole sequence (s = t); behind a key-value cache, where Megatron says ``no_mask``, the new
+        position sees all t. A mask as a tensor is not taken.
+        """
+        assert attention_mask is None and not any(option is not None for option in options.values())
+        causal = attn_mask_type == AttnMaskType.causal
+        assert query.size(0) == (key.size(0) if causal else 1), "a part of a sequence needs a mask of its own"
+        shared = query.size(2) // key.size(2)
+        if shared > 1:
+            key, value = key.repeat_interleave(shared, dim=2), value.repeat_interleave(shared, dim=2)
+        context = F.scaled_dot_product_attention(
+            *(tensor.permute(1, 2, 0, 3) for tensor in (query, key, value)),
+            is_causal=causal,
+            scale=self.softmax_scale,
+        )
+        return context.permute(2, 0, 1, 3).flatten(2)

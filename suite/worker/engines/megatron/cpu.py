@@ -1,0 +1,88 @@
+"""What megatron-core 0.16.1 needs to run on a CPU, where it was never meant to: each patch with its reason.
+
+All of them are process-wide, so they belong in a worker process of their own and are applied on a CPU only.
+"""
+
+import types
+from typing import Any, Tuple
+
+import torch
+
+from suite.worker.engines.megatron import stack
+
+#: Megatron modules that name the device "cuda" in a literal when they make a small helper tensor.
+_MODULES_WITH_CUDA_LITERALS = (
+    stack.schedules,
+    stack.clip_grads,
+    stack.mixed_precision_optimizer,
+    stack.grad_scaler,
+    stack.utils,
+)
+
+#: one line for each patch, for the notes of a run
+CPU_PATCHES = (
+    "CPU patch: torch.cuda.current_device returns the CPU (Megatron allocates parameters, buffers and messages there)",
+    "CPU patch: helper tensors of schedules, clip_grads, optimizer, grad_scaler, utils are made on the CPU, not 'cuda'",
+    "CPU patch: Tensor.cuda does nothing (tied embeddings are moved before the pipeline stages share them)",
+    "CPU patch: Tensor.type names float tensors torch.cuda.* (the optimizers compare these names)",
+    "CPU patch: CUDA generator states are not saved and restored (recompute; dropout is 0)",
+)
+
+
+class _TorchWithoutCuda(types.ModuleType):
+    """``torch`` as a Megatron module sees it, with factories that read the device "cuda" as "cpu"."""
+
+    def __init__(self) -> None:
+        super().__init__("torch")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
+
+    @staticmethod
+    def tensor(*args: Any, **options: Any) -> torch.Tensor:
+        return torch.tensor(*args, **_on_cpu(options))
+
+    @staticmethod
+    def zeros(*args: Any, **options: Any) -> torch.Tensor:
+        return torch.zeros(*args, **_on_cpu(options))
+
+
+def _on_cpu(options: Any) -> Any:
+    return dict(options, device="cpu") if options.get("device") == "cuda" else options
+
+
+def _current_device() -> torch.device:
+    return torch.device("cpu")
+
+
+def _stay(tensor: torch.Tensor, *_args: Any, **_options: Any) -> torch.Tensor:
+    return tensor
+
+
+_tensor_type = torch.Tensor.type
+
+
+def _type_as_on_cuda(tensor: torch.Tensor, *args: Any, **options: Any) -> Any:
+    """As ``Tensor.type``, but the name of a CPU tensor's type is the one its CUDA twin would have."""
+    named = _tensor_type(tensor, *args, **options)
+    return named.replace("torch.", "torch.cuda.", 1) if isinstance(named, str) else named
+
+
+def _no_state(*_args: Any, **_options: Any) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8)
+
+
+def _forget_state(*_args: Any, **_options: Any) -> None:
+    return None
+
+
+def apply_cpu_patches() -> Tuple[str, ...]:
+    """Patch torch and Megatron for this process (again does no harm); the notes that tell a reader."""
+    torch.cuda.current_device = _current_device
+    for module in _MODULES_WITH_CUDA_LITERALS:
+        module.torch = _TorchWithoutCuda()
+    torch.Tensor.cuda = _stay
+    torch.Tensor.type = _type_as_on_cuda
+    stack.parallel_random._get_cuda_rng_state = _no_state
+    stack.parallel_random._set_cuda_rng_state = _forget_state
+    return CPU_PATCHES

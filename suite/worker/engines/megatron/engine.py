@@ -1,0 +1,205 @@
+"""The Megatron-Core engine: tensor, pipeline, sequence and data parallel ranks of one GPT-2 policy."""
+
+import math
+import os
+import zlib
+from functools import partial
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+
+import torch
+import torch.distributed as dist
+
+from suite.worker.engines.base import Engine, LossFunction
+from suite.worker.engines.megatron.cpu import apply_cpu_patches
+from suite.worker.engines.megatron.generate import Sampler
+from suite.worker.engines.megatron.model import PolicyModel, build_config
+from suite.worker.engines.megatron.optimizer import build_optimizer, kernels, wrap_for_training
+from suite.worker.engines.megatron.stack import (
+    COMPILED,
+    Float16Module,
+    get_forward_backward_func,
+    parallel_state,
+    tensor_parallel,
+)
+from suite.worker.engines.megatron.weights import count_parameters, draw_weights, freeze_below
+from suite.worker.world import World
+
+Micro = Dict[str, torch.Tensor]
+
+
+class MegatronEngine(Engine):
+    """Policy, reference and optimizer on Megatron-Core's local layers (no Transformer Engine, no Apex)."""
+
+    def __init__(self, manifest: Dict[str, Any], world: World) -> None:
+        """Collective over all ranks. Raises ValueError for what Megatron cannot do."""
+        _check(manifest, world)
+        layout, seed = manifest["layout"], manifest["measure"]["seed"]
+        self.device = world.device
+        self.notes = _prepare_process(world, layout["offload_optimizer"])
+        if layout["pipeline"] > 1:
+            self.notes += ("generation: the batch goes through the pipeline's stages one by one; the others idle",)
+        parallel_state.initialize_model_parallel(
+            tensor_model_parallel_size=layout["tensor"],
+            pipeline_model_parallel_size=layout["pipeline"],
+            create_gloo_process_groups=False,
+            distributed_timeout_minutes=max(1, math.ceil(manifest["limits"]["silence_seconds"] / 60)),
+        )
+        # Dropout is 0 and weights are drawn by name: Megatron need not switch generator states in every layer.
+        tensor_parallel.model_parallel_cuda_manual_seed(seed, inference_rng_tracker=True, force_reset_rng=True)
+        self.data_parallel_rank = parallel_state.get_data_parallel_rank()
+        self.data_parallel_size = parallel_state.get_data_parallel_world_size()
+        self._micro_batch = manifest["work"]["micro_batch"]
+        self._build_models(manifest)
+        sampling_seed = zlib.crc32("{}:sampling:{}".format(seed, self.data_parallel_rank).encode())
+        self._sampler = Sampler(self._model, manifest["workload"]["ppo"]["temperature"], sampling_seed)
+        self.replica_leader = self._sampler.is_leader
+
+    def _build_models(self, manifest: Dict[str, Any]) -> None:
+        trainable_layers, seed = manifest["workload"]["trainable_layers"], manifest["measure"]["seed"]
+        self._model = self._build_model(manifest, with_value_head=True)
+        draw_weights(self._model, seed)
+        freeze_below(self._model, trainable_layers)
+        counts = count_parameters(self._model)
+        self.total_parameters, self.trainable_parameters = counts["total"], counts["trainable"]
+        self._policy = wrap_for_training(_in_precision(self._model), manifest["layout"], self.device)
+        self._optimizer = build_optimizer(self._policy, manifest)
+        self.notes += ("optimizer: {}".format(", ".join(kernels(self._optimizer))),)
+        if manifest["measure"]["precision"] != "fp32":
+            self.notes += ("gradients are accumulated and reduced in fp32 (Megatron's rule in bf16)",)
+        reference = self._build_model(manifest, with_value_head=False)
+        draw_weights(reference, seed)
+        self._reference = _in_precision(reference.requires_grad_(False)).eval()
+        if trainable_layers is not None and manifest["layout"]["recompute"] == "full":
+            self.notes += ("recompute: Megatron runs backward through the frozen layers too",)
+
+    def _build_model(self, manifest: Dict[str, Any], with_value_head: bool) -> PolicyModel:
+        config = build_config(manifest, self.device)
+        return PolicyModel(config, manifest["size"], with_value_head).to(self.device)
+
+    def generate(self, prompts: torch.Tensor, new_tokens: int) -> torch.Tensor:
+        self._policy.eval()
+        return self._sampler.sample(prompts, new_tokens)
+
+    def score(self, tokens: torch.Tensor, prompt_tokens: int) -> Tuple[torch.Tensor, torch.Tensor]:
+        self._policy.eval()
+        logprobs, values = self._evaluate(self._policy, tokens, prompt_tokens, num_results=2)
+        return logprobs, values
+
+    def reference(self, tokens: torch.Tensor, prompt_tokens: int) -> torch.Tensor:
+        return self._evaluate(self._reference, tokens, prompt_tokens, num_results=1)[0]
+
+    @torch.no_grad()
+    def _evaluate(self, model: Any, tokens: torch.Tensor, prompt_tokens: int, num_results: int) -> torch.Tensor:
+        """[num_results, b, R]: log-probs, then values, on every rank of the replica."""
+
+        def forward(micros: Iterator[Micro], stage: Any) -> Tuple[Any, Optional[Callable]]:
+            return stage(next(micros)["tokens"], prompt_tokens), None
+
+        outputs = self._run(model, {"tokens": tokens}, forward, forward_only=True)
+        if parallel_state.is_pipeline_last_stage():
+            rows = [torch.stack(output[:num_results]) for output in outputs]
+            results = torch.cat(rows, dim=1)
+        else:
+            shape = (num_results, tokens.size(0), tokens.size(1) - prompt_tokens)
+            results = torch.empty(shape, device=self.device)
+        if parallel_state.get_pipeline_model_parallel_world_size() > 1:
+            dist.broadcast(
+                results,
+                src=parallel_state.get_pipeline_model_parallel_last_rank(),
+                group=parallel_state.get_pipeline_model_parallel_group(),
+            )
+        return results
+
+    def train(self, batch: Dict[str, torch.Tensor], prompt_tokens: int, loss_fn: LossFunction) -> Dict[str, float]:
+        def loss(micro: Micro, output: Tuple[torch.Tensor, torch.Tensor]) -> Tuple[torch.Tensor, Micro]:
+            return loss_fn(output[0], output[1], micro)
+
+        def forward(micros: Iterator[Micro], stage: Any) -> Tuple[Any, Callable]:
+            micro = next(micros)
+            return stage(micro["tokens"], prompt_tokens), partial(loss, micro)
+
+        self._policy.train()
+        self._policy.zero_grad_buffer()
+        self._optimizer.zero_grad()
+        told = self._run(self._policy, batch, forward, forward_only=False)
+        _updated, gradient_norm, _zeros = self._optimizer.step()
+        statistics = self._share_statistics(told)
+        if gradient_norm is not None:
+            statistics["gradient_norm"] = float(gradient_norm)
+        return statistics
+
+    def _run(self, model: Any, batch: Micro, forward: Callable, forward_only: bool) -> List[Any]:
+        """One pass of Megatron's schedule over the micro batches; what the last stage told of each, else empty."""
+        micros = split_rows(batch, self._micro_batch)
+        return get_forward_backward_func()(
+            forward_step_func=forward,
+            data_iterator=iter(micros),
+            model=model,
+            num_microbatches=len(micros),
+            seq_length=batch["tokens"].size(1),
+            micro_batch_size=self._micro_batch,
+            forward_only=forward_only,
+        )
+
+    def _share_statistics(self, told: Sequence[Micro]) -> Dict[str, float]:
+        """The mean over micro batches, from the last pipeline stage to all."""
+        shared: List[Any] = [None]
+        if parallel_state.is_pipeline_last_stage():
+            shared = [{name: float(sum(part[name] for part in told)) / len(told) for name in told[0]}]
+        if parallel_state.get_pipeline_model_parallel_world_size() > 1:
+            dist.broadcast_object_list(
+                shared,
+                src=parallel_state.get_pipeline_model_parallel_last_rank(),
+                group=parallel_state.get_pipeline_model_parallel_group(),
+                device=self.device,
+            )
+        return dict(shared[0])
+
+
+def split_rows(batch: Micro, rows: int) -> List[Micro]:
+    """Micro batches of ``rows`` rows each. Raises ValueError when the batch does not divide."""
+    total = batch["tokens"].size(0)
+    if total % rows:
+        raise ValueError("{} sequences do not divide into micro batches of {}".format(total, rows))
+    return [{name: tensor[first : first + rows] for name, tensor in batch.items()} for first in range(0, total, rows)]
+
+
+def _in_precision(model: PolicyModel) -> Any:
+    """Megatron's wrapper for half precision, which casts the weights it holds; fp32 needs none."""
+    config = model.config
+    return Float16Module(config, model) if config.fp16 or config.bf16 else model
+
+
+def _check(manifest: Dict[str, Any], world: World) -> None:
+    layout = manifest["layout"]
+    if manifest["size"]["architecture"] != "gpt2":
+        raise ValueError("the megatron engine builds gpt2 shapes, not {}".format(manifest["size"]["architecture"]))
+    if manifest["workload"]["reference"] == "hydra":
+        raise ValueError("megatron keeps a full reference copy; use reference full")
+    if layout["zero_stage"] or layout["offload_parameters"]:
+        raise ValueError("ZeRO stages and parameter offload belong to the deepspeed backend")
+    if layout["offload_optimizer"] and world.device.type == "cpu":
+        raise ValueError("offloading the optimizer to the host means nothing on a CPU")
+    if layout["offload_optimizer"] and not layout["distributed_optimizer"]:
+        raise ValueError("megatron offloads the optimizer only with the distributed optimizer")
+    if layout["offload_optimizer"] and manifest["measure"]["precision"] == "fp32":
+        raise ValueError("megatron offloads the optimizer in bf16 and fp16 only: its fp32 shards are no leaf tensors")
+
+
+def _prepare_process(world: World, offload_optimizer: bool) -> Tuple[str, ...]:
+    notes: Tuple[str, ...] = (
+        "megatron-core local layers, without Transformer Engine and Apex: torch LayerNorm",
+        "attention: PyTorch's scaled dot-product attention for megatron-core's own, unfused without TE",
+        "generation: one batch per replica through a static key-value cache, without CUDA graphs",
+    )
+    if world.device.type == "cpu":
+        return (*notes, "none of Megatron's fused kernels on a CPU", *apply_cpu_patches())
+    if offload_optimizer:
+        notes += ("optimizer offload: both moments in host memory, the fp32 weights stay on the device (no TE)",)
+    if COMPILED:
+        notes += ("bias + GELU and bias + dropout + add are fused by torch.compile",)
+    else:
+        notes += ("none of Megatron's fused kernels: torch.compile lacks Triton, a C compiler or Python's headers",)
+    if os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS") != "1":
+        notes += ("CUDA_DEVICE_MAX_CONNECTIONS is not 1: Megatron cannot order communication before computation",)
+    return notes

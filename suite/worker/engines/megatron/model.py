@@ -1,0 +1,191 @@
+"""GPT-2 as a Megatron-Core model: configuration, layers, and a policy that gives log-probs and values.
+
+Sequence-first inside, as Megatron has it: [s, b, h]; batch-first at the edges: [b, s]. Under tensor parallelism the
+vocabulary is split, and padded to a multiple of 128 x tensor parallel; padded tokens have no probability.
+"""
+
+from typing import Any, Dict, Optional, Tuple
+
+import torch
+import torch.nn.functional as F
+
+from suite.worker.engines.megatron.attention import FusedAttention
+from suite.worker.engines.megatron.stack import (
+    COMPILED,
+    GPTModel,
+    StaticInferenceContext,
+    TransformerBlockSubmodules,
+    TransformerConfig,
+    get_gpt_layer_local_spec,
+    parallel_state,
+    tensor_parallel,
+)
+from suite.worker.value_head import build_value_head
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+LAYER_NORM_EPSILON = 1e-5
+VOCABULARY_MULTIPLE = 128
+
+
+def build_config(manifest: Dict[str, Any], device: torch.device) -> TransformerConfig:
+    """The configuration of policy or reference; a new object each time, because Megatron writes into it."""
+    size, layout, precision = manifest["size"], manifest["layout"], manifest["measure"]["precision"]
+    fused = COMPILED and device.type == "cuda"
+    return TransformerConfig(
+        num_layers=size["layers"],
+        hidden_size=size["hidden"],
+        ffn_hidden_size=size["ffn"],
+        num_attention_heads=size["heads"],
+        num_query_groups=size["kv_heads"],
+        hidden_dropout=0.0,
+        attention_dropout=0.0,
+        layernorm_epsilon=LAYER_NORM_EPSILON,
+        # Megatron's fused GELU is the tanh approximation, which is what GPT-2 uses; F.gelu alone is exact.
+        activation_func=F.gelu if fused else gelu_tanh,
+        bias_activation_fusion=fused,
+        bias_dropout_fusion=fused,
+        masked_softmax_fusion=False,
+        persist_layer_norm=False,
+        gradient_accumulation_fusion=False,
+        # Weights are drawn by name once the model stands (megatron_weights).
+        init_method=_leave_as_is,
+        output_layer_init_method=_leave_as_is,
+        embedding_init_method=_leave_as_is,
+        params_dtype=DTYPES[precision],
+        pipeline_dtype=DTYPES[precision],
+        fp16=precision == "fp16",
+        bf16=precision == "bf16",
+        tensor_model_parallel_size=layout["tensor"],
+        pipeline_model_parallel_size=layout["pipeline"],
+        sequence_parallel=layout["sequence_parallel"],
+        deallocate_pipeline_outputs=True,
+        cuda_graph_scope=[],
+        batch_p2p_sync=device.type == "cuda",
+        **_recompute_settings(layout["recompute"]),
+    )
+
+
+def _recompute_settings(recompute: str) -> Dict[str, Any]:
+    if recompute == "none":
+        return {}
+    return {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
+
+
+def _leave_as_is(_tensor: torch.Tensor) -> None:
+    return None
+
+
+def gelu_tanh(states: torch.Tensor) -> torch.Tensor:
+    """GELU by its tanh approximation, GPT-2's ``gelu_new``."""
+    return F.gelu(states, approximate="tanh")
+
+
+class LayerNorm(torch.nn.LayerNorm):
+    """torch's LayerNorm; Megatron's own wrapper of it refuses sequence parallelism.
+
+    Under sequence parallelism each rank normalises its own positions, so the gradients are summed over tensor ranks:
+    Megatron does that to parameters marked ``sequence_parallel``.
+    """
+
+    def __init__(self, config: TransformerConfig, hidden_size: int, eps: float = LAYER_NORM_EPSILON) -> None:
+        super().__init__(hidden_size, eps=eps)
+        self.weight.sequence_parallel = config.sequence_parallel
+        self.bias.sequence_parallel = config.sequence_parallel
+
+
+def _block_spec(config: TransformerConfig) -> TransformerBlockSubmodules:
+    layer = get_gpt_layer_local_spec()
+    layer.submodules.input_layernorm = LayerNorm
+    layer.submodules.pre_mlp_layernorm = LayerNorm
+    layer.submodules.self_attention.submodules.core_attention = FusedAttention
+    layers = config.num_layers // config.pipeline_model_parallel_size
+    return TransformerBlockSubmodules(layer_specs=[layer] * layers, layer_norm=LayerNorm)
+
+
+class PolicyModel(GPTModel):
+    """This rank's part of a GPT-2 policy; on the last pipeline stage with output layer and, if asked for, value head.
+
+    The value head sees the states behind the final LayerNorm. It is the same on all tensor ranks and reads states that
+    were gathered from sequence parallelism, so its gradients are whole on every rank and need no reduction there.
+    """
+
+    def __init__(self, config: TransformerConfig, size: Dict[str, Any], with_value_head: bool) -> None:
+        multiple = VOCABULARY_MULTIPLE * config.tensor_model_parallel_size
+        super().__init__(
+            config,
+            _block_spec(config),
+            vocab_size=-(-size["vocab"] // multiple) * multiple,
+            max_sequence_length=size["positions"],
+            pre_process=parallel_state.is_pipeline_first_stage(),
+            post_process=parallel_state.is_pipeline_last_stage(),
+            share_embeddings_and_output_weights=size["tied_embeddings"],
+            position_embedding_type="learned_absolute",
+        )
+        self.unpadded_vocab = size["vocab"]
+        self.value_head = build_value_head(size["hidden"]) if with_value_head and self.post_process else None
+        if self.post_process:
+            # The states are gathered and cut to the response before the output layer, so it gets whole states.
+            self.output_layer.sequence_parallel = False
+            self.output_layer.allreduce_dgrad = config.tensor_model_parallel_size > 1
+
+    def forward(
+        self,
+        tokens: torch.Tensor,
+        prompt_tokens: Optional[int] = None,
+        cache: Optional[StaticInferenceContext] = None,
+    ) -> Any:
+        """[b, s] tokens to what the stage hands on.
+
+        Before the last stage: states [s, b, h] (under sequence parallelism this rank's part of s). On the last stage
+        with ``cache``: logits of the next token [b, vocab]. There without: log-probs and values, [b, s -
+        prompt_tokens] each, fp32; values are None without a value head.
+        """
+        states = self._states(tokens, cache)
+        if not self.post_process:
+            return states
+        if cache is not None:
+            return self._next_token_logits(states)
+        return self._logprobs_and_values(states, tokens, prompt_tokens)
+
+    def _states(self, tokens: torch.Tensor, cache: Optional[StaticInferenceContext]) -> torch.Tensor:
+        start = cache.sequence_len_offset if cache is not None else 0
+        length = tokens.size(1)
+        embedded = None
+        if self.pre_process:
+            positions = torch.arange(start, start + length, device=tokens.device).unsqueeze(0)
+            embedded = self.embedding(tokens, positions)
+            if self.training and self.config.recompute_granularity is not None and not embedded.requires_grad:
+                # Megatron's checkpoint passes no gradient to weights when its input needs none (frozen embeddings).
+                embedded = embedded.detach().requires_grad_()
+        return self.decoder(hidden_states=embedded, attention_mask=None, inference_context=cache)
+
+    def _logits(self, states: torch.Tensor, gather: bool) -> torch.Tensor:
+        weight = self.shared_embedding_or_output_weight() if self.share_embeddings_and_output_weights else None
+        logits, _ = self.output_layer(states, weight=weight, runtime_gather_output=gather)
+        return logits
+
+    def _next_token_logits(self, states: torch.Tensor) -> torch.Tensor:
+        return self._logits(states[-1:], gather=True)[0, :, : self.unpadded_vocab]
+
+    def _logprobs_and_values(
+        self, states: torch.Tensor, tokens: torch.Tensor, prompt_tokens: int
+    ) -> Tuple[torch.Tensor, Optional[torch.Tensor]]:
+        if self.config.sequence_parallel:
+            # Everything behind is the same on all tensor ranks: the gradient is whole, so it is only cut back.
+            states = tensor_parallel.gather_from_sequence_parallel_region(states, tensor_parallel_output_grad=False)
+        states = states[prompt_tokens - 1 : -1]
+        logits = self._logits(states, gather=False)
+        self._forbid_padding(logits)
+        targets = tokens[:, prompt_tokens:].t().contiguous()
+        logprobs = -tensor_parallel.vocab_parallel_cross_entropy(logits, targets)
+        if self.value_head is None:
+            return logprobs.t(), None
+        return logprobs.t(), self.value_head(states).squeeze(-1).float().t()
+
+    def _forbid_padding(self, logits: torch.Tensor) -> None:
+        """No probability, and so no gradient, for the padded columns of this rank's [..., vocab / tensor]."""
+        columns = logits.size(-1)
+        first = parallel_state.get_tensor_model_parallel_rank() * columns
+        held = min(max(self.unpadded_vocab - first, 0), columns)
+        if held < columns:
+            logits[..., held:] = float("-inf")

@@ -1,0 +1,91 @@
+"""Gradients and optimizer of a Megatron policy: DistributedDataParallel and AdamW, plain or distributed."""
+
+from typing import Any, Dict, List
+
+import torch
+
+from suite.worker.engines.megatron.stack import (
+    DistributedDataParallel,
+    DistributedDataParallelConfig,
+    OptimizerConfig,
+    finalize_model_grads,
+    get_megatron_optimizer,
+)
+
+#: DeepSpeed's default; Megatron's, 2^32, overflows for the first dozens of steps
+INITIAL_LOSS_SCALE = 2.0**16
+
+
+def wrap_for_training(module: Any, layout: Dict[str, Any], device: torch.device) -> DistributedDataParallel:
+    """The module with gradient buffers in fp32, averaged over replicas; on CUDA while backward still runs."""
+    config = module.config
+    overlap = device.type == "cuda" and layout["data"] > 1
+    ddp_config = DistributedDataParallelConfig(
+        grad_reduce_in_fp32=True,
+        overlap_grad_reduce=overlap,
+        use_distributed_optimizer=layout["distributed_optimizer"],
+    )
+    policy = DistributedDataParallel(config, ddp_config, module)
+    config.finalize_model_grads_func = finalize_model_grads
+    if overlap:
+        config.no_sync_func = policy.no_sync
+    return policy
+
+
+def build_optimizer(policy: DistributedDataParallel, manifest: Dict[str, Any]) -> Any:
+    """AdamW with the workload's coefficients on all that requires a gradient, biases and LayerNorm decayed too.
+
+    With ``offload_optimizer`` Megatron's HybridDeviceOptimizer keeps both moments in host memory and updates there. The
+    fp32 copy of the weights stays on the device: only the precision-aware optimizer, which needs Transformer Engine,
+    moves it too.
+    """
+    wanted, layout, config = manifest["workload"]["optimizer"], manifest["layout"], policy.config
+    offload = layout["offload_optimizer"]
+    optimizer = get_megatron_optimizer(
+        OptimizerConfig(
+            optimizer="adam",
+            lr=wanted["learning_rate"],
+            adam_beta1=wanted["beta1"],
+            adam_beta2=wanted["beta2"],
+            adam_eps=wanted["epsilon"],
+            weight_decay=wanted["weight_decay"],
+            clip_grad=wanted["gradient_clip"],
+            params_dtype=config.params_dtype,
+            fp16=config.fp16,
+            bf16=config.bf16,
+            initial_loss_scale=INITIAL_LOSS_SCALE,
+            use_distributed_optimizer=layout["distributed_optimizer"],
+            optimizer_cpu_offload=offload,
+            optimizer_offload_fraction=1.0 if offload else 0.0,
+        ),
+        [policy],
+        # An empty mapping, not None: no parameter is left out of weight decay, as in plain AdamW.
+        config_overrides={},
+        use_gloo_process_groups=False,
+    )
+    config.grad_scale_func = optimizer.scale_loss
+    _take_fused_kernel(optimizer)
+    return optimizer
+
+
+def kernels(optimizer: Any) -> List[str]:
+    """The classes that do the update, by module: torch's, or those of a Transformer Engine or Apex that is there."""
+    inner = [part.optimizer for part in _parts(optimizer) if part.optimizer is not None]
+    names = ["{}.{}".format(type(one).__module__, type(one).__qualname__) for one in inner]
+    fused = [any(group.get("fused") for group in one.param_groups) for one in inner]
+    return sorted({name + (", fused" if is_fused else "") for name, is_fused in zip(names, fused)})
+
+
+def _take_fused_kernel(optimizer: Any) -> None:
+    """Without Apex and Transformer Engine, Megatron falls back on torch's AdamW and names no implementation.
+
+    torch then goes through the parameters tensor by tensor, with temporaries of their size.
+    """
+    for part in _parts(optimizer):
+        if isinstance(part.optimizer, torch.optim.AdamW):
+            for group in part.optimizer.param_groups:
+                group["fused"] = True
+
+
+def _parts(optimizer: Any) -> List[Any]:
+    return getattr(optimizer, "chained_optimizers", [optimizer])

@@ -1,0 +1,109 @@
+"""Weights of a Megatron model by their global names: drawing, freezing, counting.
+
+A parameter's global name does not depend on the layout (layers count through all pipeline stages, and the copy of a
+tied embedding on the last stage has the embedding's name). Each is drawn whole from a generator of its own and cut to
+this rank's shard, so one seed gives one model, whatever the layout, on one kind of device.
+"""
+
+import math
+import re
+import zlib
+from typing import Dict, Iterator, Optional, Tuple
+
+import torch
+
+from suite.worker.engines.megatron.model import PolicyModel
+from suite.worker.engines.megatron.stack import parallel_state
+
+INITIAL_DEVIATION = 0.02
+#: their outputs are added to the residual stream: GPT-2 scales their deviation by 1 / sqrt(2 layers)
+_RESIDUAL_WEIGHTS = ("self_attention.linear_proj.weight", "mlp.linear_fc2.weight")
+_VOCABULARY_WEIGHTS = ("embedding.word_embeddings.weight", "output_layer.weight")
+_LAYER = re.compile(r"^decoder\.layers\.(\d+)\.")
+
+
+def global_parameters(model: PolicyModel) -> Iterator[Tuple[str, torch.nn.Parameter]]:
+    """This rank's parameters under their global names."""
+    config = model.config
+    offset = parallel_state.get_pipeline_model_parallel_rank() * (
+        config.num_layers // config.pipeline_model_parallel_size
+    )
+    for name, parameter in model.named_parameters():
+        layer = _LAYER.match(name)
+        if layer:
+            name = "decoder.layers.{}.{}".format(int(layer.group(1)) + offset, name[layer.end() :])
+        elif name == "output_layer.weight" and model.share_embeddings_and_output_weights:
+            name = "embedding.word_embeddings.weight"
+        yield name, parameter
+
+
+@torch.no_grad()
+def draw_weights(model: PolicyModel, seed: int) -> None:
+    """Normal weights of deviation 0.02 (GPT-2's), biases zero, LayerNorm one; padded vocabulary rows zero."""
+    for name, parameter in global_parameters(model):
+        if name.endswith("bias"):
+            parameter.zero_()
+        elif "layernorm" in name:
+            parameter.fill_(1.0)
+        else:
+            parameter.copy_(shard(_draw(name, parameter, model, seed), name, parameter))
+
+
+def _draw(name: str, parameter: torch.nn.Parameter, model: PolicyModel, seed: int) -> torch.Tensor:
+    generator = torch.Generator(device=parameter.device)
+    generator.manual_seed(zlib.crc32("{}:{}".format(seed, name).encode()))
+    deviation = INITIAL_DEVIATION
+    if name.endswith(_RESIDUAL_WEIGHTS):
+        deviation /= math.sqrt(2 * model.config.num_layers)
+    whole = torch.empty(_whole_shape(name, parameter, model), device=parameter.device)
+    return whole.normal_(0.0, deviation, generator=generator)
+
+
+def _whole_shape(name: str, parameter: torch.nn.Parameter, model: PolicyModel) -> Tuple[int, ...]:
+    shape = list(parameter.shape)
+    if name in _VOCABULARY_WEIGHTS:
+        shape[0] = model.unpadded_vocab
+    elif _is_sharded(parameter):
+        shape[parameter.partition_dim] *= parallel_state.get_tensor_model_parallel_world_size()
+    return tuple(shape)
+
+
+def shard(whole: torch.Tensor, name: str, parameter: torch.nn.Parameter) -> torch.Tensor:
+    """This tensor rank's part of a whole parameter, padded with zero rows where the vocabulary is."""
+    if not _is_sharded(parameter):
+        return whole
+    dimension, width = parameter.partition_dim, parameter.size(parameter.partition_dim)
+    first = parallel_state.get_tensor_model_parallel_rank() * width
+    held = min(max(whole.size(dimension) - first, 0), width)
+    part = whole.narrow(dimension, min(first, whole.size(dimension)), held)
+    if held == width:
+        return part
+    assert name in _VOCABULARY_WEIGHTS, "{} does not divide over the tensor ranks".format(name)
+    return torch.nn.functional.pad(part, (0, 0, 0, width - held))
+
+
+def _is_sharded(parameter: torch.nn.Parameter) -> bool:
+    return getattr(parameter, "tensor_model_parallel", False)
+
+
+def freeze_below(model: PolicyModel, trainable_layers: Optional[int]) -> None:
+    """Only the last ``trainable_layers`` blocks, the final LayerNorm and the value head train; None: everything."""
+    if trainable_layers is None:
+        return
+    first = model.config.num_layers - trainable_layers
+    for name, parameter in global_parameters(model):
+        layer = _LAYER.match(name)
+        trains = int(layer.group(1)) >= first if layer else name.startswith(("decoder.final_layernorm", "value_head"))
+        parameter.requires_grad_(trains)
+
+
+def count_parameters(model: PolicyModel) -> Dict[str, int]:
+    """``total`` and ``trainable`` parameters of the whole policy, without padding, tied ones once; collective."""
+    counts = torch.zeros(2, dtype=torch.int64, device=next(model.parameters()).device)
+    for name, parameter in global_parameters(model):
+        if not getattr(parameter, "shared", False):
+            size = math.prod(_whole_shape(name, parameter, model))
+            counts += torch.tensor([size, size * parameter.requires_grad], device=counts.device)
+    torch.distributed.all_reduce(counts, group=parallel_state.get_pipeline_model_parallel_group())
+    total, trainable = counts.tolist()
+    return {"total": total, "trainable": trainable}

@@ -1,0 +1,49 @@
+"""Which rank this process is, read before anything heavy is imported."""
+
+import os
+from typing import Mapping, NamedTuple
+
+#: What torchrun sets for each rank; a launcher that starts ranks itself sets the same.
+LAUNCH_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_NUMBERS = LAUNCH_VARIABLES[:4]
+
+
+class ConfigError(ValueError):
+    """The run cannot be what its manifest, or the launcher that started it, asks for."""
+
+
+class RankIdentity(NamedTuple):
+    """``rank`` of ``world_size`` ranks in all, ``local_rank`` of ``local_world_size`` on this node."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+
+
+def read_rank(environment: Mapping[str, str]) -> RankIdentity:
+    """The identity that torchrun's variables tell; with none of them set, one rank alone.
+
+    Raises ConfigError when only some are set, or one is not a number.
+    """
+    missing = [name for name in LAUNCH_VARIABLES if name not in environment]
+    if not any(name in environment for name in _NUMBERS):
+        return RankIdentity(0, 1, 0, 1)
+    if missing:
+        raise ConfigError("the launcher set a rank but not {}".format(", ".join(missing)))
+    try:
+        identity = RankIdentity(*(int(environment[name]) for name in _NUMBERS))
+    except ValueError as error:
+        raise ConfigError("the launcher's rank variables are not numbers: {}".format(error)) from error
+    if not 0 <= identity.rank < identity.world_size or not 0 <= identity.local_rank < identity.local_world_size:
+        raise ConfigError("the launcher's ranks make no sense: {}".format(identity))
+    return identity
+
+
+def complete_environment() -> bool:
+    """Set the variables of one rank alone where a launcher set none, because stacks read them too; true if set."""
+    alone = not any(name in os.environ for name in _NUMBERS)
+    if alone:
+        os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1")
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+    return alone

@@ -1,0 +1,244 @@
+"""trlx's own PPO trainer on Accelerate: DeepSpeed's engine at ZeRO stages 0 to 3, or torch's DDP."""
+
+import inspect
+import json
+import math
+import os
+import tempfile
+from functools import partial
+from typing import Any, Dict, List, Optional, Type
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from suite.worker.loop import TRAIN_STATS, draw_prompts
+from suite.worker.rank import ConfigError
+from suite.worker.rewards import score_samples
+from suite.worker.trainers.base import Trainer
+from suite.worker.trainers.clock import NullClock
+from suite.worker.trainers.tally import Tally
+from suite.worker.trainers.trlx import config as trlx_config
+from suite.worker.trainers.trlx.accelerate.hooks import Sheet, TimedPPO
+from suite.worker.trainers.trlx.shims import TRLX_ACCELERATE, apply_shims
+from suite.worker.trainers.trlx.source import COMMIT, use_trlx
+from suite.worker.trainers.trlx.work import notes, work_differences
+from suite.worker.world import World
+
+REGISTERED_NAME = "SuitePPOTrainer"
+
+
+def prepared_class(device_type: str) -> Type["TrlxTrainer"]:
+    """The trainer's class once its stack is imported. Raises ConfigError where trlx is not the measured commit."""
+    os.environ.setdefault("DS_ACCELERATOR", device_type)
+    # ZeRO imports DeepSpeed's Muon, whose torch.compile loads all of Inductor; nothing here compiles.
+    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+    use_trlx()
+    import trlx.utils.loading  # noqa: F401 - registers trlx's trainers and pipelines
+
+    return TrlxTrainer
+
+
+class TrlxTrainer(Trainer):
+    """``AcceleratePPOTrainer`` at one commit, with a drawn model and a tokenizer of numbers instead of a hub's."""
+
+    def __init__(self, manifest: Dict[str, Any], world: World) -> None:
+        """Collective over all ranks. Raises ValueError for what trlx cannot do, ConfigError for what it did not do."""
+        trlx_config.check(manifest)
+        self._manifest, self._world = manifest, world
+        self.versions = {"trlx": "0.7.0 ({})".format(COMMIT[:8])}
+        self._sheet = Sheet(Tally(manifest, world))
+        self.trainable_parameters = self.total_parameters = 0
+        with tempfile.TemporaryDirectory() as folder:
+            self._trainer = self._build(folder)
+        self._check_engine()
+        policy = self._trainer.accelerator.unwrap_model(self._trainer.model)
+        attention = getattr(policy.base_model.config, "_attn_implementation", "eager")
+        self.notes += tuple(notes(manifest, attention))
+        self.work_differences = tuple(work_differences(manifest))
+
+    def run(self, clock: NullClock, iterations: int) -> None:
+        """As ``trlx.train`` goes on after it has built its trainer."""
+        from trlx.utils import set_seed
+        from trlx.utils.loading import get_pipeline
+
+        manifest, trainer = self._manifest, self._trainer
+        self._sheet.clock = clock
+        set_seed(manifest["measure"]["seed"])  # whatever building the model drew: equal seeds sample alike
+        texts = self._prompts(iterations)
+        pipeline = partial(
+            get_pipeline(trainer.config.train.pipeline),
+            max_prompt_length=manifest["workload"]["prompt_tokens"],
+            tokenizer=trainer.tokenizer,
+        )
+        trainer.add_prompt_pipeline(pipeline(texts))
+        trainer.add_eval_pipeline(pipeline(texts[: self._world.world_size]))
+        trainer.learn()
+        trainer.end_iteration()
+        if self._sheet.iteration != iterations:
+            raise ConfigError("trlx ran {} iterations of {}".format(self._sheet.iteration, iterations))
+
+    def _prompts(self, iterations: int) -> List[str]:
+        from suite.worker.trainers.trlx.accelerate.model import as_text
+
+        vocab = self._manifest["size"]["vocab"]
+        return [text for index in range(iterations) for text in as_text(draw_prompts(self._manifest, index), vocab)]
+
+    def _build(self, folder: str) -> Any:
+        from trlx.data.configs import TRLConfig
+        from trlx.trainer import accelerate_ppo_trainer as module
+        from trlx.utils import set_seed
+        from trlx.utils.loading import get_trainer
+
+        from suite.worker.trainers.trlx.accelerate.model import special_ids, write_tokenizer
+
+        manifest, vocab = self._manifest, self._manifest["size"]["vocab"]
+        deepspeed_file = os.path.join(folder, "deepspeed.json")
+        with open(deepspeed_file, "w", encoding="utf-8") as file:
+            json.dump(trlx_config.deepspeed_config(manifest), file)
+        os.environ.update(trlx_config.accelerate_variables(manifest, deepspeed_file))
+        self.notes = apply_shims(TRLX_ACCELERATE, manifest, self._world)
+        write_tokenizer(folder, vocab)
+        iterations = manifest["measure"]["warmup"] + manifest["measure"]["iterations"]
+        suppressed = sorted(special_ids(vocab).values())
+        config = TRLConfig.from_dict(trlx_config.trlx_config(manifest, iterations, folder, suppressed, REGISTERED_NAME))
+        config.train.trainer_kwargs = {"sheet": self._sheet, "on_iteration_end": self._end_iteration, "owner": self}
+        _register(module.AcceleratePPOTrainer)
+        set_seed(config.train.seed)
+        trainer = get_trainer(REGISTERED_NAME)(
+            config=config, reward_fn=self._reward, metric_fn=None, stop_sequences=[], **config.train.trainer_kwargs
+        )
+        module.logprobs_of_labels = trainer.timed_logprobs(module.logprobs_of_labels)
+        return trainer
+
+    def build_policy(self) -> nn.Module:
+        """What trlx's ``get_arch`` is asked for: the policy with its value head, and the reference where it is full."""
+        from trlx.models.modeling_ppo import AutoModelForCausalLMWithHydraValueHead as Hydra
+
+        from suite.worker.trainers.trlx.accelerate.model import build_model
+
+        is_hydra = self._manifest["workload"]["reference"] == "hydra"
+        base = build_model(self._manifest["size"])
+        self._draw(base)
+        model = Hydra(base, num_layers_unfrozen=self._manifest["workload"]["trainable_layers"] if is_hydra else -1)
+        if not is_hydra:
+            # With the attribute, trlx would take the model to have a branch, and make no full reference.
+            del model.frozen_head
+        # trlx makes it in fp32; ZeRO-3 takes one precision only, and the other stages cast it too.
+        model.v_head.to(next(base.parameters()).dtype)
+        model.forward_kwargs = list(inspect.signature(base.forward).parameters)
+        self._draw(model.v_head)
+        return model
+
+    def build_reference(self) -> nn.Module:
+        """A whole frozen copy on every rank, in the run's precision under DeepSpeed."""
+        try:
+            from transformers.integrations.deepspeed import unset_hf_deepspeed_config
+        except ImportError:  # where it was before 4.34
+            from transformers.deepspeed import unset_hf_deepspeed_config
+
+        unset_hf_deepspeed_config()  # else ZeRO-3 would partition a model that no engine gathers
+        model = self.build_policy()
+        precision = self._manifest["measure"]["precision"]
+        if trlx_config.uses_deepspeed(self._manifest) and precision != "fp32":
+            model.to(torch.bfloat16 if precision == "bf16" else torch.float16)
+        return model.requires_grad_(False)
+
+    def note_policy(self, model: nn.Module, plugin: Any) -> None:
+        """Count the policy's parameters once trlx froze what does not train, and bound ZeRO's buckets by them."""
+        own = [parameter for name, parameter in model.named_parameters() if not name.startswith("frozen_head.")]
+        sizes = [(getattr(parameter, "ds_numel", parameter.numel()), parameter.requires_grad) for parameter in own]
+        self.total_parameters = sum(size for size, _ in sizes)
+        self.trainable_parameters = sum(size for size, trains in sizes if trains)
+        if plugin is not None:
+            zero = plugin.deepspeed_config["zero_optimization"]
+            zero["reduce_bucket_size"] = trlx_config.bucket_elements(self.trainable_parameters)
+
+    def _draw(self, model: nn.Module) -> None:
+        from suite.worker.trainers.trlx.accelerate.model import draw_weights, whole
+
+        is_partitioned = any(hasattr(parameter, "ds_id") for parameter in model.parameters())
+        gather = _gathered if is_partitioned else whole
+        draw_weights(model, self._manifest["measure"]["seed"], gather, self._world.device)
+
+    def _reward(self, outputs: List[str], **others: Any) -> List[float]:
+        from suite.worker.trainers.trlx.accelerate.model import as_tokens
+
+        reward = self._manifest["workload"]["reward"]
+        responses = torch.empty(len(outputs), 0) if reward["kind"] == "constant" else as_tokens(outputs)
+        return score_samples(reward, responses).tolist()
+
+    def check_accelerator(self, accelerator: Any) -> None:
+        """Raise ConfigError unless Accelerate runs the ranks, the device and the kind of engine that were asked for."""
+        wanted, found = self._world.world_size, accelerator.num_processes
+        if found != wanted or dist.get_world_size() != wanted:
+            raise ConfigError("Accelerate runs {} ranks of {}".format(found, wanted))
+        if accelerator.device.type != self._world.device.type:
+            raise ConfigError("Accelerate chose {}, not {}".format(accelerator.device, self._world.device))
+        kind = accelerator.distributed_type.value
+        if (kind == "DEEPSPEED") != trlx_config.uses_deepspeed(self._manifest):
+            raise ConfigError(
+                "{} was asked for, but Accelerate runs {}".format(self._manifest["backend"]["name"], kind)
+            )
+
+    def _check_engine(self) -> None:
+        """Raise ConfigError unless the model is in the engine, at the stage, that was asked for."""
+        model, name = self._trainer.model, type(self._trainer.model).__name__
+        if not trlx_config.uses_deepspeed(self._manifest):
+            if not isinstance(model, nn.parallel.DistributedDataParallel):
+                raise ConfigError("DDP was asked for, but the model is a {}".format(name))
+            return
+        import deepspeed
+
+        if not isinstance(model, deepspeed.DeepSpeedEngine):
+            raise ConfigError("DeepSpeed was asked for, but the model is a {}".format(name))
+        stage, asked = model.zero_optimization_stage(), self._manifest["layout"]["zero_stage"]
+        if stage != asked:
+            raise ConfigError("ZeRO stage {} was asked for, but DeepSpeed runs stage {}".format(asked, stage))
+
+    def _end_iteration(self) -> None:
+        counts = self._sheet.tally.counts(self.trainable_parameters, self.total_parameters)
+        self._sheet.clock.finish(counts, self._statistics(counts))
+
+    def _statistics(self, counts: Dict[str, int]) -> Dict[str, Optional[float]]:
+        """Means over replicas; the KL divergence from the rewards, which are the score less the KL penalty."""
+        sheet, means = self._sheet, self._sheet.means()
+        own = [sheet.scores, sheet.rewards, *(means[name] for name in TRAIN_STATS)]
+        totals = torch.tensor(own, dtype=torch.float64, device=self._world.device)
+        dist.all_reduce(totals)
+        scores, rewards = totals[:2].tolist()
+        stats = dict(zip(TRAIN_STATS, (totals[2:] / self._world.world_size).tolist()))
+        penalty = self._manifest["workload"]["ppo"]["kl_coefficient"] * counts["response_tokens"]
+        stats.update(kl=(scores - rewards) / penalty if penalty else math.nan, reward=scores / counts["samples"])
+        return {name: value if math.isfinite(value) else None for name, value in stats.items()}
+
+
+def _register(base: type) -> None:
+    """Enter the timed trainer into trlx's registry."""
+    from trlx.trainer import register_trainer
+
+    @register_trainer(REGISTERED_NAME)
+    class SuitePPOTrainer(TimedPPO, base):
+        def __init__(self, config: Any, owner: TrlxTrainer, **options: Any) -> None:
+            self._owner = owner
+            self._has_policy = False
+            super().__init__(config, **options)
+
+        def get_arch(self, config: Any) -> nn.Module:
+            """From a configuration; asked once more where the reference is a full copy."""
+            if self._has_policy:
+                return self._owner.build_reference()
+            self._has_policy = True
+            return self._owner.build_policy()
+
+        def setup_model(self) -> nn.Module:
+            self._owner.check_accelerator(self.accelerator)
+            model = super().setup_model()
+            self._owner.note_policy(model, self.accelerator.state.deepspeed_plugin)
+            return model
+
+
+def _gathered(parameter: nn.Parameter) -> Any:
+    import deepspeed
+
+    return deepspeed.zero.GatheredParameters([parameter], modifier_rank=0)

@@ -1,0 +1,229 @@
+"""The manifest in the words of trlx's NeMo trainer and of NeMo-Megatron; standard library alone.
+
+Every file and line is of CarperAI/trlx at 3340c2f3: TP is ``trlx/trainer/nemo_ppo_trainer.py``, MP is
+``trlx/models/modeling_nemo_ppo.py``. What stands here follows ``configs/nemo_configs/megatron_1.3b.yaml`` and
+``examples/nemo_vs_ds_chat.py``, which starts every size from it.
+"""
+
+import json
+from typing import Any, Dict, Tuple
+
+from suite.worker.rank import ConfigError
+from suite.worker.trainers.trlx.config import trlx_config
+
+OPTIMIZER = "distributed_fused_adam"
+VOCABULARY_MULTIPLE = 128
+#: NeMo asserts that its cosine falls; over this it falls as little as in trlx's script (6.001e-5 to 6e-5)
+_LOWEST_RATE_SHARE = 6.0 / 6.001
+_CONSTANT_STEPS = 10**12
+_END = "<eos>"
+
+
+def check(manifest: Dict[str, Any]) -> None:
+    """Raise ConfigError for what would fail late or silently run as something else."""
+    layout, workload = manifest["layout"], manifest["workload"]
+    if layout["pipeline"] != 1:
+        raise ConfigError("trlx's NeMo trainer has no pipeline parallelism: asked for {}".format(layout["pipeline"]))
+    if workload["reward"]["kind"] != "constant" or workload["reference"] != "full":
+        raise ConfigError(
+            "trlx-nemo has a constant reward and a full reference, not {} and {}".format(
+                workload["reward"]["kind"], workload["reference"]
+            )
+        )
+    layers = workload["trainable_layers"]
+    if layers is not None and not 1 <= layers <= manifest["size"]["layers"]:
+        raise ConfigError("{} trainable layers of {}".format(layers, manifest["size"]["layers"]))
+
+
+def megatron_config(manifest: Dict[str, Any], tokenizer_folder: str, log_folder: str) -> Dict[str, Any]:
+    """What ``OmegaConf.load`` reads as ``megatron_cfg``. TP:69-101 overwrites batches, optimizer, seed and steps."""
+    layout, measure = manifest["layout"], manifest["measure"]
+    return {
+        "name": "megatron_gpt_{}".format(manifest["size"]["name"]),
+        "restore_from_path": None,
+        "trainer": {
+            "devices": layout["devices_per_node"],
+            "num_nodes": layout["nodes"],
+            "accelerator": "gpu",
+            "precision": measure["precision"],
+            "logger": False,
+            "enable_checkpointing": False,
+            "replace_sampler_ddp": False,
+            "max_epochs": -1,
+            "max_steps": 1,
+            "log_every_n_steps": 1,
+            "val_check_interval": None,
+            "limit_val_batches": 0.0,
+            "limit_test_batches": 0,
+            "accumulate_grad_batches": 1,
+            "gradient_clip_val": manifest["workload"]["optimizer"]["gradient_clip"],
+            "benchmark": False,
+        },
+        "exp_manager": {
+            "explicit_log_dir": log_folder,
+            "name": "megatron_gpt_{}".format(manifest["size"]["name"]),
+            "create_tensorboard_logger": False,
+            "create_wandb_logger": False,
+            "resume_if_exists": False,
+            "create_checkpoint_callback": False,
+        },
+        "model": _model(manifest, tokenizer_folder),
+    }
+
+
+def _model(manifest: Dict[str, Any], tokenizer_folder: str) -> Dict[str, Any]:
+    size, layout, work = manifest["size"], manifest["layout"], manifest["work"]
+    recompute = layout["recompute"] == "full"
+    return {
+        "global_batch_size": work["replica_batch"] * layout["data"],
+        "micro_batch_size": work["micro_batch"],
+        "tensor_model_parallel_size": layout["tensor"],
+        "pipeline_model_parallel_size": 1,
+        "sequence_parallel": layout["sequence_parallel"],
+        "encoder_seq_length": size["positions"],
+        "max_position_embeddings": size["positions"],
+        "num_layers": size["layers"],
+        "hidden_size": size["hidden"],
+        "ffn_hidden_size": size["ffn"],
+        "num_attention_heads": size["heads"],
+        "kv_channels": None,
+        "init_method_std": 0.015,
+        "hidden_dropout": 0.0,
+        "attention_dropout": 0.0,
+        "ffn_dropout": 0.0,
+        "apply_query_key_layer_scaling": True,
+        "layernorm_epsilon": 0.00001,
+        "make_vocab_size_divisible_by": VOCABULARY_MULTIPLE,
+        "pre_process": True,
+        "post_process": True,
+        "tokenizer": {
+            "library": "huggingface",
+            "type": tokenizer_folder,
+            "model": None,
+            "vocab_file": None,
+            "merge_file": None,
+        },
+        "native_amp_init_scale": 4294967296,
+        "native_amp_growth_interval": 1000,
+        "fp32_residual_connection": False,
+        "fp16_lm_cross_entropy": False,
+        "megatron_amp_O2": True,
+        "sync_batch_comm": False,
+        "seed": manifest["measure"]["seed"],
+        "use_cpu_initialization": False,
+        "onnx_safe": False,
+        "activations_checkpoint_granularity": "full" if recompute else None,
+        "activations_checkpoint_method": "uniform" if recompute else None,
+        "activations_checkpoint_num_layers": 1 if recompute else None,
+        "gradient_as_bucket_view": True,
+        "resume_from_checkpoint": None,
+        "precision": manifest["measure"]["precision"],
+        "data": {"data_prefix": [], "seq_length": size["positions"], "dataloader_type": "single", "num_workers": 0},
+        "optim": _optimizer(manifest)[0],
+    }
+
+
+def _optimizer(manifest: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+    """NeMo's optimizer with its schedule inside, and the schedule's own arguments."""
+    settings = manifest["workload"]["optimizer"]
+    schedule = {
+        "warmup_steps": 0,
+        "constant_steps": _CONSTANT_STEPS,
+        "min_lr": settings["learning_rate"] * _LOWEST_RATE_SHARE,
+    }
+    optimizer = {
+        "name": OPTIMIZER,
+        "lr": settings["learning_rate"],
+        "weight_decay": settings["weight_decay"],
+        "eps": settings["epsilon"],
+        "betas": [settings["beta1"], settings["beta2"]],
+    }
+    return dict(optimizer, sched=dict(schedule, name="CosineAnnealing")), schedule
+
+
+def nemo_trlx_config(
+    manifest: Dict[str, Any], iterations: int, megatron_file: str, tokenizer_folder: str, trainer: str
+) -> Dict[str, Any]:
+    """What ``TRLConfig.from_dict`` takes. The file's absolute path stands alone where TP:61 joins it to trlx's own."""
+    config = trlx_config(manifest, iterations, tokenizer_folder, [], trainer)
+    workload = manifest["workload"]
+    optimizer, schedule = _optimizer(manifest)
+    config["train"]["trainer_kwargs"] = {"pretrained_model": None, "megatron_cfg": megatron_file}
+    config["model"]["num_layers_unfrozen"] = layers_unfrozen(workload["trainable_layers"])
+    config["optimizer"] = {
+        "name": OPTIMIZER,
+        "kwargs": {name: optimizer[name] for name in ("lr", "weight_decay", "eps", "betas")},
+    }
+    config["scheduler"] = {"name": "CosineAnnealing", "kwargs": schedule}
+    config["method"]["gen_kwargs"] = {
+        "temperature": workload["ppo"]["temperature"],
+        "top_k": 0,
+        "max_new_tokens": workload["new_tokens"],
+        "min_new_tokens": workload["new_tokens"],
+    }
+    return config
+
+
+def layers_unfrozen(trainable_layers: Any) -> int:
+    """trlx's setting under which exactly so many blocks train: MP:516 counts blocks from 1 and trains one more."""
+    return -1 if trainable_layers is None else trainable_layers - 1
+
+
+def padded_vocabulary(size: Dict[str, Any], layout: Dict[str, Any]) -> int:
+    """Rows of the embedding as NeMo pads them."""
+    multiple = VOCABULARY_MULTIPLE * layout["tensor"]
+    return -(-size["vocab"] // multiple) * multiple
+
+
+def as_yaml(content: Dict[str, Any], indent: str = "") -> str:
+    """Nested mappings of scalars and of lists of scalars; scalars as JSON, which YAML reads (no text beyond U+FFFF)."""
+    lines = []
+    for name, value in content.items():
+        if isinstance(value, dict):
+            lines.append("{}{}:\n{}".format(indent, name, as_yaml(value, indent + "  ")))
+        elif isinstance(value, list):
+            lines.append("{}{}: [{}]\n".format(indent, name, ", ".join(map(_scalar, value))))
+        else:
+            lines.append("{}{}: {}\n".format(indent, name, _scalar(value)))
+    return "".join(lines)
+
+
+def _scalar(value: Any) -> str:
+    """YAML 1.1 takes 1e-08 for a word and 1.0e-08 for a number."""
+    text = json.dumps(value, allow_nan=False)
+    return text.replace("e", ".0e") if isinstance(value, float) and "." not in text else text
+
+
+def end_id(vocab: int) -> int:
+    """Id of the only special token: end, padding and unknown in one, so that nothing else can end a response."""
+    return vocab - 1
+
+
+def tokenizer_files(vocab: int) -> Dict[str, str]:
+    """Files of a folder that ``AutoTokenizer`` reads: each word is the number of its id.
+
+    The decoder is named because NeMo asks for text, which transformers up to 4.32 cannot give without one.
+    """
+    words = dict({str(number): number for number in range(end_id(vocab))}, **{_END: end_id(vocab)})
+    end = {"id": end_id(vocab), "content": _END, "single_word": False, "lstrip": False, "rstrip": False}
+    tokenizer = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [dict(end, normalized=False, special=True)],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "post_processor": None,
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": False},
+        "model": {"type": "WordLevel", "vocab": words, "unk_token": _END},
+    }
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": _END,
+        "bos_token": _END,
+        "unk_token": _END,
+        "pad_token": _END,
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": 10**9,
+    }
+    return {"tokenizer.json": json.dumps(tokenizer), "tokenizer_config.json": json.dumps(settings)}

@@ -1,0 +1,209 @@
+"""trlx's own PPO trainer on NeMo-Megatron: tensor, sequence and data parallel ranks on NVIDIA GPUs."""
+
+import os
+import tempfile
+from typing import Any, Dict, Iterator, List, Optional, Tuple, Type
+
+import torch
+
+from suite.worker.loop import TRAIN_STATS, draw_prompts
+from suite.worker.rank import ConfigError
+from suite.worker.trainers.base import Trainer
+from suite.worker.trainers.clock import NullClock
+from suite.worker.trainers.tally import Tally
+from suite.worker.trainers.trlx.nemo import config as trlx_nemo_config
+from suite.worker.trainers.trlx.nemo.hooks import Sheet, TimedNeMoPPO
+from suite.worker.trainers.trlx.source import COMMIT, use_trlx
+from suite.worker.world import World
+
+REGISTERED_NAME = "SuiteNeMoPPOTrainer"
+
+
+def prepared_class(device_type: str) -> Type["TrlxNemoTrainer"]:
+    """The trainer's class once its stack is imported.
+
+    trlx hides every ImportError of NeMo, apex or Lightning behind a sentence of its own; importing the module itself
+    lets the real one through. Raises ConfigError where trlx is not the measured commit.
+    """
+    use_trlx()
+    import trlx.trainer.nemo_ppo_trainer  # noqa: F401
+
+    return TrlxNemoTrainer
+
+
+class TrlxNemoTrainer(Trainer):
+    """``NeMoPPOTrainer`` at one commit, with random weights and a tokenizer of numbers instead of a hub's."""
+
+    def __init__(self, manifest: Dict[str, Any], world: World) -> None:
+        """Builds trainer and model; optimizer and groups come with ``run``. Raises ConfigError for what cannot be."""
+        trlx_nemo_config.check(manifest)
+        self._manifest, self._world = manifest, world
+        self.versions = {"trlx": "0.7.0 ({})".format(COMMIT[:8])}
+        self.notes = tuple(lead_lightning(world)) + tuple(_notes())
+        self.work_differences = tuple(work_differences(manifest))
+        workload = manifest["workload"]
+        leader = world.rank % manifest["layout"]["tensor"] == 0
+        self._sheet = Sheet(Tally(manifest, world, leader), workload["optimizer_steps"] * workload["ppo_epochs"])
+        self._counted = (0, 0)
+        self._folder = tempfile.TemporaryDirectory()  # NeMo keeps log files open in it as long as the run
+        self._trainer = self._build(self._folder.name)
+
+    def run(self, clock: NullClock, iterations: int) -> None:
+        """As ``trlx.train`` goes on after it has built its trainer; the evaluation at its end gets one prompt."""
+        from trlx.utils.loading import get_pipeline
+
+        trainer, prompt_tokens = self._trainer, self._manifest["workload"]["prompt_tokens"]
+        self._sheet.clock = clock
+        texts = self._prompts(iterations)
+        pipeline = get_pipeline(trainer.config.train.pipeline)
+        trainer.add_prompt_pipeline(pipeline(texts, prompt_tokens, trainer.tokenizer))
+        trainer.add_eval_pipeline(pipeline(texts[:1], prompt_tokens, trainer.tokenizer))
+        trainer.learn()
+        trainer.check_closed()
+        if self._sheet.iteration != iterations:
+            raise ConfigError("trlx ran {} iterations of {}".format(self._sheet.iteration, iterations))
+        self._folder.cleanup()
+
+    def _build(self, folder: str) -> Any:
+        from trlx.data.configs import TRLConfig
+        from trlx.trainer import register_trainer
+        from trlx.trainer.nemo_ppo_trainer import NeMoPPOTrainer
+        from trlx.utils import set_seed
+
+        manifest = self._manifest
+        self.configuration = trlx_nemo_config.megatron_config(manifest, folder, os.path.join(folder, "logs"))
+        files = trlx_nemo_config.tokenizer_files(manifest["size"]["vocab"])
+        files["megatron.yaml"] = trlx_nemo_config.as_yaml(self.configuration)
+        for name, text in files.items():
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                file.write(text)
+        megatron_file = os.path.join(folder, "megatron.yaml")
+        iterations = manifest["measure"]["warmup"] + manifest["measure"]["iterations"]
+        config = TRLConfig.from_dict(
+            trlx_nemo_config.nemo_trlx_config(manifest, iterations, megatron_file, folder, REGISTERED_NAME)
+        )
+        kind = register_trainer(REGISTERED_NAME)(type(REGISTERED_NAME, (TimedNeMoPPO, NeMoPPOTrainer), {}))
+        set_seed(config.train.seed)
+        return kind(
+            sheet=self._sheet,
+            on_setup=self._check_setup,
+            on_iteration_end=self._end_iteration,
+            config=config,
+            reward_fn=self._reward,
+            metric_fn=None,
+            stop_sequences=[],
+            **config.train.trainer_kwargs,
+        )
+
+    def _prompts(self, iterations: int) -> List[str]:
+        """Words of all replicas' prompts; the end token, which would end the attention, becomes an ordinary one."""
+        ordinary = trlx_nemo_config.end_id(self._manifest["size"]["vocab"])
+        rows = [row for index in range(iterations) for row in (draw_prompts(self._manifest, index) % ordinary).tolist()]
+        return [" ".join(map(str, row)) for row in rows]
+
+    def _reward(self, samples: List[str], **others: Any) -> List[float]:
+        return [float(self._manifest["workload"]["reward"]["value"])] * len(samples)
+
+    def _check_setup(self) -> None:
+        """Raise ConfigError unless NeMo's groups and batches are the manifest's; count parameters."""
+        from trlx.trainer.nemo_ppo_trainer import parallel_state
+
+        layout, work, trainer = self._manifest["layout"], self._manifest["work"], self._trainer
+        checks = (
+            ("ranks", self._world.world_size, trainer.trainer.world_size),
+            ("tensor parallel", layout["tensor"], parallel_state.get_tensor_model_parallel_world_size()),
+            ("data parallel", layout["data"], parallel_state.get_data_parallel_world_size()),
+            ("tensor rank", self._world.rank % layout["tensor"], parallel_state.get_tensor_model_parallel_rank()),
+            ("global batch", work["replica_batch"] * layout["data"], trainer.batch_size),
+            ("micro batch", work["micro_batch"], trainer.model.cfg.micro_batch_size),
+            ("padded vocabulary", self._padded_vocab(), trainer.model.padded_vocab_size),
+        )
+        wrong = ["{} {} wanted, {} found".format(*check) for check in checks if check[1] != check[2]]
+        if wrong:
+            raise ConfigError("NeMo is not laid out as the manifest asks: " + "; ".join(wrong))
+        self._counted = self._count_parameters(trainer.model)
+
+    def _padded_vocab(self) -> int:
+        return trlx_nemo_config.padded_vocabulary(self._manifest["size"], self._manifest["layout"])
+
+    def _count_parameters(self, model: Any) -> Tuple[int, int]:
+        """Trained and all parameters over tensor parallel ranks, without the padding of the vocabulary.
+
+        ``PPOGPT.parameters`` (MP:931) gives those that the optimizer gets, the value head not among them.
+        """
+        size, tensor = self._manifest["size"], self._manifest["layout"]["tensor"]
+        heads = getattr(model.model, "module", model.model)
+        padding = (self._padded_vocab() - size["vocab"]) * size["hidden"]
+        embedding = heads.word_embeddings_weight()
+        trained = _whole_size(model.parameters(), tensor) - (padding if embedding.requires_grad else 0)
+        total = _whole_size(heads.language_model.parameters(), tensor) - padding
+        return trained, total + _whole_size(heads.other_heads.parameters(), tensor)
+
+    def _end_iteration(self) -> None:
+        sheet = self._sheet
+        counts = sheet.tally.counts(*self._counted)
+        stats: Dict[str, Optional[float]] = dict.fromkeys((*TRAIN_STATS, "kl", "reward"))
+        stats["loss"] = float(torch.stack(sheet.losses).float().mean())
+        stats["kl"] = float(sheet.rollouts["train/kl"].mean())
+        stats["reward"] = float(sheet.rollouts["train/unnorm_scores"].mean())
+        sheet.clock.finish(counts, stats)
+
+
+def _whole_size(parameters: Any, tensor: int) -> int:
+    """Elements over all tensor parallel ranks; apex marks what it splits."""
+    return sum(
+        parameter.numel() * (tensor if getattr(parameter, "tensor_model_parallel", False) else 1)
+        for parameter in parameters
+    )
+
+
+def lead_lightning(world: World) -> Iterator[str]:
+    """Let Lightning 1.9 take the ranks from torchrun's variables; a note for what it would have taken instead.
+
+    It asks for Slurm first, where one task may stand for a whole node, and takes torchrun's variables only where
+    torchrun's own mark is set. A job called "bash" is Lightning's documented way to be left alone by Slurm.
+    """
+    os.environ.setdefault("TORCHELASTIC_RUN_ID", "suite")
+    os.environ.setdefault("GROUP_RANK", str(world.rank // world.local_world_size))
+    yield "Lightning takes rank and world from torchrun's variables, which the launcher sets"
+    if "SLURM_NTASKS" in os.environ:
+        os.environ["SLURM_JOB_NAME"] = "bash"
+        yield "Lightning is kept from Slurm's variables, which count tasks and not ranks"
+
+
+def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
+    """Where trlx's NeMo trainer does other work than the suite's own iteration of the same manifest."""
+    workload = manifest["workload"]
+    sequence = workload["prompt_tokens"] + workload["new_tokens"]
+    padded = -(-(sequence + 1) // 8) * 8
+    yield "the value head runs but is never optimised: the optimizer gets the language model's parameters alone"
+    yield "generation applies a repetition penalty of 1.2 over all tokens so far, which trlx has no option for"
+    yield "generation runs over all samples of a replica at once, and logits are computed on every position"
+    yield (
+        "the trained part of the reference lies in pinned host memory; weights are swapped through the host twice in "
+        "each iteration, which the reference phase holds"
+    )
+    yield (
+        "training runs on {} positions a sample, {} of them padding that is not counted as trained; logits are "
+        "computed on all of them".format(padded, padded - sequence)
+    )
+    if sequence % 8:
+        # trlx pads what it scores to a multiple of 8 (TP:222), so there is a position for one token more
+        yield "the loss leaves out each response's first token and takes in the end token behind its last"
+    else:
+        yield "the loss leaves out each response's first token ({} of {})".format(
+            workload["new_tokens"] - 1, workload["new_tokens"]
+        )
+    yield "gradients are not clipped: trlx runs the steps itself and leaves Lightning's clipping out"
+    yield "samples are not shuffled between make_experience and the batches"
+    if workload["ppo_epochs"] > 1:
+        yield "the PPO epochs follow one another on each batch, not on the whole set of samples"
+    if workload["trainable_layers"] is not None:
+        yield "the final LayerNorm is frozen with the embeddings, where the suite's iteration trains it"
+
+
+def _notes() -> Iterator[str]:
+    yield "trlx {} is unmodified; a subclass in its registry tells where phases begin and end".format(COMMIT[:8])
+    yield "trlx evaluates at its end over one prompt, outside of every iteration; nothing is saved"
+    yield "kl is trlx's own estimate (exp(r) - 1 - r); policy loss, value loss and gradient norm are not told"
+    yield 'reward scaling is off: the script\'s "ref" would turn a constant 0.5 into the clip value of 10'

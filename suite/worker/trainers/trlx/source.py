@@ -1,0 +1,171 @@
+"""Which trlx this interpreter would import: the measured commit, or another one; standard library alone.
+
+``python -m suite.worker.trainers.trlx.source`` prints what is wrong as JSON, by package: the driver asks before a run.
+"""
+
+import hashlib
+import importlib.util
+import json
+import os
+import sys
+from typing import Dict, List, Optional, Tuple
+
+from suite.worker.manifest import installed_version
+from suite.worker.rank import ConfigError
+
+#: CarperAI/trlx, version 0.7.0: its last commit
+COMMIT = "3340c2f3a56d1d14fdd5f13ad575121fa26b6d92"
+#: names a checkout of trlx for an interpreter that has none installed
+SOURCE_VARIABLE = "SUITE_TRLX_SOURCE"
+#: SHA-256 over the Python files of that commit's package, as ``package_digest`` makes it
+DIGEST = "1bb158e9aa17161725b1347065620069254832b6ea1b9b620b6b67eb4f716258"
+#: trlx's NeMo trainer imports Llama's tokenizer, which 4.28 is the first to have, and trlx's models are Llama's too;
+#: 5.23 is the newest on which trlx's trainer was seen to run
+_OLDEST_TRANSFORMERS, _NEWEST_TRANSFORMERS = (4, 28), (5, 23)
+TESTED_TRANSFORMERS = "4.33.3"
+#: DeepSpeed's engine has a ``no_sync`` since 0.16, in which it must not step; Accelerate keeps out of it since 1.9
+_DEEPSPEED_WITH_NO_SYNC, _FIRST_ACCELERATE_FOR_IT = (0, 16), (1, 9)
+TESTED_ACCELERATE = "1.15.0"
+#: peft asks transformers for what came with 4.36 since 0.14
+_PEFT_FOR_NEWER, _FIRST_TRANSFORMERS_FOR_IT = (0, 14), (4, 36)
+#: trlx and ray.air ask for these, whichever trainer is wanted
+_IMPORTED = ("accelerate", "deepspeed", "ray", "pandas", "pyarrow", "rich", "torchtyping", "tqdm", "wandb")
+
+
+def use_trlx() -> str:
+    """Make ``import trlx`` find the measured commit, and give its folder. Raises ConfigError where it cannot."""
+    problem = trlx_problem()
+    if problem is not None:
+        raise ConfigError(problem)
+    source = os.environ.get(SOURCE_VARIABLE)
+    if source:
+        sys.path.insert(0, source)
+    return _package_folder() or ""
+
+
+def trlx_problem() -> Optional[str]:
+    """Why trlx cannot be measured with this interpreter, with what to do; None where it can."""
+    wanted = "CarperAI/trlx at commit {}".format(COMMIT[:8])
+    advice = "install {} without its dependencies, or name a checkout of it in {}".format(wanted, SOURCE_VARIABLE)
+    try:
+        folder = _package_folder()
+        if folder is None:
+            return "there is no trlx {}; {}".format(_where(), advice)
+        if package_digest(folder) == DIGEST:
+            return None
+    except OSError as error:
+        return "{} cannot be read ({}); {}".format(error.filename, error.strerror, advice)
+    return "the trlx in {} is not commit {}, or its files were changed; {}".format(folder, COMMIT[:8], advice)
+
+
+def _where() -> str:
+    """Where a trlx was looked for and not found, in words."""
+    source = os.environ.get(SOURCE_VARIABLE)
+    if not source:
+        return "for {}".format(sys.executable)
+    if os.path.isfile(os.path.join(source, "__init__.py")):
+        return "in {} (name the folder that holds the package, not the package)".format(source)
+    return "in {}".format(source)
+
+
+def transformers_problem() -> Optional[str]:
+    """Why trlx's own code does not run on the transformers found, with what to do; None where it does."""
+    version = installed_version("transformers")
+    if version is None:
+        return "transformers is missing; install transformers {}".format(TESTED_TRANSFORMERS)
+    numbers = _numbers(version)
+    if _OLDEST_TRANSFORMERS <= numbers <= _NEWEST_TRANSFORMERS:
+        return None
+    age = "new" if numbers > _NEWEST_TRANSFORMERS else "old"
+    return "transformers {} is too {} for trlx's own code; install transformers {}".format(
+        version, age, TESTED_TRANSFORMERS
+    )
+
+
+def engine_problem() -> Optional[str]:
+    """Why Accelerate cannot drive the DeepSpeed found through several micro batches; None where it can."""
+    accelerate, deepspeed = installed_version("accelerate"), installed_version("deepspeed")
+    if accelerate is None or deepspeed is None:
+        return None
+    if _numbers(deepspeed) < _DEEPSPEED_WITH_NO_SYNC or _numbers(accelerate) >= _FIRST_ACCELERATE_FOR_IT:
+        return None
+    return "accelerate {} is too old for deepspeed {}; install accelerate {}".format(
+        accelerate, deepspeed, TESTED_ACCELERATE
+    )
+
+
+def _numbers(version: str) -> Tuple[int, ...]:
+    """The first two numbers of a version."""
+    return tuple(int(part) for part in version.split(".")[:2])
+
+
+def imports_problem() -> Optional[str]:
+    """What trlx imports although PPO needs none of it, where that would fail; None where it would not."""
+    missing = [name for name in _IMPORTED if importlib.util.find_spec(name) is None]
+    if missing:
+        return "trlx imports {0}, which {1} lacks; install {0}".format(", ".join(missing), sys.executable)
+    peft, transformers = installed_version("peft"), installed_version("transformers")
+    if peft is None or transformers is None or _numbers(transformers) >= _FIRST_TRANSFORMERS_FOR_IT:
+        return None
+    if _numbers(peft) >= _PEFT_FOR_NEWER:
+        return "trlx imports peft where it is, and peft {} is too new for its transformers; uninstall peft".format(peft)
+    return None
+
+
+def package_digest(folder: str) -> str:
+    """SHA-256 over the paths and contents of all Python files below ``folder``, in order of path.
+
+    Raises OSError where one cannot be read.
+    """
+    digest = hashlib.sha256()
+    for path in _python_files(folder):
+        with open(os.path.join(folder, *path.split("/")), "rb") as file:
+            content = file.read()
+        digest.update("{} {}\n".format(path, len(content)).encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _python_files(folder: str) -> List[str]:
+    found = []
+    for place, _, names in os.walk(folder, onerror=_refuse):
+        relative = os.path.relpath(place, folder)
+        found += [os.path.normpath(os.path.join(relative, name)) for name in names if name.endswith(".py")]
+    return sorted(path.replace(os.sep, "/") for path in found)
+
+
+def _refuse(error: OSError) -> None:
+    """What ``os.walk`` would leave out without a word."""
+    raise error
+
+
+def _package_folder() -> Optional[str]:
+    """The folder of the package ``trlx``: below the named checkout, else where the import system finds it.
+
+    Raises OSError where the named checkout cannot be read.
+    """
+    source = os.environ.get(SOURCE_VARIABLE)
+    if source:
+        folder = os.path.join(source, "trlx")
+        try:
+            return folder if "__init__.py" in os.listdir(folder) else None
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+    spec = importlib.util.find_spec("trlx")
+    if spec is None or spec.origin is None:  # a folder of that name, such as a checkout, is no package
+        return None
+    return os.path.dirname(spec.origin)
+
+
+def problems() -> Dict[str, Optional[str]]:
+    """What is wrong, by subject; None where nothing is."""
+    return {
+        "trlx": trlx_problem(),
+        "transformers": transformers_problem(),
+        "imports": imports_problem(),
+        "engine": engine_problem(),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(problems()))

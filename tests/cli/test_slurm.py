@@ -1,0 +1,279 @@
+"""Runs through a real Slurm of two nodes: submitted, watched, ended and brought home by the commands themselves."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from suite.bundle.record import Record
+from suite.bundle.store import Bundle, find_bundles
+from suite.launch.cluster.submission import Submission, read_submission, submissions, write_submission
+from tests.slurm import Slurm
+from tests.synthetic import make_bundle
+
+pytestmark = pytest.mark.daemon
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTED = str(ROOT / "tests/scripted_suite.py")
+#: 1M on two nodes with two ranks each, started by Slurm itself: torchrun would import torch four times for nothing
+SMALL = ("--backend", "deepspeed", "--size", "1M", "--device", "cpu", "--nodes", "2", "--gpus-per-node", "2")
+ONCE = ("--repeats", "1", "--warmup", "1", "--no-exclusive", "--timeout", "5m", "--allowance", "1m")
+BY_SLURM = ("--starter", "engine")
+GPUS = ("--device", "cuda", "--workload", "cpu", "--precision", "fp32")
+
+Suite = Callable[..., subprocess.CompletedProcess]
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    """Where the nodes keep what is temporary."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def suite(slurm: Slurm, scratch: Path) -> Suite:
+    """The command with this Slurm; a scripted worker unless told."""
+    environment = {**slurm.environment, "TMPDIR": str(scratch)}
+
+    def call(*arguments: str, scripted: bool = True) -> subprocess.CompletedProcess:
+        start = [SCRIPTED] if scripted else ["-m", "suite"]
+        command = [sys.executable, *start, *arguments]
+        return subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=150)
+
+    return call
+
+
+def script(**body: object) -> tuple[str, str]:
+    """What the scripted worker is to do."""
+    return "--env", f"SUITE_SCRIPT={json.dumps(body)}"
+
+
+def submitted(suite: Suite, runs: Path, *options: str, scripted: bool = True) -> list[Submission]:
+    """Hand runs over and give back what is known of them."""
+    done = suite("submit", "slurm", *SMALL, *ONCE, *options, "--runs", str(runs), scripted=scripted)
+    assert done.returncode == 0, done.stderr
+    return list(submissions(runs))
+
+
+def brought_home(suite: Suite, runs: Path, exit_code: int = 0) -> Record:
+    """The record of the one run of a folder, once it is over."""
+    done = suite("collect", "--wait", "--runs", str(runs))
+    assert done.returncode == exit_code, done.stdout + done.stderr
+    (bundle,) = find_bundles([runs])
+    record = bundle.record()
+    assert record is not None
+    assert suite("verify", str(bundle.path)).returncode == 0
+    return record
+
+
+@pytest.fixture(scope="module")
+def late(slurm: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that hangs until Slurm's time limit, a minute at the least, while the other tests go on."""
+    runs = tmp_path_factory.mktemp("late")
+    minute = ("--timeout", "30s", "--allowance", "30s")
+    hang = script(at={"iteration": 1, "do": "hang"})
+    options = (*SMALL, *ONCE, *minute, *BY_SLURM, *hang, "--runs", str(runs))
+    command = [sys.executable, SCRIPTED, "submit", "slurm", *options]
+    subprocess.run(command, env=slurm.environment, cwd=ROOT, check=True, capture_output=True)
+    return runs
+
+
+@pytest.fixture(autouse=True)
+def _start_the_late_one_first(late: Path) -> None:
+    pass
+
+
+@pytest.mark.ranks
+def test_two_nodes_measure_a_cpu_size_and_the_report_shows_it_beside_a_local_one(
+    suite: Suite, scratch: Path, tmp_path: Path
+) -> None:
+    runs = tmp_path / 'it\'s $(ours), "quoted" & ünïcode 100%'
+    one_rank_each = ("--gpus-per-node", "1", "--iterations", "2")
+    (submission,) = submitted(suite, runs, *one_rank_each, scripted=False)
+    record = brought_home(suite, runs)
+    assert (record.status, record.run.launcher, record.run.ranks) == ("ok", "slurm", 2)
+    assert record.run.layout.nodes == 2
+    bundle = Bundle(runs / submission.run_id)
+    assert sorted(bundle.events().ranks) == [0, 1]
+    assert bundle.events().ranks[0][1]["facts"]["packages"]["torch"], "a long event came in pieces"
+    make_bundle(runs)
+    report = tmp_path / "report.md"
+    assert suite("report", str(runs), "-o", str(report)).returncode == 0
+    text = report.read_text()
+    assert "slurm" in text and "local" in text
+    assert not list(scratch.glob("suite.*")), "the nodes keep nothing"
+
+
+@pytest.mark.ranks
+def test_a_rank_that_is_killed_under_torchrun_is_named_and_not_those_that_followed(
+    suite: Suite, tmp_path: Path
+) -> None:
+    submitted(suite, tmp_path, *script(at={"iteration": 1, "rank": 3, "do": "signal", "others": "hang"}))
+    record = brought_home(suite, tmp_path, exit_code=1)
+    assert record.status == "failed"
+    assert record.failure is not None
+    assert (record.failure.kind, record.failure.evidence) == ("rank_lost", ("rank 3 ended by SIGKILL",))
+
+
+def test_a_rank_that_fails_says_why(suite: Suite, tmp_path: Path) -> None:
+    trouble = script(at={"iteration": 1, "rank": 1, "do": "oom", "others": "hang"})
+    submitted(suite, tmp_path, *BY_SLURM, *trouble)
+    record = brought_home(suite, tmp_path, exit_code=1)
+    assert record.failure is not None
+    assert (record.failure.kind, record.failure.phase) == ("oom_device", "train")
+    assert "rank 1: " in record.failure.evidence[0]
+
+
+def test_a_rank_that_slurm_started_and_lost_is_named(suite: Suite, tmp_path: Path) -> None:
+    submitted(suite, tmp_path, *BY_SLURM, *script(at={"iteration": 1, "rank": 2, "do": "signal", "others": "hang"}))
+    record = brought_home(suite, tmp_path, exit_code=1)
+    assert record.failure is not None
+    assert (record.failure.kind, record.failure.evidence[0]) == ("rank_lost", "rank 2 ended by SIGKILL")
+
+
+def test_an_interpreter_that_the_nodes_lack_is_a_matter_of_configuration(suite: Suite, tmp_path: Path) -> None:
+    nowhere = (
+        "--python",
+        "/nowhere/python",
+        "--stack",
+        "torch=1",
+        "--stack",
+        "deepspeed=1",
+        "--stack",
+        "transformers=1",
+    )
+    submitted(suite, tmp_path, *BY_SLURM, *nowhere)
+    record = brought_home(suite, tmp_path, exit_code=1)
+    assert record.failure is not None
+    assert record.failure.kind == "config"
+    assert "/nowhere/python" in record.failure.evidence[0]
+
+
+def test_a_cancelled_run_is_a_bundle_that_says_interrupted(suite: Suite, tmp_path: Path) -> None:
+    (submission,) = submitted(suite, tmp_path, *BY_SLURM, *script(at={"iteration": 1, "do": "hang"}))
+    wait_for(lambda: suite("status", "--json", "--runs", str(tmp_path)).stdout, '"RUNNING"')
+    refused = suite("collect", submission.run_id, "--runs", str(tmp_path))
+    assert refused.returncode == 2
+    assert "is not over" in refused.stderr
+    assert suite("cancel", submission.run_id, "--runs", str(tmp_path)).returncode == 0
+    record = brought_home(suite, tmp_path, exit_code=1)
+    assert record.status == "interrupted"
+    assert record.failure is not None
+    assert record.failure.kind == "interrupted"
+    assert "CANCELLED" in record.failure.evidence[0]
+
+
+def test_a_run_that_was_cancelled_before_it_began_is_a_bundle_too(suite: Suite, tmp_path: Path) -> None:
+    submitted(suite, tmp_path, *BY_SLURM, "--sbatch=--begin=now+1hour")
+    assert "PENDING" in suite("status", "--runs", str(tmp_path)).stdout
+    assert suite("cancel", "--all", "--runs", str(tmp_path)).returncode == 0
+    record = brought_home(suite, tmp_path, exit_code=1)
+    assert (record.status, record.throughput) == ("interrupted", None)
+
+
+def test_an_array_holds_all_runs_that_ask_for_the_same(suite: Suite, tmp_path: Path) -> None:
+    both = ("--backend", "deepspeed", "--repeats", "3", "--array", "--array-limit", "3", *BY_SLURM)
+    handed = submitted(suite, tmp_path, *both)
+    arrays = {submission.scheduler["job"].split("_")[0] for submission in handed}
+    assert (len(handed), len(arrays)) == (3, 1)
+    assert suite("collect", "--wait", "--runs", str(tmp_path)).returncode == 0
+    assert [bundle.id for bundle in find_bundles([tmp_path])] == sorted(each.run_id for each in handed)
+    again = suite("submit", "slurm", *SMALL, *ONCE, *both, "--runs", str(tmp_path))
+    assert "done, so not submitted" in again.stdout
+
+
+def test_what_a_driver_that_died_left_behind_is_enough(suite: Suite, tmp_path: Path) -> None:
+    """It ended between handing the job over and writing down its id."""
+    (submission,) = submitted(suite, tmp_path, *BY_SLURM)
+    write_submission(tmp_path, submission.with_scheduler(job=None))
+    assert brought_home(suite, tmp_path).status == "ok"
+
+
+def test_a_job_that_slurm_has_forgotten_is_collected_from_its_output(suite: Suite, tmp_path: Path) -> None:
+    (submission,) = submitted(suite, tmp_path, *BY_SLURM)
+    first = brought_home(suite, tmp_path)
+    shutil.rmtree(tmp_path / submission.run_id)
+    (output,) = (tmp_path / ".submitted").glob("*.out")
+    output.rename(output.with_name(f"{submission.run_id}-999999.out"))
+    write_submission(tmp_path, submission.with_scheduler(job="999999"))
+    again = brought_home(suite, tmp_path)
+    assert again.status == "ok"
+    assert again.throughput == first.throughput
+    assert again.run.started == pytest.approx(first.run.started, abs=2)
+
+
+def test_a_rendered_script_can_be_handed_over_by_hand(suite: Suite, slurm: Slurm, tmp_path: Path) -> None:
+    arguments = (*SMALL, *ONCE, *BY_SLURM, "--runs", str(tmp_path / "runs"), "-o", str(tmp_path / "scripts"))
+    assert suite("render", "slurm", *arguments).returncode == 0
+    (path,) = (tmp_path / "scripts").glob("*.sbatch")
+    assert "rendered" in suite("status", "--runs", str(tmp_path / "runs")).stdout
+    assert slurm.call("sbatch", str(path)).returncode == 0
+    assert brought_home(suite, tmp_path / "runs").status == "ok"
+
+
+def test_the_nodes_gpus_are_asked_for_and_seen(suite: Suite, slurm: Slurm, tmp_path: Path) -> None:
+    gpus = (*GPUS, "--gpu-request", "gres")
+    (submission,) = submitted(suite, tmp_path, *BY_SLURM, *gpus, *script(at={"iteration": 1, "do": "hang"}))
+    job = slurm.call("scontrol", "show", "job", submission.scheduler["job"]).stdout
+    assert "TresPerNode=gres:gpu:2" in job
+    assert suite("cancel", "--all", "--runs", str(tmp_path)).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--partition", "nope"), "invalid partition"),
+        (("--partition", "one"), "node"),
+        ((*GPUS, "--gpus-per-node", "16"), "configuration is not available"),
+        (("--timeout", "2h"), "can never start"),
+        (("--constraint", "no such"), "feature"),
+    ],
+    ids=["no such partition", "too few nodes", "too few GPUs", "too long", "no such feature"],
+)
+def test_what_slurm_refuses_is_one_line_and_leaves_nothing(
+    suite: Suite, slurm: Slurm, tmp_path: Path, options: tuple[str, ...], words: str
+) -> None:
+    before = set(slurm.jobs())
+    runs = tmp_path / "runs"
+    done = suite("submit", "slurm", *SMALL, *ONCE, *options, "--runs", str(runs))
+    assert done.returncode == 2, done.stdout
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not runs.exists()
+    assert set(slurm.jobs()) <= before
+
+
+def test_a_job_id_that_nobody_knows_and_no_output_is_one_line(suite: Suite, slurm: Slurm, tmp_path: Path) -> None:
+    (submission,) = submitted(suite, tmp_path, *BY_SLURM, "--sbatch=--begin=now+1hour")
+    slurm.call("scancel", submission.scheduler["job"])
+    write_submission(tmp_path, submission.with_scheduler(job="999999"))
+    done = suite("collect", submission.run_id, "--runs", str(tmp_path))
+    assert done.returncode == 2
+    assert "nothing came back" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert read_submission(tmp_path / ".submitted" / f"{submission.run_id}.json").run_id == submission.run_id
+
+
+@pytest.mark.timeout(200)
+def test_a_run_that_slurm_ended_at_its_time_limit_timed_out(suite: Suite, late: Path) -> None:
+    record = brought_home(suite, late, exit_code=1)
+    assert record.status == "failed"
+    assert record.failure is not None
+    assert record.failure.kind == "timeout"
+    assert any("DUE TO TIME LIMIT" in line for line in record.failure.evidence)
+
+
+def wait_for(look: Callable[[], str], word: str, seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while word not in (seen := look()):
+        assert time.monotonic() < deadline, f"never {word}: {seen}"
+        time.sleep(0.2)

@@ -1,0 +1,137 @@
+"""From what came back of a cluster to a bundle that verifies."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from suite.bundle.record import Record
+from suite.bundle.store import Bundle, DamagedBundle
+from suite.bundle.verify import verify
+from suite.conduct.cluster.collect import collect
+from suite.conduct.running.execute import make_job
+from suite.launch.cluster.scheduler import Gathered, SchedulerEnd, Stream
+from suite.launch.cluster.submission import FOLDER, Submission
+from suite.launch.job import Site
+from suite.spec.base import UsageError
+from suite.spec.layout import Layout
+from suite.spec.manifest import Manifest
+from tests.synthetic import as_lines, rank_events, synthetic_manifest
+from tests.timing import within
+
+BEGAN = 1_700_000_000.0
+
+
+def submission(manifest: Manifest) -> Submission:
+    job = make_job(manifest, Site(python="python", bundle=".", python_path="/suite"))
+    return Submission(
+        launcher="slurm", manifest=manifest, job=job, environment={"launcher": "slurm", "host": {}}, submitted=BEGAN
+    )
+
+
+def printed(manifest: Manifest, ranks: Sequence[int]) -> list[bytes]:
+    """What these ranks print, one after another."""
+    texts = [as_lines(rank_events(manifest, rank, lambda iteration, rank: 1.0)) for rank in ranks]
+    return [b"::suite:: " + line for text in texts for line in text.encode().splitlines(keepends=True)]
+
+
+def gathered(manifest: Manifest, end: SchedulerEnd | None = None, **changed: list[bytes]) -> Gathered:
+    """Every node's output, or that which is given for it."""
+    per_node = manifest.layout.devices_per_node
+    streams = []
+    for node in range(manifest.layout.nodes):
+        ranks = tuple(range(node * per_node, (node + 1) * per_node))
+        lines = changed.get(f"node_{node}") or printed(manifest, ranks)
+        streams.append(Stream(f"node-{node}", lines, ranks))
+    return Gathered(tuple(streams), end or SchedulerEnd(status="ok", started=BEGAN, ended=BEGAN + 60))
+
+
+def collected(root: Path, manifest: Manifest, back: Gathered) -> Record:
+    record = collect(root, submission(manifest), back)
+    assert verify(Bundle(root / manifest.run.id)).status == "equal"
+    assert [path.name for path in (root / FOLDER).iterdir() if path.name.startswith(".")] == []
+    return record
+
+
+@pytest.fixture
+def manifest() -> Manifest:
+    return synthetic_manifest(layout=Layout(nodes=2, devices_per_node=2, data=4))
+
+
+def test_a_run_that_came_back_whole_is_a_bundle_like_any_other(tmp_path: Path, manifest: Manifest) -> None:
+    record = collected(tmp_path, manifest, gathered(manifest))
+    assert (record.status, record.run.launcher, record.run.ranks) == ("ok", "slurm", 4)
+    assert (record.run.started, record.run.ended) == (BEGAN, BEGAN + 60)
+    assert record.throughput is not None
+
+
+def test_logs_are_kept_under_the_names_of_their_streams(tmp_path: Path, manifest: Manifest) -> None:
+    back = gathered(manifest, node_1=[b"loading\n", *printed(manifest, (2, 3))])
+    own = Stream("slurm", [b"srun: warning\n"])
+    collected(tmp_path, manifest, Gathered((*back.streams, own), back.end))
+    logs = tmp_path / manifest.run.id / "logs"
+    assert {path.name: path.read_text() for path in logs.iterdir()} == {
+        "node-1.log": "loading\n",
+        "slurm.log": "srun: warning\n",
+    }
+
+
+def test_a_node_whose_output_is_lost_makes_a_failed_run_and_not_an_error(tmp_path: Path, manifest: Manifest) -> None:
+    record = collected(tmp_path, manifest, gathered(manifest, node_1=[b"nothing\n"]))
+    assert record.status == "failed"
+
+
+def test_an_engine_that_has_forgotten_leaves_the_times_to_the_output(tmp_path: Path, manifest: Manifest) -> None:
+    told = [b'::suite:: {"kind":"batch","time":100}\n', b'::suite:: {"kind":"batch_end","exit_code":0,"time":130}\n']
+    back = gathered(manifest, SchedulerEnd(status=None))
+    record = collected(tmp_path, manifest, Gathered((*back.streams, Stream("slurm", told)), back.end))
+    assert (record.status, record.run.started, record.run.ended) == ("ok", 100.0, 130.0)
+
+
+def test_a_run_that_never_began_is_a_bundle(tmp_path: Path, manifest: Manifest) -> None:
+    record = collected(tmp_path, manifest, Gathered((), SchedulerEnd(status="interrupted")))
+    assert (record.status, record.run.started) == ("interrupted", BEGAN)
+
+
+def test_what_is_there_is_not_overwritten(tmp_path: Path, manifest: Manifest) -> None:
+    collected(tmp_path, manifest, gathered(manifest))
+    with pytest.raises(UsageError, match="nothing is overwritten"):
+        collect(tmp_path, submission(manifest), gathered(manifest))
+
+
+def test_events_of_another_run_leave_no_bundle(tmp_path: Path, manifest: Manifest) -> None:
+    other = synthetic_manifest(layout=manifest.layout, iterations=3)
+    with pytest.raises(DamagedBundle, match="events of another run"):
+        collect(tmp_path, submission(manifest), gathered(manifest, node_0=printed(other, (0, 1))))
+    assert os.listdir(tmp_path / FOLDER) == []
+    assert not (tmp_path / manifest.run.id).exists()
+
+
+def test_32_ranks_with_ten_thousand_events_are_collected_within_three_seconds(tmp_path: Path) -> None:
+    many = synthetic_manifest(layout=Layout(nodes=4, devices_per_node=8, data=32), warmup=1, iterations=28)
+    back = gathered(many)
+    assert sum(len(list(stream.lines)) for stream in back.streams) > 10_000
+    folders = (tmp_path / str(attempt) for attempt in itertools.count())
+
+    def collect_anew() -> None:
+        assert collect(next(folders), submission(many), back).status == "ok"
+
+    assert within(3.0, collect_anew)
+
+
+@pytest.mark.parametrize("time", ["1" * 400, "1e999", "NaN", "-5", "true"])
+def test_times_that_no_clock_shows_are_not_taken_from_the_output(tmp_path: Path, manifest: Manifest, time: str) -> None:
+    told = [b'::suite:: {"kind":"batch","time":%s}\n' % time.encode()]
+    back = gathered(manifest, SchedulerEnd(status=None))
+    record = collected(tmp_path, manifest, Gathered((*back.streams, Stream("slurm", told)), back.end))
+    assert (record.status, record.run.started) == ("ok", BEGAN)
+
+
+def test_a_rank_that_ends_at_no_time_leaves_a_line_and_no_traceback(tmp_path: Path, manifest: Manifest) -> None:
+    end = b'::suite:: {"kind":"end","rank":0,"seq":0,"status":"failed","time":%s}\n' % (b"9" * 400)
+    with pytest.raises(DamagedBundle, match="is not Unix seconds"):
+        collect(tmp_path, submission(manifest), gathered(manifest, SchedulerEnd(status="failed"), node_0=[end]))

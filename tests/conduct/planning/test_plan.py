@@ -1,0 +1,114 @@
+"""A request becomes exactly the runs it asks for, in an order that is fair, with equal work."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from suite.conduct.planning.plan import make_plan
+from suite.conduct.planning.request import LayoutChoices
+from suite.spec.base import UsageError
+from tests.conduct.requests import STACKS, request, shape, workload
+
+
+def test_the_cross_product_is_complete_and_every_run_is_named_once() -> None:
+    plan = make_plan(request(sizes=(shape("a"), shape("b", layers=4))), STACKS)
+    rows = Counter((m.backend.name, m.size.name, m.layout.ranks) for m in plan.manifests)
+    assert rows == {(b, s, r): 2 for b in ("deepspeed", "megatron") for s in "ab" for r in (1, 2)}
+    assert len({manifest.run.id for manifest in plan.manifests}) == 16
+
+
+def test_backends_of_one_row_get_equal_work() -> None:
+    plan = make_plan(request(), STACKS)
+    for ranks in (1, 2):
+        assert len({m.work_hash for m in plan.manifests if m.layout.ranks == ranks}) == 1
+    assert len({m.work_hash for m in plan.manifests}) == 2, "weak scaling: two ranks do twice the work"
+
+
+def test_what_is_compared_runs_side_by_side_and_the_second_repeat_runs_backwards() -> None:
+    plan = make_plan(request(ranks=(1,)), STACKS)
+    assert [(m.backend.name, m.run.repeat) for m in plan.manifests] == [
+        ("deepspeed", 1),
+        ("megatron", 1),
+        ("megatron", 2),
+        ("deepspeed", 2),
+    ]
+
+
+def test_one_rank_serves_weak_and_strong_scaling_with_one_run() -> None:
+    plan = make_plan(request(scalings=("weak", "strong"), repeats=1, backends=("deepspeed",)), STACKS)
+    assert [(m.layout.ranks, m.work.global_rollouts) for m in plan.manifests] == [(1, 4), (2, 8), (2, 4)]
+
+
+def test_defaults_keep_the_strategy_across_rank_counts() -> None:
+    plan = make_plan(request(), STACKS)
+    strategies = {(m.backend.name, m.layout.strategy()) for m in plan.manifests}
+    assert strategies == {("deepspeed", "zero2"), ("megatron", "dist-opt")}
+
+
+def test_a_layout_that_does_not_divide_is_left_out_with_its_reason() -> None:
+    plan = make_plan(request(layout=LayoutChoices(tensor=(2,))), STACKS)
+    assert [(entry.backend, entry.ranks) for entry in plan.skipped] == [("megatron", 1)]
+    assert "1 ranks do not divide into tensor parallel 2" in plan.skipped[0].reason
+    assert plan.notes == ("tensor does not apply to deepspeed and was left out there",)
+
+
+def test_versions_that_cannot_do_the_work_are_refused_before_anything_runs() -> None:
+    stacks = {"trlx-ddp": {"transformers": "5.23.0"}}
+    hydra = request(backends=("trlx-ddp",), workload=workload(reference="hydra", trainable_layers=1))
+    with pytest.raises(UsageError, match=r"transformers 5\.23\.0 is too new .* or ask for --reference full"):
+        make_plan(hydra, stacks)
+    assert make_plan(request(backends=("trlx-ddp",)), stacks).manifests
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"layout": LayoutChoices(tensor=(3,)), "backends": ("megatron",)}, "do not divide into tensor parallel 3"),
+        ({"layout": LayoutChoices(pipeline=(2,)), "sizes": (shape(layers=3),), "ranks": (2,)}, "3 layers"),
+        ({"layout": LayoutChoices(tensor=(8,)), "ranks": (8,), "oversize": True}, "4 heads"),
+        ({"workload": workload(new_tokens=100)}, "108 tokens per sample exceed the 64 positions"),
+        ({"workload": workload(trainable_layers=5)}, "5 trainable layers exceed the 2 layers"),
+        ({"workload": workload(rollouts=3, optimizer_steps=2)}, "3 rollouts are not divisible"),
+        ({"backends": ("deepspede",)}, "did you mean 'deepspeed'"),
+        ({"backends": ("deepspeed",), "layout": LayoutChoices(tensor=(2,))}, "--tp means nothing to deepspeed"),
+        ({"nodes": 2, "ranks": (3,)}, "3 ranks do not divide over 2 nodes"),
+        ({"sizes": (shape(architecture="llama"),)}, "GPT-2 style"),
+    ],
+)
+def test_what_cannot_be_run_is_told_in_one_line(changes: dict, words: str) -> None:
+    changes.pop("oversize", None)
+    with pytest.raises(UsageError) as caught:
+        make_plan(request(**changes), STACKS)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@given(rollouts=st.integers(1, 16), ranks=st.integers(1, 8), micro=st.integers(1, 8), steps=st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_the_work_of_the_replicas_adds_up_to_the_workload(rollouts: int, ranks: int, micro: int, steps: int) -> None:
+    wanted = request(
+        ranks=(ranks,),
+        workload=workload(rollouts=rollouts, micro_batch=micro, optimizer_steps=steps),
+        repeats=1,
+        backends=("deepspeed",),
+    )
+    if rollouts % steps:
+        with pytest.raises(UsageError):
+            make_plan(wanted, STACKS)
+        return
+    work = make_plan(wanted, STACKS).manifests[0].work
+    assert work.global_rollouts == rollouts * ranks
+    assert work.replica_rollouts * ranks == work.global_rollouts
+    assert work.replica_batch * steps == work.replica_rollouts
+    assert work.replica_batch % work.micro_batch == 0 and work.micro_batch <= micro
+
+
+@pytest.mark.parametrize("bad", [{"repeats": 0}, {"ranks": ()}, {"backends": ()}, {"nodes": 0}])
+def test_requests_of_nothing_are_refused(bad: dict) -> None:
+    with pytest.raises(ValidationError):
+        request(**bad)

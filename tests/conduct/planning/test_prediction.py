@@ -1,0 +1,82 @@
+"""What the planner adds to a session: layouts that fit, warnings, predictions in records. Nothing on a CPU."""
+
+import subprocess
+import sys
+
+from suite.bundle.derive import derive
+from suite.bundle.store import Bundle
+from suite.conduct.planning.plan import make_plan
+from suite.conduct.planning.prediction import fit_warnings, with_prediction
+from suite.conduct.planning.request import Request
+from suite.spec.catalogue import find_size, find_workload
+from suite.spec.layout import Layout
+from suite.spec.manifest import Measure
+from tests.synthetic import facts_of, make_bundle, synthetic_manifest
+
+H100 = "NVIDIA H100 80GB HBM3"
+CUDA = Measure(device="cuda", precision="bf16")
+
+
+def request(memory, **layout):
+    return Request(
+        backends=("deepspeed",),
+        sizes=(find_size("2.7B"),),
+        ranks=(8,),
+        workload=find_workload("trlx-ds-chat"),
+        measure=CUDA,
+        layout=layout,
+        device_memory_bytes=memory,
+        repeats=1,
+    )
+
+
+def layout_of(memory, **layout):
+    return make_plan(request(memory, **layout), {"deepspeed": {}}).manifests[0].layout
+
+
+def test_the_stacks_own_choice_stands_where_it_fits_or_memory_is_unknown():
+    assert layout_of(80 << 30).zero_stage == 2
+    assert layout_of(None).zero_stage == 2
+
+
+def test_a_choice_that_does_not_fit_gives_way_to_the_nearest_that_does():
+    small = layout_of(16 << 30)
+    assert small != layout_of(80 << 30)
+    assert small.ranks == 8
+
+
+def test_what_the_user_chose_stands_and_is_warned_of():
+    assert layout_of(16 << 30, zero_stage=(1,)).zero_stage == 1
+    made = make_plan(request(None, zero_stage=(0,)), {"deepspeed": {}}).manifests
+    big = synthetic_manifest(
+        size=find_size("33B"),
+        workload=find_workload("trlx-ds-chat"),
+        layout=Layout(devices_per_node=8, data=8),
+        device="cuda",
+        precision="bf16",
+    )
+    assert fit_warnings(made, H100) == []
+    assert len(fit_warnings([big, big], H100)) == 1
+    assert fit_warnings([big], None) == []
+
+
+def test_a_record_of_a_known_device_carries_its_prediction(tmp_path):
+    manifest = synthetic_manifest(device="cuda", precision="bf16")
+    path = make_bundle(tmp_path, manifest, facts=facts_of(manifest, H100))
+    record = with_prediction(derive(Bundle(path)), manifest)
+    assert record.predicted["samples_per_second"] > 0
+    assert record.predicted["device"] == "H100-SXM-80GB"
+
+
+def test_a_record_of_a_cpu_does_not(tmp_path):
+    manifest = synthetic_manifest()
+    record = derive(Bundle(make_bundle(tmp_path, manifest)))
+    assert with_prediction(record, manifest) is record
+
+
+def test_a_cpu_run_loads_no_planner():
+    code = (
+        "import sys, suite.conduct.running.execute, suite.conduct.planning.plan; "
+        "assert 'suite.planner.plan' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

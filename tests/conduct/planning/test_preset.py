@@ -1,0 +1,158 @@
+"""From a preset and the options beside it to requests and to one plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from suite.conduct.planning.machine import Machine, look_at_machine
+from suite.conduct.planning.plan import make_joint_plan, make_plan
+from suite.conduct.planning.preset import GivenOptions, cross_product, preset_requests, replaced
+from suite.spec.base import UsageError
+from suite.spec.presets import find_preset
+
+LADDER, SCRIPT = find_preset("ladder"), find_preset("trlx-ds-chat")
+STACKS = {"deepspeed": {"torch": "2"}, "megatron": {"torch": "2"}, "trlx-nemo": {"torch": "1.14"}}
+LAYOUT = {"zero_stage": (), "tensor": (), "recompute": "none"}
+
+
+def common(*backends: str, **changes: Any) -> dict[str, Any]:
+    measure = {"device": "cuda", "iterations": 3}
+    return {"backends": backends, "layout": {**LAYOUT, **changes}, "measure": measure, "repeats": 1}
+
+
+def test_all_six_sizes_of_the_script_are_one_plan_on_their_own_track() -> None:
+    plan = make_joint_plan(preset_requests(SCRIPT, GivenOptions(), common("trlx-nemo")), STACKS)
+    rows = [
+        (m.size.name, m.layout.nodes, m.layout.tensor, m.layout.data, m.work.replica_rollouts) for m in plan.manifests
+    ]
+    assert rows == [
+        ("1.3B-trlx", 1, 1, 8, 128),
+        ("6.7B-trlx", 1, 1, 8, 16),
+        ("13B-trlx", 1, 2, 4, 16),
+        ("20B-trlx", 1, 4, 2, 16),
+        ("33B-trlx", 4, 8, 4, 32),
+        ("66B-trlx", 4, 8, 4, 32),
+    ]
+    assert {m.track for m in plan.manifests} == {"vendor-default"}
+    assert len({m.run.id for m in plan.manifests}) == 6 and {m.run.plan for m in plan.manifests} == {plan.id}
+
+
+def test_the_ladder_gives_every_backend_the_same_work_at_every_size() -> None:
+    plan = make_joint_plan(
+        preset_requests(LADDER, GivenOptions(), common("deepspeed", "megatron", "trlx-nemo")), STACKS
+    )
+    assert len(plan.manifests) == 18 and not plan.skipped
+    for point in LADDER.points:
+        rows = [m for m in plan.manifests if m.size.name == point.size]
+        assert len({m.work_hash for m in rows}) == 1
+        assert {m.workload.optimizer_steps for m in rows} == {1} and {m.track for m in rows} == {"equal-config"}
+    assert plan.notes == ("tensor does not apply to deepspeed and was left out there",)
+
+
+def test_a_preset_on_a_backend_without_tensor_parallelism_leaves_its_degrees_out() -> None:
+    plan = make_joint_plan(preset_requests(SCRIPT, GivenOptions(sizes=("13b-trlx",)), common("deepspeed")), STACKS)
+    assert [(m.layout.tensor, m.work.global_rollouts) for m in plan.manifests] == [(1, 64)]
+    assert plan.notes == ()
+
+
+def test_what_is_said_beside_a_preset_replaces_its_part_and_is_told() -> None:
+    given = GivenOptions(sizes=("66B", "13B"), ranks=(8,), trainable_layers=4, track="tuned", precision="fp16")
+    fields = common("megatron", tensor=(4,))
+    plan = make_joint_plan(preset_requests(LADDER, given, fields), STACKS)
+    assert [(m.size.name, m.layout.ranks, m.layout.tensor, m.layout.nodes) for m in plan.manifests] == [
+        ("66B", 8, 4, 1),
+        ("13B", 8, 4, 1),
+    ]
+    found = {(m.workload.trainable_layers, m.track, m.measure.precision) for m in plan.manifests}
+    assert found == {(4, "tuned", "fp16")}
+    assert list(replaced(LADDER, given, fields)) == [
+        "preset ladder: --size 66B, 13B replaces 1.3B, 6.7B, 13B, 20B, 33B, 66B",
+        "preset ladder: --ranks 8 replaces 32, 8",
+        "preset ladder: --trainable-layers 4 replaces all",
+        "preset ladder: --track tuned replaces equal-config",
+        "preset ladder: --precision fp16 replaces bf16",
+        "preset ladder: --tp 4 replaces 8, 2",
+    ]
+    assert list(replaced(LADDER, GivenOptions(), common("megatron"))) == []
+
+
+def test_another_workload_takes_the_place_of_the_presets_work() -> None:
+    given = GivenOptions(sizes=("1.3B-trlx",), workload="smoke")
+    (request,) = preset_requests(SCRIPT, given, common("trlx-nemo"))
+    assert (request.workload.name, request.workload.rollouts) == ("smoke", 4)
+
+
+def test_deepspeed_chats_step_brings_its_critic_its_adapters_and_its_precision() -> None:
+    plan = make_joint_plan(preset_requests(find_preset("ds-chat-step3"), GivenOptions(), common("deepspeed")), STACKS)
+    rows = [(m.size.name, m.workload.lora_rank, m.layout.zero_stage, m.layout.recompute) for m in plan.manifests]
+    assert rows == [
+        ("1.3B", None, 2, "none"),
+        ("6.7B", None, 3, "full"),
+        ("13B", 128, 3, "full"),
+        ("33B-trlx", 128, 3, "full"),
+        ("66B", 128, 3, "full"),
+    ]
+    assert {(m.workload.critic is not None, m.measure.precision) for m in plan.manifests} == {(True, "fp16")}
+
+
+@pytest.mark.parametrize("backend", ["megatron", "trlx-nemo"])
+def test_a_backend_without_adapters_or_critic_does_not_leave_them_out_silently(backend: str) -> None:
+    requests = preset_requests(find_preset("ds-chat-step3"), GivenOptions(sizes=("13B",)), common(backend))
+    with pytest.raises(UsageError, match=f"the {backend} backend has no LoRA adapters.*no separate critic"):
+        make_joint_plan(requests, STACKS)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (GivenOptions(sizes=("67B",)), "has no size '67B', did you mean"),
+        (GivenOptions(ladder="cpu"), "has its own sizes"),
+        (GivenOptions(shape_files=(Path("a.yaml"),)), "has its own sizes"),
+    ],
+)
+def test_sizes_that_a_preset_does_not_have_are_refused(given: GivenOptions, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        preset_requests(LADDER, given, common("megatron"))
+
+
+def test_values_that_do_not_fit_the_presets_work_are_refused() -> None:
+    with pytest.raises(ValidationError, match="hydra"):
+        preset_requests(LADDER, GivenOptions(reference="hydra"), common("megatron"))
+
+
+def test_without_a_preset_the_plan_is_that_of_the_one_request() -> None:
+    requests = cross_product(GivenOptions(sizes=("1M",)), common("deepspeed"), "cpu", "bf16")
+    assert make_joint_plan(requests, STACKS) == make_plan(requests[0], STACKS)
+    assert (requests[0].ranks, requests[0].track, requests[0].workload.name) == ((1,), "equal-config", "cpu")
+
+
+@pytest.fixture
+def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("suite.conduct.planning.machine.local_devices", lambda: ())
+    monkeypatch.setattr(
+        "suite.conduct.planning.machine.stack_versions", lambda python, packages: dict.fromkeys(packages)
+    )
+
+
+@pytest.mark.usefixtures("_no_gpu")
+def test_a_plan_for_gpus_elsewhere_says_everything_that_is_missing_here() -> None:
+    machine = look_at_machine("python", "cuda", planning=True)
+    lacks = machine.lacks(32, 4, ["megatron"])
+    assert (machine.max_ranks, machine.usual_precision) == (0, "bf16")
+    assert [words in line for words, line in zip(("no NVIDIA", "slurm", "megatron-core"), lacks, strict=True)] == [
+        True
+    ] * 3
+    assert machine.found_stacks(["megatron"]) == {"megatron": {}}
+    with pytest.raises(UsageError, match="no NVIDIA driver"):
+        look_at_machine("python", "cuda")
+
+
+def test_several_nodes_are_refused_with_the_launchers_that_have_them() -> None:
+    machine = Machine(python="python", device="cuda", max_ranks=64, device_memory_bytes=None)
+    with pytest.raises(UsageError, match="32 ranks on 4 nodes need the kubernetes or the slurm launcher"):
+        machine.require_room(32, False, nodes=4)
+    machine.require_room(32, False)

@@ -1,0 +1,227 @@
+"""`suite run --launcher docker` as a user runs it: a ladder in containers, its troubles, its end by every signal."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import signal
+import subprocess
+import tarfile
+import time
+from pathlib import Path
+
+import docker
+import psutil
+import pytest
+
+from suite.bundle.store import Bundle, find_bundles
+from suite.bundle.verify import verify
+from suite.spec.images import VERSION_LABEL
+from tests.container_runtime import Runtime
+from tests.containers import IMAGE, scripted_suite, suite_environment
+
+pytestmark = pytest.mark.daemon
+
+#: what the scripted worker says, it says to the worker's contract: the check of devices comes with the real one
+RUN = ("--device", "cpu", "--size", "1M", "--workload", "cpu", "--repeats", "1", "--warmup", "1", "--iterations", "2")
+
+
+def run(runtime: Runtime, runs: Path, *arguments: str, **script: object) -> subprocess.CompletedProcess[str]:
+    command = scripted_suite("run", *RUN, "--runs", str(runs), *arguments, script=script)
+    return subprocess.run(command, env=suite_environment(runtime.host), capture_output=True, text=True, timeout=60)
+
+
+def start(runtime: Runtime, runs: Path, *arguments: str, **script: object) -> subprocess.Popen[str]:
+    command = scripted_suite("run", *RUN, "--runs", str(runs), *arguments, script=script)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=suite_environment(runtime.host), start_new_session=True, **pipes)
+
+
+def containers(runtime: Runtime) -> list[str]:
+    """Names of all containers of runs; other sessions on this runtime have other runs."""
+    return runtime.docker("ps", "--all", "--filter", "label=suite.run", "--format", "{{.Names}}").stdout.split()
+
+
+def wait_for_event(runs: Path, kind: str) -> None:
+    deadline = time.monotonic() + 20
+    while not any(kind in path.read_text() for path in runs.glob("*/events/rank-0.jsonl")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_ladder_in_containers_is_measured_verified_and_says_where_it_ran(
+    runtime: Runtime, scripted_image: str, tmp_path: Path
+) -> None:
+    done = run(runtime, tmp_path / "runs", "--ranks", "1", "--ranks", "2")
+    assert done.returncode == 0, done
+    assert "4 runs measured, 0 failed" in done.stdout
+    bundles = find_bundles([tmp_path / "runs"])
+    assert {verify(bundle).status for bundle in bundles} == {"equal"}
+    image = json.loads(runtime.docker("image", "inspect", IMAGE).stdout)[0]
+    for bundle in bundles:
+        record = bundle.record()
+        facts = record.environment.driver
+        assert record.status == "ok" and record.run.launcher == "docker"
+        assert facts["image"] == {"reference": IMAGE, "id": image["Id"], "digest": None, "revision": None}
+        assert facts["job"]["env"]["SUITE_IMAGE"] == image["Id"]
+        assert facts["engine"]["version"] and facts["engine"]["runtime"].startswith("runc")
+        assert facts["engine"]["remote"] is False and facts["devices"] == {"ids": [], "count": None, "requests": []}
+        assert facts["container"]["ulimits"] == {"stack": 64 << 20} and facts["container"]["ipc"] == "private"
+    assert containers(runtime) == []
+    again = run(runtime, tmp_path / "runs", "--ranks", "1", "--ranks", "2")
+    assert again.returncode == 0 and "nothing to do" in again.stdout
+
+
+def test_a_failed_run_is_a_record_and_the_ladder_goes_on(runtime: Runtime, scripted_image: str, tmp_path: Path) -> None:
+    done = run(runtime, tmp_path, at={"iteration": 1, "do": "oom"})
+    assert done.returncode == 1 and "0 runs measured, 2 failed" in done.stdout
+    kinds = {bundle.record().failure.kind for bundle in find_bundles([tmp_path])}
+    assert kinds == {"oom_device"} and containers(runtime) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_driver_stops_and_removes_its_container(
+    runtime: Runtime, scripted_image: str, tmp_path: Path, number: signal.Signals
+) -> None:
+    with start(runtime, tmp_path, at={"iteration": 1, "do": "hang"}) as driver:
+        wait_for_event(tmp_path, "generate")
+        assert len(containers(runtime)) == 1
+        driver.send_signal(number)
+        out, _ = driver.communicate(timeout=20)
+    assert driver.returncode == 130 and "interrupted; the same command goes on" in out
+    assert containers(runtime) == []
+    record = find_bundles([tmp_path])[0].record()
+    assert (record.status, record.failure.evidence) == ("interrupted", (f"the driver was sent {number.name}",))
+
+
+def test_a_second_signal_does_not_wait(runtime: Runtime, scripted_image: str, tmp_path: Path) -> None:
+    with start(runtime, tmp_path, at={"iteration": 1, "do": "hang"}) as driver:
+        wait_for_event(tmp_path, "generate")
+        name = containers(runtime)[0]
+        init = int(runtime.docker("inspect", "--format", "{{.State.Pid}}", name).stdout)
+        psutil.Process(init).children()[0].suspend()  # the node cannot answer the first one
+        driver.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        assert driver.poll() is None and containers(runtime) == [name]
+        driver.send_signal(signal.SIGINT)
+        driver.communicate(timeout=20)
+    assert driver.returncode == 130 and containers(runtime) == []
+
+
+def test_what_a_killed_driver_leaves_the_next_session_removes_and_no_other(
+    runtime: Runtime, scripted_image: str, tmp_path: Path
+) -> None:
+    with start(runtime, tmp_path / "killed", at={"iteration": 1, "do": "hang"}) as driver:
+        wait_for_event(tmp_path / "killed", "generate")
+        os.kill(driver.pid, signal.SIGKILL)
+    dead = containers(runtime)
+    assert len(dead) == 1, "nobody is there to remove it"
+    with start(runtime, tmp_path / "living", "--backend", "megatron", at={"iteration": 1, "do": "hang"}) as other:
+        wait_for_event(tmp_path / "living", "generate")
+        living = [name for name in containers(runtime) if name not in dead]
+        assert containers(runtime) == living and len(living) == 1, "the second driver removed what the dead one left"
+        done = run(runtime, tmp_path / "killed", "--backend", "deepspeed")
+        assert done.returncode == 0 and "1 runs measured" in done.stdout, done
+        assert containers(runtime) == living, "a living driver keeps its own"
+        other.send_signal(signal.SIGTERM)
+        other.communicate(timeout=20)
+    assert containers(runtime) == []
+
+
+def test_a_run_is_done_again_in_a_container_and_compared(runtime: Runtime, scripted_image: str, tmp_path: Path) -> None:
+    assert run(runtime, tmp_path, "--backend", "megatron").returncode == 0
+    first = find_bundles([tmp_path])[0].path
+    command = scripted_suite("rerun", str(first), "--runs", str(tmp_path))
+    done = subprocess.run(command, env=suite_environment(runtime.host), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "ratio:" in done.stdout, done
+    assert Bundle(first.with_name(first.name.replace("-r1", "-r2"))).record().run.launcher == "docker"
+
+
+def test_a_bundle_comes_back_from_an_engine_that_shares_no_folder(
+    runtime: Runtime, scripted_image: str, tmp_path: Path
+) -> None:
+    done = run(runtime, tmp_path, "--copy-back", "--ranks", "2", "--backend", "megatron")
+    assert done.returncode == 0, done
+    bundle = find_bundles([tmp_path])[0]
+    assert verify(bundle).status == "equal" and bundle.record().environment.driver["engine"]["remote"] is True
+    assert containers(runtime) == []
+
+
+def test_a_full_disk_under_the_results_is_told_and_nothing_is_left(
+    runtime: Runtime, scripted_image: str, tmp_path: Path
+) -> None:
+    runs = tmp_path / "small"
+    runs.mkdir()
+    subprocess.run(("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(runs)), check=True)
+    try:
+        done = run(runtime, runs, "--backend", "megatron", at={"iteration": 1, "do": "flood"})
+        told = done.stdout + done.stderr
+        assert done.returncode in (1, 2) and ("disk_full" in told or "no space left" in told.lower()), done
+    finally:
+        subprocess.run(("umount", str(runs)), check=True)
+    assert containers(runtime) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ("--image", "suite-engine:0"),
+            "no image suite-engine:0 on this runtime; build it: suite images build",
+        ),
+        (("--image", "127.0.0.1:9/suite/engines:1"), "cannot be pulled"),
+        (("--image", "127.0.0.1:9/suite/engines:1", "--pull", "never"), "--pull never keeps it from being pulled"),
+        (("--image", "suite-base:bookworm"), "suite-base:bookworm cannot tell the versions of its stack"),
+        (("--image", "No Image"), "does not take 'No Image' for an image"),
+        (("--image", "suite-arm:test"), "suite-arm:test is built for arm64, the runtime's host is amd64"),
+        (("--image", "suite-earlier:test"), "holds suite 0.0.1, this driver is"),
+        (("--device", "auto", "--gpu-ids", "0,99"), "gives no GPU 0,99 to a container: nvidia-container-cli: device"),
+        (("--device", "auto", "--gpus", "99"), "gives no 99 GPUs to a container"),
+        (("--device", "auto", "--gpus", "1", "--gpu-ids", "2"), "not both"),
+        (("--gpus", "1"), "--device cpu leaves no use for --gpus"),
+        (("--runs", "/etc/passwd"), "file exists"),
+    ],
+    ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else "",
+)
+def test_what_cannot_be_done_is_one_line_and_exit_2_before_the_first_run(
+    runtime: Runtime, scripted_image: str, other_images: None, tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    done = run(runtime, tmp_path / "runs", *arguments)
+    assert done.returncode == 2, done
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("error: ") and words in last and "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists() and containers(runtime) == []
+
+
+@pytest.fixture(scope="module")
+def other_images(runtime: Runtime, scripted_image: str) -> None:
+    """One that says it is for another processor, and one of an earlier version of the suite."""
+    api = docker.APIClient(base_url=runtime.host, version="auto")
+    api.load_image(_image_for("arm64", "suite-arm:test"))
+    recipe = f"FROM {scripted_image}\nLABEL {VERSION_LABEL}=0.0.1\n".encode()
+    list(api.build(fileobj=io.BytesIO(recipe), tag="suite-earlier:test", rm=True))
+
+
+def _image_for(architecture: str, tag: str) -> bytes:
+    """An archive as `docker save` writes it, of an image that holds nothing."""
+    layer = bytes(10240)
+    config = {
+        "architecture": architecture,
+        "os": "linux",
+        "config": {},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+    }
+    manifest = [{"Config": "config.json", "RepoTags": [tag], "Layers": ["layer.tar"]}]
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for name, data in (
+            ("config.json", json.dumps(config).encode()),
+            ("manifest.json", json.dumps(manifest).encode()),
+            ("layer.tar", layer),
+        ):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+    return archive.getvalue()

@@ -1,0 +1,104 @@
+"""Both engines for real, from a request to verified records: equal work, every layout, and learning."""
+
+from __future__ import annotations
+
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from suite.backends.registry import find_backend
+from suite.bundle.derive import derive
+from suite.bundle.store import Bundle, find_bundles
+from suite.bundle.verify import verify
+from suite.conduct.planning.plan import make_plan
+from suite.conduct.planning.request import LayoutChoices, Request
+from suite.conduct.running.session import Settings, run_plan
+from suite.launch.local import LocalLauncher
+from suite.report.reading import read_entries
+from suite.report.text.output import write
+from suite.spec.manifest import Measure
+from tests.conduct.requests import shape, workload
+from tests.conduct.running.test_session import Told
+
+pytestmark = [pytest.mark.ranks, pytest.mark.timeout(400)]
+
+MEASURE = Measure(device="cpu", precision="fp32", warmup=1, iterations=3)
+
+
+def stacks() -> dict[str, dict[str, str]]:
+    names = ("deepspeed", "megatron")
+    return {name: {package: metadata.version(package) for package in find_backend(name).packages} for name in names}
+
+
+def run(request: Request, root: Path) -> list[Bundle]:
+    plan = make_plan(request, stacks())
+    summary = run_plan(plan, Settings(root=root, python=sys.executable), LocalLauncher(), Told())
+    logs = [path.read_text()[-2000:] for path in sorted(root.glob("*/logs/rank-0.log"))]
+    assert not summary.failed, logs
+    return find_bundles([root])
+
+
+def test_every_layout_of_both_engines_does_the_same_work_on_two_ranks(tmp_path: Path) -> None:
+    request = Request(
+        backends=("deepspeed", "megatron"),
+        sizes=(shape(),),
+        ranks=(2,),
+        workload=workload(optimizer_steps=2, ppo_epochs=2),
+        measure=MEASURE,
+        layout=LayoutChoices(zero_stage=(1, 2, 3), tensor=(1, 2), pipeline=(1, 2)),
+        repeats=1,
+    )
+    bundles = run(request, tmp_path / "runs")
+    records = {f"{r.run.backend} {r.run.layout.label()}": r for r in (bundle.record() for bundle in bundles)}
+    assert set(records) == {
+        "deepspeed zero1 dp2",
+        "deepspeed zero2 dp2",
+        "deepspeed zero3 dp2",
+        "megatron dp2 dist-opt",
+        "megatron pp2 dist-opt",
+        "megatron tp2 sp dist-opt",
+    }
+    assert len({record.run.work_hash for record in records.values()}) == 1
+    counts = {record.counts for record in records.values()}
+    assert len(counts) == 1, "equal manifests are equal work, parameters included"
+    (count,) = counts
+    assert (count.samples, count.response_tokens, count.padded_tokens) == (8, 64, 0)
+    assert (count.trained_tokens, count.optimizer_steps) == (8 * 16 * 2, 4)
+    for bundle in bundles:
+        assert verify(bundle).status == "equal"
+        assert derive(bundle).throughput.samples_per_second.value > 0
+        assert bundle.record().memory.theoretical_minimum_bytes > 0
+    found = read_entries([tmp_path / "runs"])
+    assert not found.warnings()
+    text = write(found.entries, tmp_path / "report.md").path.read_text()
+    assert all(label in text for label in ("zero3 dp2", "tp2 sp dist-opt", "pp2 dist-opt"))
+
+
+@pytest.mark.parametrize("backend", ["deepspeed", "megatron"])
+def test_on_one_rank_it_learns_a_reward_that_can_be_learned(backend: str, tmp_path: Path) -> None:
+    work = workload(
+        rollouts=32,
+        micro_batch=16,
+        ppo_epochs=2,
+        optimizer_steps=2,
+        reward={"kind": "token-below", "threshold": 32},
+        ppo={"kl_coefficient": 0.0},
+        optimizer={"learning_rate": 3e-3},
+    )
+    request = Request(
+        backends=(backend,),
+        sizes=(shape(vocab=128),),
+        ranks=(1,),
+        workload=work,
+        measure=MEASURE.model_copy(update={"iterations": 30}),
+        repeats=1,
+    )
+    (bundle,) = run(request, tmp_path)
+    stats = [event["stats"] for event in bundle.events().ranks[0] if event["kind"] == "iteration"]
+    rewards = [step["reward"] for step in stats]
+    value_losses = [step["value_loss"] for step in stats]
+    assert sum(rewards[:3]) / 3 < 0.4, "a quarter of the vocabulary by chance"
+    assert sum(rewards[-3:]) / 3 > 0.7
+    assert sum(value_losses[-5:]) < sum(value_losses[:5])

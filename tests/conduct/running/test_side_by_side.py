@@ -1,0 +1,45 @@
+"""Runs beside each other: no device is lent twice, and what asks for more than there is waits."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from suite.conduct.planning.machine import Machine
+from suite.conduct.running.side_by_side import Slots, require_containers
+from suite.spec.base import UsageError
+
+
+@given(devices=st.integers(1, 8), most=st.integers(1, 8), steps=st.lists(st.tuples(st.booleans(), st.integers(1, 8))))
+def test_no_device_is_lent_twice_and_no_more_runs_go_on_than_asked_for(
+    devices: int, most: int, steps: list[tuple[bool, int]]
+) -> None:
+    names = tuple(f"GPU-{index}" for index in range(devices))
+    slots = Slots(names, most)
+    lent: list[tuple[str, ...]] = []
+    for gives_back, count in steps:
+        if gives_back and lent:
+            slots.give_back(lent.pop(0))
+        elif slots.has_room(count):
+            lent.append(slots.take(count))
+            assert len(lent[-1]) == count
+        busy = [device for devices in lent for device in devices]
+        assert len(busy) == len(set(busy)) and set(busy) <= set(names)
+        assert len(lent) <= most
+        assert slots.has_room(1) == (len(lent) < most and len(busy) < devices)
+
+
+def test_the_first_free_devices_are_lent_so_that_neighbours_stay_together() -> None:
+    slots = Slots(("0", "1", "2", "3"), most=4)
+    first, second = slots.take(1), slots.take(2)
+    assert (first, second) == (("0",), ("1", "2"))
+    slots.give_back(first)
+    assert slots.take(2) == ("0", "3")
+
+
+def test_without_containers_nothing_keeps_runs_apart() -> None:
+    machine = Machine(python="python3", device="cpu", max_ranks=8, device_memory_bytes=None)
+    require_containers(machine, 1)
+    with pytest.raises(UsageError, match="--launcher docker"):
+        require_containers(machine, 2)

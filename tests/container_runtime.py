@@ -1,0 +1,174 @@
+"""A real Docker runtime for the tests that need one, started by them and ended with them.
+
+Without root or without dockerd such tests fail in CI and are skipped elsewhere, with the reason in pytest's summary.
+``SUITE_TEST_DOCKER_HOST`` names a runtime that runs already; it must have the stub hook of tests/stub_gpu on its PATH.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+STUB_GPUS = ROOT / "tests" / "stub_gpu"
+#: images and layers stay here between two sessions of a developer; git ignores it
+DATA = ROOT / "build" / "docker"
+START_SECONDS = 30.0
+BASE_IMAGE = "suite-base:bookworm"
+BASE_PACKAGES = "python3-minimal,python3-venv,ca-certificates"
+#: fixed, so that the same packages give the same base image
+BASE_TIME = "1700000000"
+
+
+@dataclass
+class Runtime:
+    """A daemon of the tests' own: where it answers, and what ends and starts it again."""
+
+    host: str
+    folder: Path
+    arguments: tuple[str, ...]
+    environment: dict[str, str]
+    process: subprocess.Popen | None = None
+
+    def start(self) -> None:
+        """Raises RuntimeError with the end of its log when it does not answer in time."""
+        log = self.folder / "log"
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                ("dockerd", *self.arguments), env=self.environment, stdout=output, stderr=output, start_new_session=True
+            )
+        deadline = time.monotonic() + START_SECONDS
+        while not self._answers():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise RuntimeError("dockerd does not answer: " + log.read_text(errors="replace")[-2000:])
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """End it as an administrator would; containers end with it."""
+        if self.process is not None:
+            self.process.terminate()
+            try:
+                self.process.wait(START_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+            self.process = None
+
+    def docker(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess:
+        """The docker command line against this runtime; output as text."""
+        environment = {**os.environ, "DOCKER_HOST": self.host}
+        return subprocess.run(("docker", *arguments), env=environment, capture_output=True, text=True, **options)
+
+    def _answers(self) -> bool:
+        return self.docker("version").returncode == 0
+
+
+@contextmanager
+def started_runtime(
+    data: Path | None = None,
+    with_gpus: bool = True,
+    daemon: dict[str, Any] | None = None,
+    arguments: tuple[str, ...] = (),
+) -> Iterator[Runtime]:
+    """A runtime while the block runs. ``daemon``: its daemon.json. ``data``: a folder to keep; else all of it goes."""
+    folder = Path(tempfile.mkdtemp(prefix="docker-"))  # short: the name of a socket has 107 characters at most
+    bridge = f"suite{os.getpid() % 10_000}x{folder.name[-4:]}"[:15]
+    config = folder / "daemon.json"
+    config.write_text(json.dumps({"bridge": bridge, **(daemon or {})}))
+    host = f"unix://{folder}/docker.sock"
+    path = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"
+    runtime = Runtime(
+        host=host,
+        folder=folder,
+        arguments=(
+            *("--config-file", str(config), "--data-root", str(data or folder / "data")),
+            *("--exec-root", str(folder / "exec"), "--pidfile", str(folder / "pid"), "-H", host),
+            *arguments,
+        ),
+        environment={**os.environ, "PATH": f"{STUB_GPUS}:{path}" if with_gpus else path},
+    )
+    _add_bridge(bridge)
+    try:
+        runtime.start()
+        yield runtime
+    finally:
+        runtime.stop()
+        subprocess.run(("ip", "link", "delete", bridge), check=False)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _add_bridge(name: str) -> None:
+    """A network of its own: runtimes on one host take docker0, and each removes or renews it under the others."""
+    taken = subprocess.run(("ip", "-o", "-4", "addr"), check=True, capture_output=True, text=True).stdout
+    subnet = next(f"172.31.{number}" for number in range(200, 255) if f"172.31.{number}." not in taken)
+    for command in (
+        ("link", "add", name, "type", "bridge"),
+        ("addr", "add", f"{subnet}.1/24", "dev", name),
+        ("link", "set", name, "up"),
+    ):
+        subprocess.run(("ip", *command), check=True)
+
+
+def skip_outside_ci(reason: str) -> NoReturn:
+    """Skip loudly where a runtime's tests cannot run; fail in CI, where they have to."""
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def require_runtime() -> None:
+    """See ``skip_outside_ci``: dockerd has to be there, and root to start it."""
+    missing = [program for program in ("dockerd", "docker", "ip") if shutil.which(program) is None]
+    if os.geteuid() != 0:
+        missing.append("root")
+    if missing:
+        skip_outside_ci(f"a container runtime cannot be started here: no {', '.join(missing)}")
+
+
+@pytest.fixture(scope="session")
+def runtime() -> Iterator[Runtime]:
+    """One runtime for the whole session, with pretended GPUs."""
+    running = os.environ.get("SUITE_TEST_DOCKER_HOST")
+    if running:
+        yield Runtime(host=running, folder=Path(), arguments=(), environment={})
+        return
+    require_runtime()
+    DATA.mkdir(parents=True, exist_ok=True)
+    with started_runtime(data=DATA / "data") as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def base_image(runtime: Runtime) -> str:
+    """Debian with Python, made from packages alone: no registry is asked."""
+    if runtime.docker("image", "inspect", BASE_IMAGE).returncode != 0:
+        tar = DATA / "base.tar"
+        if not tar.exists():
+            _debootstrap(tar)
+        runtime.docker("import", str(tar), BASE_IMAGE, check=True)
+    return BASE_IMAGE
+
+
+def _debootstrap(tar: Path) -> None:
+    tar.parent.mkdir(parents=True, exist_ok=True)
+    draft = tar.with_suffix(".draft.tar")
+    made = subprocess.run(
+        ("mmdebstrap", "--quiet", "--variant=minbase", f"--include={BASE_PACKAGES}", "bookworm", str(draft)),
+        env={**os.environ, "SOURCE_DATE_EPOCH": BASE_TIME},
+        stdout=sys.stderr,
+    )
+    made.check_returncode()
+    draft.rename(tar)

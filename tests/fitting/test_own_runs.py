@@ -1,0 +1,99 @@
+"""The planner beside runs: a manifest's prediction, the warning before a run, and learning from finished ones."""
+
+import pytest
+
+from suite.bundle.derive import derive
+from suite.bundle.store import Bundle
+from suite.fitting.calibrate import calibrated
+from suite.planner.ask import question
+from suite.planner.predict_manifest import fit_warning, fitting_layouts, predict_manifest
+from suite.spec.base import UsageError
+from suite.spec.catalogue import find_size, find_workload
+from suite.spec.layout import Layout
+from tests.synthetic import facts_of, make_bundle, synthetic_manifest
+
+H100 = "NVIDIA H100 80GB HBM3"
+WORK = find_workload("trlx-ds-chat")
+
+
+def manifest(size="1.3B", layout=None, backend="deepspeed", **changes):
+    return synthetic_manifest(
+        backend=backend,
+        size=find_size(size),
+        workload=WORK,
+        layout=layout or Layout(devices_per_node=1, data=1),
+        device="cuda",
+        precision="bf16",
+        **changes,
+    )
+
+
+def test_a_manifest_is_predicted_on_a_known_device():
+    found = predict_manifest(manifest(), H100)
+    assert found["fits"]
+    assert found["device"] == "H100-SXM-80GB"
+    assert found["samples_per_second"] == pytest.approx(WORK.rollouts / found["iteration_seconds"])
+    assert found["memory_bytes"] == pytest.approx(sum(found["memory"].values()), abs=20)
+
+
+@pytest.mark.parametrize(
+    ("made", "device"),
+    [
+        (manifest(), None),
+        (manifest(), "Some Accelerator 9000"),
+        (manifest(backend="other"), H100),
+        (synthetic_manifest(), H100),
+    ],
+)
+def test_what_is_not_known_is_not_predicted(made, device):
+    assert predict_manifest(made, device) is None
+
+
+def test_a_run_that_will_not_fit_is_warned_of_with_the_nearest_that_will():
+    made = manifest("6.7B", Layout(devices_per_node=8, data=8))
+    line = fit_warning(made, H100)
+    assert "expected to miss by" in line
+    assert "is expected to fit" in line
+    layouts = fitting_layouts(made.size, made.workload, made.layout, "deepspeed", 80 << 30)
+    assert all(layout.ranks == 8 for layout in layouts)
+    assert predict_manifest(manifest("6.7B", layouts[0]), H100)["fits"]
+
+
+def test_a_run_that_fits_or_cannot_be_judged_is_not_warned_of():
+    made = manifest()
+    assert fit_warning(made, H100) is None
+    assert fit_warning(made, "Some Accelerator 9000") is None
+    assert fitting_layouts(made.size, made.workload, made.layout, "deepspeed", 80 << 30) == []
+    assert fitting_layouts(made.size, made.workload, made.layout, "other", 1 << 30) == []
+
+
+def finished(root, seconds, ceilings=None):
+    made = manifest(warmup=1, iterations=5)
+    facts = {**facts_of(made, H100), "ceilings": ceilings}
+    path = make_bundle(root, made, seconds=seconds, facts=facts)
+    bundle = Bundle(path)
+    bundle.write_record(derive(bundle))
+    return made
+
+
+def test_own_runs_set_the_phases_to_what_was_measured(tmp_path):
+    made = finished(tmp_path, 8.0)
+    asked = calibrated(question(made.size, made.workload, "H100-SXM-80GB", "deepspeed"), tmp_path)
+    plan = asked.plan([1], most=64)
+    option = next(option for option in plan.options if option.layout == made.layout and option.micro_batch == 4)
+    assert option.phases["generate"] == pytest.approx(4.0, rel=0.05)
+    assert option.phases["train"] == pytest.approx(2.0, rel=0.05)
+    assert any("calibrated on your runs" in note for note in plan.notes)
+
+
+def test_measured_ceilings_replace_shares_of_the_peak(tmp_path):
+    made = finished(tmp_path, 8.0, {"matmul_flops": 500e12, "copy_bytes_per_second": 2e12})
+    asked = calibrated(question(made.size, made.workload, "H100-SXM-80GB", "deepspeed"), tmp_path)
+    assert asked.parameters.values["matrix_hopper"] == pytest.approx(500 / 989.5)
+    assert asked.parameters.values["memory_bandwidth"] == pytest.approx(2 / 3.35)
+
+
+def test_a_folder_without_a_fitting_run_is_told(tmp_path):
+    finished(tmp_path, 8.0)
+    with pytest.raises(UsageError, match="no finished run of megatron"):
+        calibrated(question(find_size("1.3B"), WORK, "H100-SXM-80GB", "megatron"), tmp_path)

@@ -1,0 +1,172 @@
+"""From what node, runtime and driver know to one outcome, and the words of runtimes by which it is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from suite.launch.docker.conclude import ContainerEnd, conclude
+from suite.launch.docker.patterns import RUNTIME_PATTERNS, essence, runtime_failure
+from suite.launch.outcome import Failure, Outcome
+
+OK = Outcome(status="ok", exit_codes={0: 0, 1: 0}, elapsed_seconds=3.0)
+
+
+def failed(kind: str, *evidence: str, **where: Any) -> Outcome:
+    failure = Failure(kind=kind, evidence=evidence, **where)
+    return Outcome(status="failed", exit_codes={0: -9, 1: 1}, elapsed_seconds=3.0, failure=failure)
+
+
+def end(**known: Any) -> ContainerEnd:
+    return ContainerEnd(**{"ranks": 2, "elapsed_seconds": 5.0, "phase": "train", "iteration": 4, **known})
+
+
+def test_the_nodes_word_counts_where_nothing_speaks_against_it() -> None:
+    assert conclude(end(outcome=OK, exit_code=0)) == OK
+    told = failed("oom_device", "rank 0: CUDA out of memory")
+    assert conclude(end(outcome=told, exit_code=1)) == told
+
+
+@pytest.mark.parametrize(
+    ("known", "kind", "evidence"),
+    [
+        ({"exit_code": 137, "oom_killed": True}, "oom_host", "the container ended with exit code 137 and OOMKilled"),
+        ({"exit_code": 137}, "rank_lost", "killed from outside (exit code 137, OOMKilled false)"),
+        ({"exit_code": 143}, "rank_lost", "killed from outside (exit code 143"),
+        ({"gone": "the container was removed"}, "rank_lost", "the container was removed"),
+        ({"exit_code": 3, "tail": ("some line",)}, "unknown", "ended with exit code 3 before its node told"),
+        ({"exit_code": 127, "error": "exec: no such file or directory"}, "config", "exec: no such file"),
+        ({"exit_code": 1, "tail": ("x: No module named 'suite'",)}, "config", "No module named 'suite'"),
+        ({"exit_code": 1, "tail": ("write: no space left on device",)}, "disk_full", "no space left"),
+        ({"outcome": OK, "oom_killed": True}, "oom_host", "the kernel killed a process of the container"),
+        (
+            {"outcome": failed("rank_lost", "rank 1 ended by SIGKILL"), "oom_killed": True},
+            "oom_host",
+            "the kernel killed a process of the container",
+        ),
+        (
+            {"outcome": failed("disk_full", "No space left on device"), "oom_killed": True},
+            "disk_full",
+            "No space left on device",
+        ),
+    ],
+)
+def test_each_end_has_its_kind_and_its_proof(known: dict, kind: str, evidence: str) -> None:
+    outcome = conclude(end(**known))
+    assert outcome.status == "failed" and outcome.failure.kind == kind and evidence in outcome.failure.evidence[0]
+
+
+def test_a_node_that_others_stopped_is_a_lost_run_and_no_interrupt() -> None:
+    stopped = Outcome(
+        status="interrupted",
+        exit_codes={0: -15, 1: -15},
+        elapsed_seconds=2.0,
+        failure=Failure(kind="interrupted", evidence=("the driver was sent SIGTERM",)),
+    )
+    by_others = conclude(end(outcome=stopped, trouble=("the runtime broke off in mid-run: reset",)))
+    assert (by_others.status, by_others.failure.kind) == ("failed", "rank_lost")
+    assert by_others.failure.evidence == (
+        "the container was sent SIGTERM, and not by this driver",
+        "the runtime broke off in mid-run: reset",
+    )
+    assert by_others.exit_codes == {0: -15, 1: -15}
+    by_us = conclude(end(outcome=stopped, interrupted_by="SIGINT"))
+    assert (by_us.status, by_us.failure.evidence) == ("interrupted", ("the driver was sent SIGINT",))
+
+
+def test_the_users_stop_counts_before_all_and_the_drivers_verdict_before_the_nodes() -> None:
+    verdict = Failure(kind="timeout", evidence=("too long",))
+    assert conclude(end(verdict=verdict, outcome=OK)).failure == verdict
+    assert conclude(end(verdict=verdict, interrupted_by="SIGINT", oom_killed=True)).status == "interrupted"
+
+
+def test_phase_and_exit_codes_are_the_nodes_where_it_told_them() -> None:
+    told = conclude(end(outcome=failed("rank_lost", "x", phase="score", iteration=2), oom_killed=True))
+    assert (told.failure.phase, told.failure.iteration, told.exit_codes) == ("score", 2, {0: -9, 1: 1})
+    silent = conclude(end(exit_code=137))
+    assert (silent.failure.phase, silent.failure.iteration, silent.exit_codes) == ("train", 4, {0: None, 1: None})
+
+
+#: as dockerd 20.10 and 26.1, containerd, runc 1.1, tini and NVIDIA's container tools word it
+REAL_LINES = [
+    ("image_missing", "No such image: sha256:0f3c", None),
+    ("image_pull", "pull access denied for x/y, repository does not exist or may require 'docker login'", None),
+    ("image_pull", "toomanyrequests: You have reached your pull rate limit", None),
+    ("image_pull", 'Error response from daemon: Get "https://nvcr.io/v2/": net/http: request canceled', None),
+    (
+        "driver_mismatch",
+        "OCI runtime create failed: runc create failed: unable to start container process: "
+        "error during container init: error running hook #0: error running hook: exit status 1, stdout: , stderr: "
+        "nvidia-container-cli: requirement "
+        "error: unsatisfied condition: cuda>=12.8, please update your driver to a newer version: unknown",
+        None,
+    ),
+    (
+        "driver_mismatch",
+        "nvidia-container-cli: initialization error: nvml error: driver/library version mismatch: unknown",
+        None,
+    ),
+    ("driver_mismatch", "nvidia-container-cli: requirement error: invalid expression", None),
+    ("driver_mismatch", "CUDA error 804: forward compatibility was attempted on non supported HW", None),
+    ("gpu_unavailable", 'could not select device driver "" with capabilities: [[gpu]]', "container toolkit"),
+    ("gpu_unavailable", 'could not select device driver "cdi" with capabilities: []', "features.cdi"),
+    ("gpu_unavailable", "Unknown runtime specified nvidia", "container toolkit"),
+    ("gpu_unavailable", "CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=9", None),
+    ("gpu_unavailable", "nvidia-container-cli: device error: 9: unknown device: unknown", None),
+    ("gpu_unavailable", "nvidia-container-cli: initialization error: nvml error: driver not loaded: unknown", None),
+    (
+        "gpu_unavailable",
+        'error gathering device information while adding custom device "/dev/nvidia-modeset": no such file',
+        None,
+    ),
+    ("oom_host", "container init was OOM-killed (memory limit too low?): unknown", None),
+    ("disk_full", "mkdir /var/lib/docker/overlay2/x: no space left on device", None),
+    ("config", "error setting rlimit type 8: operation not permitted: unknown", "--ulimit memlock=8388608"),
+    ("config", "[FATAL tini (7)] exec /opt/suite/bin/python failed: Exec format error", "architecture"),
+    ("config", "[FATAL tini (7)] exec /opt/suite/bin/python failed: No such file or directory", "suite images build"),
+    ("config", 'exec: "nvidia-smi": executable file not found in $PATH: unknown', "suite images build"),
+    ("config", "/opt/suite/bin/python: No module named suite", "suite images build"),
+    ("config", 'invalid mount config for type "bind": bind source path does not exist: /x', "--copy-back"),
+    ("config", "Requested CPUs are not available - requested 0-99, available: 0-1", "--cpuset"),
+    ("config", "crun: setrlimit `RLIMIT_NOFILE`: Operation not permitted: OCI permission denied", "CAP_SYS_RESOURCE"),
+    ("config", "container create: requested CPUs are not available - requested 77, available: 0-1", "--cpuset"),
+    ("config", "container create: unable to find network with name or ID x: network not found", "--network"),
+    ("config", "network nonet not found", "--network"),
+    ("config", "unknown ulimit type: foo", None),
+    ("config", "Minimum memory limit allowed is 6MB", "--memory"),
+]
+
+
+@pytest.mark.parametrize(("kind", "line", "advice"), REAL_LINES)
+def test_an_engines_words_have_their_kind_and_their_next_step(kind: str, line: str, advice: str | None) -> None:
+    failure = runtime_failure("nothing of interest", line)
+    assert failure is not None and failure.kind == kind
+    assert len(failure.evidence) == (1 if advice is None else 2)
+    assert advice is None or (failure.evidence[1].startswith("next step: ") and advice in failure.evidence[1])
+
+
+def test_every_pattern_has_a_real_line_that_it_is_the_first_to_fit() -> None:
+    import re
+
+    firsts = set()
+    for _, line, _ in REAL_LINES:
+        firsts.add(
+            next(entry.pattern.expression for entry in RUNTIME_PATTERNS if re.search(entry.pattern.expression, line))
+        )
+    assert firsts == {entry.pattern.expression for entry in RUNTIME_PATTERNS}
+
+
+def test_an_error_is_told_without_the_programs_that_handed_it_on() -> None:
+    handed_on = (
+        "failed to create task for container: failed to create shim task: OCI runtime create failed: "
+        "runc create failed: unable to start container process: error during container init: error running hook #0: "
+        "error running hook: exit status 1, stdout: , stderr: nvidia-container-cli: device error: 9: unknown device: "
+        "unknown"
+    )
+    assert essence(handed_on) == "nvidia-container-cli: device error: 9: unknown device"
+    assert essence("No such\n image: x") == "No such image: x"
+
+
+def test_what_nobody_knows_proves_nothing() -> None:
+    assert runtime_failure("all is well", "") is None

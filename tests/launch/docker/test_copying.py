@@ -1,0 +1,121 @@
+"""What is taken out of a container: the ranks' files under their names, and nothing that a hostile archive holds."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from suite.launch.docker import copying
+from suite.launch.docker.copying import UnsafeCopy, extract, put_bundle
+
+
+def archive(*entries: tuple[str, bytes | str | None], kind: bytes = tarfile.SYMTYPE) -> bytes:
+    """A tar of files (bytes), links (text: their target, of ``kind``) and folders (None)."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, content in entries:
+            entry = tarfile.TarInfo(name)
+            if content is None:
+                entry.type = tarfile.DIRTYPE
+            elif isinstance(content, str):
+                entry.type, entry.linkname = kind, content
+            else:
+                entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content) if isinstance(content, bytes) else None)
+    return out.getvalue()
+
+
+def taken(data: bytes, root: Path, part: str = "events", piece: int = 700) -> dict[str, bytes]:
+    folder = root / part
+    folder.mkdir(exist_ok=True)
+    extract((data[start : start + piece] for start in range(0, len(data), piece)), folder)
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_the_ranks_files_come_as_they_are(tmp_path: Path) -> None:
+    files = {f"rank-{rank}.jsonl": bytes([rank]) * (1000 * rank) for rank in range(4)}
+    data = archive(("events", None), *((f"events/{name}", content) for name, content in files.items()))
+    assert taken(data, tmp_path) == files
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "events/driver.jsonl",
+        "events/../../rank-0.jsonl",
+        "../events/rank-0.jsonl",
+        "/events/rank-0.jsonl",
+        "events/rank-0.jsonl/x",
+        "logs/rank-0.log",
+        "logs/container.log",
+        "events/rank-0.sh",
+        "events/rank--1.jsonl",
+        "manifest.json",
+    ],
+)
+def test_no_other_name_is_written(tmp_path: Path, name: str) -> None:
+    assert taken(archive((name, b"evil"), ("events/rank-1.jsonl", b"good")), tmp_path) == {"rank-1.jsonl": b"good"}
+    assert [path.name for path in tmp_path.iterdir()] == ["events"]
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE])
+def test_links_devices_and_pipes_are_left_out(tmp_path: Path, kind: bytes) -> None:
+    assert taken(archive(("events/rank-0.jsonl", "/etc/passwd"), kind=kind), tmp_path) == {}
+
+
+def test_what_is_there_is_neither_replaced_nor_followed(tmp_path: Path) -> None:
+    events = tmp_path / "events"
+    events.mkdir()
+    outside = tmp_path / "outside"
+    outside.write_text("mine")
+    (events / "rank-0.jsonl").symlink_to(outside)
+    (events / "rank-1.jsonl").write_text("seen")
+    extract([archive(("events/rank-0.jsonl", b"evil"), ("events/rank-1.jsonl", b"evil"))], events)
+    assert outside.read_text() == "mine" and (events / "rank-1.jsonl").read_text() == "seen"
+
+
+def test_a_container_cannot_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copying, "MOST_BYTES", 1000)
+    with pytest.raises(UnsafeCopy, match="more than"):
+        taken(archive(("events/rank-0.jsonl", b"x" * 600), ("events/rank-1.jsonl", b"x" * 600)), tmp_path)
+    monkeypatch.setattr(copying, "MOST_FILES", 2)
+    (tmp_path / "events" / "rank-0.jsonl").unlink()
+    with pytest.raises(UnsafeCopy, match="more than"):
+        taken(archive(*((f"events/rank-{rank}.jsonl", b"") for rank in range(3))), tmp_path)
+
+
+@given(st.binary(max_size=2000), st.integers(1, 900))
+def test_any_bytes_give_nothing_or_an_error_that_is_told(data: bytes, piece: int) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as name:
+        try:
+            assert taken(data, Path(name), piece=piece) == {}
+        except (tarfile.TarError, UnsafeCopy):
+            pass
+
+
+def test_what_is_put_in_belongs_to_the_runs_user(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("{}")
+    put: list[tuple[str, bytes]] = []
+
+    class Api:
+        def put_archive(self, container: str, path: str, data: bytes) -> None:
+            put.append((path, data))
+
+    put_bundle(Api(), "c", "a-run", tmp_path, "12:34")
+    ((path, data),) = put
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        entries = {entry.name: (entry.uid, entry.gid, entry.isdir()) for entry in tar}
+    assert path == "/work/runs"
+    assert entries == {
+        "a-run": (12, 34, True),
+        "a-run/events": (12, 34, True),
+        "a-run/logs": (12, 34, True),
+        "a-run/manifest.json": (12, 34, False),
+    }

@@ -1,0 +1,196 @@
+"""Runtimes that are restarted, lost, far away or without GPUs: each test has its way with a daemon of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from suite.launch.docker.connection import connect
+from suite.launch.docker.gpus import access_of, usable_gpus
+from suite.launch.docker.settings import DockerSettings
+from suite.launch.docker.watch import ContainerPatience
+from suite.launch.local import free_port
+from suite.spec.base import UsageError
+from tests.container_runtime import Runtime, started_runtime
+from tests.containers import IMAGE, MEMLOCK, QUICK, launcher, left, once_started, run_container
+
+pytestmark = [pytest.mark.daemon, pytest.mark.timeout(180)]
+
+CDI = {
+    "cdiVersion": "0.5.0",
+    "kind": "nvidia.com/gpu",
+    "devices": [
+        {
+            "name": str(index),
+            "containerEdits": {"deviceNodes": [{"path": f"/dev/nvidia{index}", "hostPath": "/dev/null"}]},
+        }
+        for index in range(4)
+    ],
+}
+TICKS = """
+event("start", pid=os.getpid())
+for number in range(50):
+    event("iteration", iteration=number)
+    print("said", number, flush=True)
+    time.sleep(0.1)
+event("end", status="ok")
+"""
+
+
+@pytest.fixture(scope="module")
+def daemon(runtime: Runtime, scripted_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
+    """A runtime that keeps containers over its own restart, offers CDI devices and no hook, and listens on TCP."""
+    cdi = tmp_path_factory.mktemp("cdi")
+    (cdi / "nvidia.json").write_text(json.dumps(CDI))
+    config = {"live-restore": True, "features": {"cdi": True}, "cdi-spec-dirs": [str(cdi)], "bridge": "none"}
+    port = free_port()
+    arguments = ("-H", f"tcp://127.0.0.1:{port}", "--tls=false")
+    with started_runtime(with_gpus=False, daemon=config, arguments=arguments) as started:
+        save = subprocess.Popen(("docker", "-H", runtime.host, "save", IMAGE), stdout=subprocess.PIPE)
+        subprocess.run(("docker", "-H", started.host, "load", "-q"), stdin=save.stdout, check=True)
+        assert save.wait() == 0
+        started.tcp = f"tcp://127.0.0.1:{port}"
+        yield started
+
+
+@pytest.fixture
+def ours(daemon: Runtime, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
+    """The daemon as the one that Docker's settings name; nothing of a test may be left on it."""
+    monkeypatch.setenv("DOCKER_HOST", daemon.host)
+    if daemon.process is None:
+        daemon.start()
+    yield daemon
+    if daemon.process is None:
+        daemon.start()
+    assert left(daemon) == []
+
+
+def kill(runtime: Runtime) -> None:
+    """As a crash would, with the containerd that it started: its containers live on."""
+    containerd = runtime.folder / "exec" / "containerd" / "containerd.pid"
+    os.kill(int(containerd.read_text()), signal.SIGKILL)
+    runtime.process.kill()
+    runtime.process.wait()
+    runtime.process = None
+
+
+def test_a_restarted_runtime_that_keeps_its_containers_loses_nothing(ours: Runtime, tmp_path: Path) -> None:
+    def restart() -> None:
+        ours.stop()
+        ours.start()
+
+    restarting = once_started(tmp_path, restart)
+    ran = run_container(launcher(connect()), tmp_path, TICKS)
+    restarting.join()
+    assert ran.outcome.status == "ok", ran.outcome
+    assert [event["iteration"] for event in ran.events if event["kind"] == "iteration"] == list(range(50))
+    assert ran.log().decode().split() == [word for number in range(50) for word in ("said", str(number))]
+
+
+def test_an_engine_that_stays_away_is_a_lost_run_and_the_next_session_clears_up(ours: Runtime, tmp_path: Path) -> None:
+    patience = ContainerPatience(runtime_seconds=1.5, break_seconds=0.2, output_seconds=1.0)
+    stopping = once_started(tmp_path, lambda: kill(ours))
+    ran = run_container(launcher(connect(), patience), tmp_path, TICKS)
+    stopping.join()
+    failure = ran.outcome.failure
+    assert (failure.kind, failure.evidence[0]) == ("rank_lost", "the runtime has not answered for 1.5 s")
+    assert failure.iteration is not None
+    ours.start()
+    assert len(left(ours)) == 1, "its container outlived the engine"
+    launched = launcher(connect())
+    from suite.launch.docker.session import remove_orphans
+
+    assert remove_orphans(launched.runtime.api, is_local=True) == 0, "this driver lives"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("suite.launch.docker.session._start_ticks", lambda pid: None)
+        assert remove_orphans(launched.runtime.api, is_local=True) == 1
+
+
+def test_an_engine_that_ends_its_containers_is_a_lost_run(ours: Runtime, tmp_path: Path) -> None:
+    config = ours.folder / "daemon.json"
+    before = json.loads(config.read_text())
+    config.write_text(json.dumps({**before, "live-restore": False}))
+
+    def restart() -> None:
+        ours.process.send_signal(signal.SIGHUP)  # read daemon.json again
+        time.sleep(0.5)
+        ours.stop()
+        ours.start()
+
+    try:
+        restarting = once_started(tmp_path, restart)
+        ran = run_container(launcher(connect()), tmp_path, TICKS)
+        restarting.join()
+    finally:
+        config.write_text(json.dumps(before))
+    failure = ran.outcome.failure
+    assert failure.kind == "rank_lost", failure
+    assert "not by this driver" in failure.evidence[0] or "killed from outside" in failure.evidence[0]
+
+
+def test_an_engine_that_is_away_when_a_run_begins_is_waited_for(ours: Runtime, tmp_path: Path) -> None:
+    launched = launcher(connect())
+    ours.stop()
+    starting = threading.Timer(1.0, ours.start)
+    starting.start()
+    ran = run_container(launched, tmp_path, 'event("start")')
+    starting.join()
+    assert ran.outcome.status == "ok", ran.outcome
+
+
+def test_an_engine_without_nvidias_runtime_is_told_with_what_to_install(ours: Runtime, tmp_path: Path) -> None:
+    launched = launcher(connect(), ulimits=MEMLOCK, gpu_access="nvidia")
+    failure = run_container(launched, tmp_path, "", devices=("0",)).outcome.failure
+    assert failure.kind == "gpu_unavailable" and "could not select device driver" in failure.evidence[0]
+    assert "container toolkit" in failure.evidence[1]
+    with pytest.raises(UsageError, match="gives no 1 GPUs to a container: could not select device driver"):
+        usable_gpus(launched.runtime, DockerSettings(gpus=1, gpu_access="nvidia"), launched.images["megatron"].id)
+
+
+@pytest.mark.parametrize(
+    "wanted", [{"devices": ("1", "3")}, {"devices": None, "device_count": 2}], ids=["ids", "count"]
+)
+def test_gpus_come_by_cdi_where_the_engine_has_it(ours: Runtime, tmp_path: Path, wanted: dict) -> None:
+    connected = connect()
+    assert access_of(connected, "auto") == "cdi"
+    script = 'print(sorted(name for name in os.listdir("/dev") if name.startswith("nvidia")))'
+    ran = run_container(launcher(connected, ulimits=MEMLOCK), tmp_path, script, **wanted)
+    assert ran.outcome.status == "ok", ran.outcome
+    names = wanted["devices"] or ("0", "1")
+    assert ran.log().decode().strip() == str([f"nvidia{name}" for name in names])
+
+
+def test_an_unknown_cdi_device_is_an_unavailable_gpu(ours: Runtime, tmp_path: Path) -> None:
+    failure = run_container(launcher(connect(), ulimits=MEMLOCK), tmp_path, "", devices=("9",)).outcome.failure
+    assert failure.kind == "gpu_unavailable" and "nvidia.com/gpu=9" in failure.evidence[0]
+
+
+def test_an_engine_behind_tcp_gets_the_manifest_and_gives_the_results(
+    ours: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", ours.tcp)
+    connected = connect()
+    assert connected.facts.remote
+    ran = run_container(launcher(connected), tmp_path, TICKS.replace("0.1", "0"), ranks=2)
+    assert ran.outcome.status == "ok", ran.outcome
+    assert sum(event["kind"] == "iteration" for event in ran.events) == 50
+    assert len((tmp_path / "events" / "rank-1.jsonl").read_text().splitlines()) == 52
+    assert ran.log(1).startswith(b"said 0\nsaid 1\n")
+    lost = replace(launcher(connected), patience=QUICK)
+    monkeypatch.setattr("suite.launch.docker.copying.take_bundle", _no_space)
+    (tmp_path / "full").mkdir()
+    told = run_container(lost, tmp_path / "full", 'event("start")').outcome
+    assert told.status == "failed" and "could not be copied back" in told.failure.evidence[0]
+
+
+def _no_space(*arguments: object) -> None:
+    raise OSError(28, "No space left on device")

@@ -1,0 +1,166 @@
+"""From a job to what a runtime is asked for: what every container has, whatever is run in it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from suite.launch import node
+from suite.launch.docker.document import Placing, container_document, device_requests
+from suite.launch.docker.settings import DockerSettings
+from suite.launch.job import Job, JobLimits, Mount
+from suite.spec.base import UsageError
+
+words = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=12)
+ids = st.lists(st.integers(0, 15).map(str), min_size=1, max_size=8, unique=True).map(tuple)
+jobs = st.builds(
+    Job,
+    name=st.from_regex(r"[a-z][a-z0-9-]{0,20}[a-z0-9]", fullmatch=True),
+    argv=st.lists(words, min_size=1, max_size=6).map(tuple),
+    env=st.dictionaries(st.from_regex(r"[A-Z][A-Z_]{0,8}", fullmatch=True), words, max_size=4),
+    image=st.just("sha256:" + "a" * 64),
+    ranks_per_node=st.integers(1, 16),
+    devices=st.one_of(st.none(), st.just(()), ids),
+    limits=st.builds(
+        JobLimits,
+        run_seconds=st.floats(0.1, 1e6),
+        silence_seconds=st.floats(0.1, 1e6),
+        memory_bytes=st.one_of(st.none(), st.integers(1 << 24, 1 << 40)),
+    ),
+    labels=st.just({"suite.run": "x"}),
+).flatmap(
+    lambda job: st.integers(1, 16).map(
+        lambda count: job.model_copy(update={"device_count": count}) if job.devices is None else job
+    )
+)
+accesses = st.sampled_from(["nvidia", "cdi"])
+
+
+@given(jobs, accesses)
+def test_a_container_may_do_what_its_work_needs_and_no_more(job: Job, access: str) -> None:
+    document = container_document(job, DockerSettings(), Placing("1000:100", access))
+    host = document["HostConfig"]
+    assert document["User"] == "1000:100" and document["Image"] == job.image and document["Labels"] == job.labels
+    assert host["ReadonlyRootfs"] and host["Init"] and host["CapDrop"] == ["ALL"]
+    assert host["SecurityOpt"] == ["no-new-privileges"] and not host.get("Privileged") and "CapAdd" not in host
+    assert host["Tmpfs"] == {"/tmp": "exec,mode=1777"} and host["AutoRemove"] is False
+    assert host["LogConfig"]["Type"] == "json-file" and document["Healthcheck"] == {"Test": ["NONE"]}
+    json.dumps(document, allow_nan=False)
+
+
+def test_an_engine_that_labels_containers_lets_them_reach_the_bundle_and_the_gpus() -> None:
+    host = container_document(job(), DockerSettings(), Placing("1000:100", selinux=True))["HostConfig"]
+    assert host["SecurityOpt"] == ["no-new-privileges", "label=disable"]
+
+
+@given(jobs, accesses)
+def test_gpus_are_asked_for_by_ids_or_by_count_and_never_by_both(job: Job, access: str) -> None:
+    document = container_document(job, DockerSettings(), Placing("0:0", access))
+    requests = document["HostConfig"]["DeviceRequests"]
+    variables = dict(entry.split("=", 1) for entry in document["Env"])
+    limits = {entry["Name"]: (entry["Soft"], entry["Hard"]) for entry in document["HostConfig"]["Ulimits"]}
+    assert limits["stack"] == (64 << 20, 64 << 20)
+    if not job.devices and not job.device_count:
+        assert requests == [] and variables["NVIDIA_VISIBLE_DEVICES"] == "void" and variables["SUITE_DEVICES"] == ""
+        assert "memlock" not in limits
+        return
+    (wanted,) = requests
+    assert limits["memlock"] == (-1, -1), "NCCL pins memory"
+    assert "NVIDIA_VISIBLE_DEVICES" not in variables, "the runtime sets it"
+    number = len(job.devices or ()) or job.device_count
+    assert variables["SUITE_DEVICES"] in (f"count:{number}", f"ids:{','.join(job.devices or ())}")
+    if access == "cdi":
+        assert wanted["Driver"] == "cdi" and len(wanted["DeviceIDs"]) == number and "Count" not in wanted
+        assert all(name.startswith("nvidia.com/gpu=") for name in wanted["DeviceIDs"])
+    else:
+        assert wanted["Capabilities"] == [["gpu"]] and ("Count" in wanted) != ("DeviceIDs" in wanted)
+
+
+@given(jobs)
+def test_the_node_reads_the_job_that_was_written(job: Job) -> None:
+    document = container_document(job, DockerSettings(), Placing("0:0"))
+    options = node._parse(document["Cmd"])
+    assert tuple(options.argv) == job.argv and options.ranks == job.ranks_per_node and options.name == job.name
+    assert options.run_seconds == job.limits.run_seconds and options.silence_seconds == job.limits.silence_seconds
+    assert str(options.folder) == f"/work/runs/{job.name}"
+    asked = {entry["Name"]: entry["Soft"] for entry in document["HostConfig"]["Ulimits"]}
+    assert dict(options.expect) == asked, "every limit is looked at inside"
+    variables = dict(entry.split("=", 1) for entry in document["Env"])
+    assert variables.items() >= job.env.items() and "HOME" in variables
+
+
+@given(jobs)
+def test_memory_is_limited_for_all_ranks_together_and_without_swap(job: Job) -> None:
+    host = container_document(job, DockerSettings(), Placing("0:0"))["HostConfig"]
+    each = job.limits.memory_bytes
+    total = None if each is None else each * job.ranks_per_node
+    assert (host.get("Memory"), host.get("MemorySwap")) == (total, total)
+
+
+def job(**changes: object) -> Job:
+    body = {"name": "a-run", "argv": ("python",), "image": "sha256:1", "ranks_per_node": 2, "devices": ("0", "1")}
+    return Job.model_validate({**body, **changes})
+
+
+def test_what_the_user_sets_takes_the_place_of_the_usual() -> None:
+    settings = DockerSettings(
+        shm_bytes=1 << 30, ipc="host", ulimits={"memlock": 1 << 23, "nofile": 4096}, cpuset="0-3", network="host"
+    )
+    host = container_document(job(), settings, Placing("0:0", remapped=True))["HostConfig"]
+    assert (host["ShmSize"], host["IpcMode"], host["CpusetCpus"], host["NetworkMode"]) == (
+        1 << 30,
+        "host",
+        "0-3",
+        "host",
+    )
+    assert {entry["Name"]: entry["Soft"] for entry in host["Ulimits"]} == {
+        "memlock": 1 << 23,
+        "nofile": 4096,
+        "stack": 64 << 20,
+    }
+    assert host["UsernsMode"] == "host", "results belong to the caller, not to a mapped user"
+
+
+def test_the_bundle_is_shared_or_takes_a_volume_of_its_own() -> None:
+    mounts = (Mount(source="/data/runs/a-run", target="/work/runs/a-run", read_only=False),)
+    labels = {"suite.run": "a-run"}
+    shared = container_document(job(mounts=mounts, labels=labels), DockerSettings(), Placing("0:0"))
+    assert shared["HostConfig"]["Mounts"] == [
+        {"Type": "bind", "Source": "/data/runs/a-run", "Target": "/work/runs/a-run", "ReadOnly": False}
+    ]
+    copied = container_document(job(mounts=mounts, labels=labels), DockerSettings(), Placing("0:0", volume="a-run-1"))
+    assert copied["HostConfig"]["Mounts"] == [{"Type": "volume", "Source": "a-run-1", "Target": "/work/runs"}]
+
+
+def test_all_gpus_are_asked_for_in_each_ways_own_words() -> None:
+    assert device_requests((), -1, "nvidia") == [{"Driver": "", "Capabilities": [["gpu"]], "Count": -1}]
+    assert device_requests(("all",), None, "cdi") == [{"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=all"]}]
+
+
+def test_several_nodes_are_sent_to_the_launchers_that_have_them() -> None:
+    with pytest.raises(UsageError, match=r"one runtime runs one node, not 2; .*kubernetes or slurm"):
+        container_document(job(nodes=2), DockerSettings(), Placing("0:0"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"gpus": 2, "gpu_ids": ("0",)}, "not both"),
+        ({"gpus": 0}, "greater than 0"),
+        ({"gpu_ids": ("0", "0")}, "named twice"),
+        ({"gpu_ids": ("first",)}, "no GPU id"),
+        ({"ulimits": {"memlok": 1}}, "no limit 'memlok'"),
+        ({"ulimits": {"memlock": -2}}, "greater than or equal to -1"),
+        ({"cpuset": "0-"}, "no set of CPUs"),
+        ({"ipc": "shared"}, "private"),
+        ({"pull": "sometimes"}, "missing"),
+        ({"memory_bytes": 1}, "greater than or equal"),
+    ],
+)
+def test_settings_refuse_what_no_container_can_have(wrong: dict, words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        DockerSettings.model_validate(wrong)

@@ -1,0 +1,58 @@
+"""Which GPUs runs in containers may use, told by this host's driver or by a short container."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from suite.launch.docker import gpus
+from suite.launch.docker.settings import DockerSettings
+from suite.launch.probe import LocalDevice
+from suite.spec.base import UsageError
+
+HERE = tuple(LocalDevice(index=index, uuid=f"GPU-{index}a", name="A100", memory_bytes=80 << 30) for index in range(2))
+SLICES = ("MIG-1b", "MIG-2c")
+
+
+@pytest.fixture
+def runtime(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A runtime on this host, whose driver shows two GPUs."""
+    monkeypatch.setattr(gpus, "local_devices", lambda: HERE)
+    facts = SimpleNamespace(remote=False)
+    return SimpleNamespace(facts=facts, cdi_devices=(), cdi_folders=(), runtimes=())
+
+
+def usable(runtime: Any, **settings: Any) -> tuple[LocalDevice, ...]:
+    return gpus.usable_gpus(runtime, DockerSettings(**settings), "image")
+
+
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [({}, HERE), ({"gpus": 1}, HERE[:1]), ({"gpu_ids": ("1",)}, HERE[1:]), ({"gpu_ids": ("GPU-1a", "0")}, HERE[::-1])],
+)
+def test_gpus_are_those_that_were_named_or_the_first_so_many(runtime: Any, settings: dict, wanted: tuple) -> None:
+    assert usable(runtime, **settings) == wanted
+
+
+def test_a_part_of_a_gpu_is_no_whole_one(runtime: Any) -> None:
+    assert [(gpu.uuid, gpu.memory_bytes) for gpu in usable(runtime, gpu_ids=SLICES)] == [
+        (name, None) for name in SLICES
+    ]
+
+
+def test_an_engine_elsewhere_lists_whole_gpus_and_leaves_parts_as_they_were_named(
+    runtime: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime.facts.remote = True
+    listed = "GPU 0: A100 (UUID: GPU-0a)\n  MIG 3g.40gb     Device  0: (UUID: MIG-1b)\n"
+    monkeypatch.setattr(gpus, "ask", lambda *arguments, **host: listed)
+    assert [gpu.uuid for gpu in usable(runtime, gpu_ids=SLICES[:1])] == ["MIG-1b"]
+    assert [gpu.uuid for gpu in usable(runtime)] == ["GPU-0a"]
+
+
+@pytest.mark.parametrize("settings", [{"gpu_ids": ("2",)}, {"gpu_ids": ("GPU-9z",)}, {"gpus": 3}])
+def test_gpus_that_are_not_there_are_told(runtime: Any, settings: dict) -> None:
+    with pytest.raises(UsageError, match="this host has"):
+        usable(runtime, **settings)

@@ -1,0 +1,348 @@
+"""The docker launcher's parts without a runtime: whose a container is, which runtime is meant, who stops what."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docker.context.config import get_context_id
+
+from suite.launch.docker import connection, session
+from suite.launch.docker.conclude import conclude
+from suite.launch.docker.connection import chosen_host, unreachable
+from suite.launch.docker.mailbox import MOST_WAITING, Mailbox
+from suite.launch.docker.session import Driver, is_dead, remove_orphans, this_driver
+from suite.launch.docker.watch import ContainerPatience, ContainerWatch
+from suite.launch.outcome import Outcome
+from suite.launch.requests import StopRequests
+from suite.spec.base import UsageError
+from tests.launch.ranks import make_folder, make_job
+
+
+class TestWhoseAContainerIs:
+    def test_this_driver_lives(self) -> None:
+        assert not is_dead(this_driver().label)
+
+    def test_a_process_that_ended_or_whose_id_is_anothers_is_dead(self) -> None:
+        ours = this_driver()
+        assert is_dead(ours._replace(pid=2**22 + 1).label)
+        assert is_dead(ours._replace(started="1").label)
+
+    @pytest.mark.parametrize(
+        "label",
+        [
+            "",
+            "x",
+            "//1/2",
+            Driver("other-boot", "4026531836", 2**22 + 1, "1").label,
+            this_driver()._replace(space="1", pid=2**22 + 1).label,
+            this_driver()._replace(started="").label,
+        ],
+        ids=["none", "nonsense", "empty parts", "another kernel", "another space of ids", "no start"],
+    )
+    def test_what_cannot_be_judged_is_left_alone(self, label: str) -> None:
+        assert not is_dead(label)
+
+    def test_orphans_go_and_their_volumes_and_nobody_elses(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        dead, alive = this_driver()._replace(started="1").label, this_driver().label
+        before_boot = Driver("earlier", "1", 1, "1").label
+        monkeypatch.setattr(session, "_boot_time", lambda: 1000.0)
+        api = Shelf(
+            {
+                "dead": (dead, "running", 2000),
+                "alive": (alive, "exited", 10),
+                "before boot": (before_boot, "exited", 10),
+                "before boot, running": (before_boot, "running", 10),
+                "another machine's": (before_boot, "created", 2000),
+            }
+        )
+        assert remove_orphans(api, is_local=True) == 2
+        assert api.removed == ["dead", "before boot", "volume dead", "volume before boot"]
+        far = Shelf({"before boot": (before_boot, "exited", 10)})
+        assert remove_orphans(far, is_local=False) == 0 and far.removed == []
+
+
+class Shelf:
+    """A runtime's lists of containers and volumes."""
+
+    def __init__(self, entries: dict[str, tuple[str, str, int]]) -> None:
+        self.entries = entries
+        self.removed: list[str] = []
+
+    def containers(self, **wanted: Any) -> list[dict]:
+        return [
+            {"Id": name, "Labels": {"suite.driver": label}, "State": state, "Created": created}
+            for name, (label, state, created) in self.entries.items()
+        ]
+
+    def volumes(self, **wanted: Any) -> dict:
+        stamps = {10: "1970-01-01T00:00:10Z", 2000: "1970-01-01T00:33:20Z"}
+        return {
+            "Volumes": [
+                {"Name": f"volume {name}", "Labels": {"suite.driver": label}, "CreatedAt": stamps[created]}
+                for name, (label, state, created) in self.entries.items()
+                if state != "running" or name == "dead"
+            ]
+        }
+
+    def remove_container(self, name: str, **how: Any) -> None:
+        self.removed.append(name)
+
+    def remove_volume(self, name: str, **how: Any) -> None:
+        self.removed.append(name)
+
+
+class TestWhichEngineIsMeant:
+    @pytest.fixture(autouse=True)
+    def _configuration(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("DOCKER_HOST", "DOCKER_CONTEXT"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+        meta = tmp_path / "contexts" / "meta" / get_context_id("lab")
+        meta.mkdir(parents=True)
+        endpoint = {"docker": {"Host": "tcp://lab:2376", "SkipTLSVerify": False}}
+        (meta / "meta.json").write_text(json.dumps({"Name": "lab", "Metadata": {}, "Endpoints": endpoint}))
+        self.config = tmp_path / "config.json"
+        self.config.write_text("{}")  # without it the SDK looks for contexts nowhere
+
+    def test_docker_host_counts_before_contexts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("DOCKER_CONTEXT", "lab")
+        assert chosen_host() == "tcp://lab:2376"
+        monkeypatch.setenv("DOCKER_HOST", "unix:///x.sock")
+        assert chosen_host() == "unix:///x.sock"
+
+    def test_the_current_context_of_dockers_configuration_is_used(self) -> None:
+        self.config.write_text(json.dumps({"currentContext": "lab"}))
+        assert chosen_host() == "tcp://lab:2376"
+
+    def test_without_any_word_it_is_the_usual_socket(self) -> None:
+        assert chosen_host() == "unix:///var/run/docker.sock"
+
+    def test_a_context_that_does_not_exist_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("DOCKER_CONTEXT", "labb")
+        with pytest.raises(UsageError, match="no Docker context 'labb'"):
+            chosen_host()
+
+    @pytest.mark.parametrize(
+        ("error", "words"),
+        [
+            (
+                "('Connection aborted.', PermissionError(13, 'Permission denied'))",
+                "no permission to use the container runtime at h",
+            ),
+            (
+                "('Connection aborted.', FileNotFoundError(2, 'No such file'))",
+                "no container runtime answers at h: start",
+            ),
+            ("[Errno 111] Connection refused", "no container runtime answers at h"),
+            ("UnixHTTPConnectionPool: Read timed out.", "did not answer in 10 s"),
+            ("certificate verify failed", "cannot be used: certificate verify failed"),
+        ],
+    )
+    def test_each_reason_has_its_line(self, error: str, words: str) -> None:
+        assert words in unreachable("h", Exception(error))
+
+    @pytest.mark.parametrize(
+        ("version", "info", "told"),
+        [
+            ({}, {"SecurityOptions": ["name=seccomp,profile=builtin"]}, ("Docker Engine", False, False, False)),
+            (
+                {"Platform": {"Name": "Docker Engine - Community"}},
+                {"SecurityOptions": ["name=rootless", "name=selinux"]},
+                ("Docker Engine - Community", True, False, True),
+            ),
+            ({}, {"SecurityOptions": ["name=userns"]}, ("Docker Engine", False, True, False)),
+            (
+                {"Platform": {"Name": "linux/amd64/debian-12"}, "Components": [{"Name": "Podman Engine"}]},
+                {"SecurityOptions": ["name=seccomp,profile=default"], "Rootless": True},
+                ("Podman Engine", True, False, False),
+            ),
+        ],
+        ids=["Docker", "rootless under SELinux", "other ids on the host", "rootless Podman"],
+    )
+    def test_what_an_engine_tells_of_itself(self, version: dict, info: dict, told: tuple) -> None:
+        found = connection._connected(None, "unix:///x.sock", version, info, copy_back=False)
+        facts = found.facts
+        assert (facts.name, facts.rootless, facts.remapped, found.selinux) == told
+
+    @pytest.mark.parametrize("host", ["tcp://lab:port", "ssh://lab:99999", "tcp://[::1"])
+    def test_what_is_no_address_is_told(self, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("DOCKER_HOST", host)
+        with pytest.raises(UsageError, match="is no address of a runtime"):
+            connection.connect()
+
+    def test_an_engine_too_old_for_gpus_is_refused(self) -> None:
+        with pytest.raises(UsageError, match=r"too old: it speaks API 1\.39, 1\.40"):
+            connection._require_new_enough("h", {"ApiVersion": "1.39"})
+        connection._require_new_enough("h", {"ApiVersion": "1.40"})
+
+    def test_a_user_without_permission_is_told_so(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A real socket of somebody else, met as another user: in a process of its own, for that is for good."""
+        import socket
+        import subprocess
+        import sys
+
+        if os.geteuid() != 0:
+            pytest.skip("takes root, to become another user")
+        path = tmp_path / "docker.sock"
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(str(path))
+            listening.listen()
+            path.chmod(0o660)
+            for folder in (tmp_path, *tmp_path.parents):
+                if folder.stat().st_uid == os.getuid() and str(folder).startswith("/tmp/"):
+                    folder.chmod(0o755)
+            code = (
+                "from suite.launch.docker.connection import connect\nimport os\n"
+                "import docker, requests, suite.spec.base\nos.setgid(65534)\nos.setuid(65534)\n"
+                "try:\n    connect()\nexcept ValueError as error:\n    print(error)"
+            )
+            done = subprocess.run(
+                [sys.executable, "-c", code],
+                env={**os.environ, "DOCKER_HOST": f"unix://{path}"},
+                capture_output=True,
+                text=True,
+                timeout=20,
+            )
+        assert done.stdout.startswith(f"no permission to use the container runtime at unix://{path}"), done
+
+
+class TestMailbox:
+    def test_calls_are_made_in_the_order_they_came(self) -> None:
+        box, made = Mailbox(), []
+        poster = threading.Thread(
+            target=lambda: [box.post(lambda n=n: made.append(n)) for n in range(3 * MOST_WAITING)]
+        )
+        poster.start()
+        while len(made) < 3 * MOST_WAITING:
+            box.deliver()
+        poster.join()
+        box.close()
+        assert made == list(range(3 * MOST_WAITING))
+
+    def test_nobody_waits_for_a_reader_that_is_gone(self) -> None:
+        box = Mailbox()
+        for _ in range(MOST_WAITING):
+            box.post(lambda: None)
+        late = threading.Thread(target=lambda: box.post(lambda: None))
+        late.start()
+        box.close()
+        late.join(5)
+        assert not late.is_alive()
+
+
+class ScriptedRuntime:
+    """One container that ends when a signal of ``ends_at`` or the script says so."""
+
+    def __init__(self, ends_at: tuple[int, ...] = (15,), says: tuple[bytes, ...] = ()) -> None:
+        self.ends_at, self.says = ends_at, says
+        self.sent: list[int] = []
+        self.ended = threading.Event()
+
+    def attach(self, container: str, **how: Any) -> Any:
+        return GivenOptions(self.says, self.ended)
+
+    def kill(self, container: str, number: int) -> None:
+        self.sent.append(number)
+        if number in self.ends_at:
+            self.ended.set()
+
+    def wait(self, container: str, timeout: float | None) -> dict:
+        self.ended.wait(10)
+        return {"StatusCode": 128 + self.sent[-1] if self.sent else 0}
+
+
+class GivenOptions:
+    """A container's output: what was said, then nothing until it has ended."""
+
+    def __init__(self, pieces: tuple[bytes, ...], ended: threading.Event) -> None:
+        self.pieces, self.ended = pieces, ended
+
+    def __iter__(self) -> Any:
+        yield from ((piece, None) for piece in self.pieces)
+        self.ended.wait(10)
+
+    def close(self) -> None:
+        self.ended.set()
+
+
+PATIENCE = ContainerPatience(
+    start_seconds=0.2, end_seconds=0.2, kill_seconds=0.2, output_seconds=0.5, break_seconds=0.1
+)
+
+
+def watched(root: Path, runtime: ScriptedRuntime, stops: tuple[int, ...] = (), **limits: float) -> tuple[Outcome, list]:
+    """One watch to its end, with these stop requests waiting."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    events: list[dict] = []
+    folder = make_folder(root)
+    watch = ContainerWatch(
+        runtime, "c", make_job(folder, "", **limits), folder, events.append, StopRequests(reading), PATIENCE
+    )
+    os.write(writing, bytes(stops))
+    try:
+        watch.attach()
+        watch.watch()
+        return conclude(watch.end({"OOMKilled": False, "Status": "exited"})), events
+    finally:
+        watch.close()
+        os.close(reading)
+        os.close(writing)
+
+
+class TestWhoStopsWhat:
+    def test_one_request_asks_and_then_kills(self, tmp_path: Path) -> None:
+        stubborn = ScriptedRuntime(ends_at=(9,))
+        outcome, _ = watched(tmp_path, stubborn, (2,))
+        assert stubborn.sent == [15, 9] and outcome.failure.evidence == ("the driver was sent SIGINT",)
+
+    def test_a_second_request_kills_at_once(self, tmp_path: Path) -> None:
+        stubborn, began = ScriptedRuntime(ends_at=(9,)), time.monotonic()
+        outcome, _ = watched(tmp_path, stubborn, (2, 15))
+        assert stubborn.sent == [15, 9] and outcome.status == "interrupted"
+        assert time.monotonic() - began < PATIENCE.end_seconds
+
+    def test_a_container_that_nothing_ends_is_given_up(self, tmp_path: Path) -> None:
+        immortal = ScriptedRuntime(ends_at=())
+        outcome, _ = watched(tmp_path, immortal, run_seconds=0.1)
+        assert immortal.sent == [15, 9] and outcome.failure.kind == "timeout"
+
+    def test_a_node_that_does_not_keep_its_limit_is_stopped_from_outside(self, tmp_path: Path) -> None:
+        outcome, _ = watched(tmp_path, ScriptedRuntime(), run_seconds=0.1)
+        assert (
+            outcome.failure.kind == "timeout" and "0.2 s after the run's limit of 0.1 s" in outcome.failure.evidence[0]
+        )
+
+    def test_the_nodes_word_is_taken_and_not_passed_on_as_an_event(self, tmp_path: Path) -> None:
+        told = {"kind": "outcome", "status": "ok", "exit_codes": {"0": 0}, "elapsed_seconds": 1.5, "failure": None}
+        lines = (b'::suite:: {"kind": "start"}\nplain\n::suite:: ', json.dumps(told).encode() + b"\n")
+        runtime = ScriptedRuntime(says=lines)
+        threading.Timer(0.3, runtime.ended.set).start()
+        outcome, events = watched(tmp_path, runtime)
+        assert (outcome.status, outcome.elapsed_seconds, outcome.exit_codes) == ("ok", 1.5, {0: 0})
+        assert events == [{"kind": "start"}]
+        assert (tmp_path / "logs" / "container.log").read_bytes() == b"plain\n"
+
+    def test_a_rank_cannot_speak_for_the_node_in_nonsense(self, tmp_path: Path) -> None:
+        runtime = ScriptedRuntime(says=(b'::suite:: {"kind": "outcome", "status": "fine"}\n',))
+        threading.Timer(0.3, runtime.ended.set).start()
+        outcome, _ = watched(tmp_path, runtime)
+        assert outcome.failure.kind == "unknown" and "before its node told" in outcome.failure.evidence[0]
+
+    def test_a_full_disk_under_the_log_ends_the_container(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(descriptor: int, data: bytes) -> int:
+            raise OSError(28, "No space left on device")
+
+        runtime = ScriptedRuntime(says=(b"plain\n",))
+        write = os.write
+        monkeypatch.setattr("os.write", lambda to, data: full(to, data) if data == b"plain\n" else write(to, data))
+        outcome, _ = watched(tmp_path, runtime)
+        assert outcome.failure.kind == "disk_full" and "container.log" in outcome.failure.evidence[0]

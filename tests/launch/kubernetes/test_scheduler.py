@@ -1,0 +1,272 @@
+"""Handing over, looking, cancelling and gathering, on a cluster in memory; the real one is in kubernetes_server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.bundle.store import Bundle
+from suite.conduct.cluster.collect import collect
+from suite.conduct.cluster.kubernetes import hand_over, spool_path, write_objects
+from suite.launch.cluster.submission import Submission, submissions
+from suite.launch.kubernetes.client import Refused
+from suite.launch.kubernetes.hand_over import hand_over as hand_objects_over
+from suite.launch.kubernetes.render import parse
+from suite.launch.kubernetes.run import render_run
+from suite.launch.kubernetes.scheduler import KubernetesScheduler
+from suite.spec.base import UsageError
+from tests.launch.kubernetes.memory import MemoryCluster
+from tests.launch.kubernetes.runs import manifest_of, settings_of, submission_of
+from tests.synthetic import rank_events
+
+NODES = 2
+
+
+@pytest.fixture
+def cluster() -> MemoryCluster:
+    return MemoryCluster()
+
+
+@pytest.fixture
+def handed(cluster: MemoryCluster, tmp_path: Path) -> Submission:
+    return hand_over(cluster, submission_of(manifest_of(NODES)), settings_of("job"), tmp_path)  # type: ignore[arg-type]
+
+
+def engine_of(cluster: MemoryCluster) -> KubernetesScheduler:
+    return KubernetesScheduler(lambda context, namespace: cluster)  # type: ignore[arg-type, return-value]
+
+
+def job_name(submission: Submission) -> str:
+    return str(submission.scheduler["objects"][-1][1])
+
+
+def add_pod(cluster: MemoryCluster, submission: Submission, number: int, phase: str, **status: Any) -> str:
+    job = cluster.objects["Job", job_name(submission)]
+    template = job["spec"]["template"]
+    name = f"{job_name(submission)}-{number}-x"
+    labels = {**template["metadata"]["labels"], "batch.kubernetes.io/job-completion-index": str(number)}
+    cluster.objects["Pod", name] = {
+        "metadata": {"name": name, "labels": labels},
+        "spec": template["spec"],
+        "status": {"phase": phase, **status},
+    }
+    return name
+
+
+def finish(cluster: MemoryCluster, submission: Submission, kind: str = "Complete", reason: str = "") -> None:
+    status = {"conditions": [{"type": kind, "status": "True", "reason": reason}]}
+    cluster.objects["Job", job_name(submission)]["status"] = status
+
+
+def printed(submission: Submission, rank: int) -> bytes:
+    events = rank_events(submission.manifest, rank, lambda iteration, _: 0.01 * (iteration + 1))
+    return b"".join(b"::suite:: " + json.dumps(event).encode() + b"\n" for event in events)
+
+
+class TestHandingOver:
+    def test_everything_is_rehearsed_first_pods_among_it(self, cluster: MemoryCluster, handed: Submission) -> None:
+        assert [body["kind"] for body in cluster.rehearsed] == ["ConfigMap", "Service", "Job", "Pod"]
+        assert cluster.kinds() == ["ConfigMap", "Job", "Service"]
+
+    @pytest.mark.parametrize("refused", ["ConfigMap", "Service", "Job", "Pod"])
+    @pytest.mark.parametrize("error", [Refused("no", 403, "no"), KeyboardInterrupt()], ids=["refusal", "Ctrl-C"])
+    @pytest.mark.parametrize("rehearsal", [True, False])
+    def test_a_refusal_at_any_step_leaves_nothing(
+        self, cluster: MemoryCluster, tmp_path: Path, refused: str, error: BaseException, rehearsal: bool
+    ) -> None:
+        def refuse(body: dict[str, Any], dry_run: bool) -> None:
+            if body["kind"] == refused and dry_run is rehearsal:
+                raise error
+
+        cluster.on_create = refuse
+        if refused == "Pod" and not rehearsal:
+            return  # pods are the controller's to make
+        with pytest.raises(type(error)):
+            hand_over(cluster, submission_of(manifest_of()), settings_of("job"), tmp_path)  # type: ignore[arg-type]
+        assert cluster.kinds() == []
+        assert list(submissions(tmp_path)) == []
+
+    def test_a_run_that_is_there_already_is_left_alone(self, cluster: MemoryCluster, handed: Submission) -> None:
+        before = dict(cluster.objects)
+        with pytest.raises(Refused, match="already exists"):
+            hand_objects_over(cluster, parse(render_run(handed, settings_of("job"))))  # type: ignore[arg-type]
+        assert cluster.objects == before
+
+    def test_who_may_not_make_pods_may_still_make_jobs(self, cluster: MemoryCluster, tmp_path: Path) -> None:
+        def refuse(body: dict[str, Any], dry_run: bool) -> None:
+            if body["kind"] == "Pod":
+                raise Refused("no", 403, 'User "x" cannot create resource "pods" in API group ""')
+
+        cluster.on_create = refuse
+        hand_over(cluster, submission_of(manifest_of()), settings_of("job"), tmp_path)  # type: ignore[arg-type]
+        assert cluster.kinds() == ["ConfigMap", "Job", "Service"]
+
+    @pytest.mark.parametrize(
+        ("name", "hard", "used"),
+        [
+            ("requests.nvidia.com/gpu", "32", "17"),
+            ("pods", "10", "9"),
+            ("limits.memory", "1Ti", "0"),
+            ("cpu", "191999m", "0"),
+        ],
+    )
+    def test_a_quota_is_held_against_all_pods_together(
+        self, cluster: MemoryCluster, tmp_path: Path, name: str, hard: str, used: str
+    ) -> None:
+        status = {"hard": {name: hard}, "used": {name: used}}
+        cluster.objects["ResourceQuota", "gpus"] = {"metadata": {"name": "gpus"}, "spec": {}, "status": status}
+        submission = submission_of(manifest_of(2, 8, "cuda"), memory_bytes=100 << 30)
+        settings = settings_of("job", cpus="96")
+        with pytest.raises(UsageError, match=rf"the quota gpus of namespace default leaves \d+ of {name}"):
+            hand_over(cluster, submission, settings, tmp_path)  # type: ignore[arg-type]
+        status["hard"][name] = "64Ti"
+        hand_over(cluster, submission, settings, tmp_path)  # type: ignore[arg-type]
+
+
+class TestLooking:
+    def test_pods_are_counted_and_the_first_reason_to_wait_is_told(
+        self, cluster: MemoryCluster, handed: Submission
+    ) -> None:
+        add_pod(cluster, handed, 0, "Running")
+        waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes\nfit"}
+        name = add_pod(cluster, handed, 1, "Pending", conditions=[waits])
+        state = engine_of(cluster).look(handed)
+        assert (state.phase, state.word) == ("running", "Running")
+        assert state.detail == f"1 of 2 pods run; {name} waits: Unschedulable: 0/3 nodes fit"
+
+    def test_the_phase_is_told_while_it_runs(self, cluster: MemoryCluster, handed: Submission) -> None:
+        for node in range(NODES):
+            name = add_pod(cluster, handed, node, "Running")
+            cluster.logs[name] = b"".join(printed(handed, node).splitlines(keepends=True)[:6])
+        detail = engine_of(cluster).look(handed).detail
+        assert detail.startswith("2 of 2 pods run; iteration 0, ")
+
+    def test_warnings_tell_why_there_are_no_pods(self, cluster: MemoryCluster, handed: Submission) -> None:
+        cluster.objects["Event", "e"] = {
+            "metadata": {"name": "e"},
+            "involvedObject": {"name": job_name(handed)},
+            "reason": "FailedCreate",
+            "message": "exceeded quota",
+        }
+        assert engine_of(cluster).look(handed).detail == "0 of 2 pods run; FailedCreate: exceeded quota"
+
+    def test_a_queue_that_holds_the_run_back_is_told(self, cluster: MemoryCluster, handed: Submission) -> None:
+        cluster.objects["Job", job_name(handed)]["spec"]["suspend"] = True
+        state = engine_of(cluster).look(handed)
+        assert (state.phase, state.detail) == ("pending", "0 of 2 pods run; suspended: it waits in its queue")
+
+    def test_a_run_is_over_when_its_job_says_so_or_all_its_pods(
+        self, cluster: MemoryCluster, handed: Submission
+    ) -> None:
+        for node in range(NODES):
+            add_pod(cluster, handed, node, "Succeeded")
+        assert engine_of(cluster).look(handed).word == "Complete"
+        finish(cluster, handed, "Failed", "BackoffLimitExceeded")
+        state = engine_of(cluster).look(handed)
+        assert (state.phase, state.word, state.detail) == ("over", "Failed", "Job: Failed, BackoffLimitExceeded")
+
+    def test_what_is_deleted_is_gone(self, cluster: MemoryCluster, handed: Submission) -> None:
+        cluster.objects.clear()
+        assert engine_of(cluster).look(handed).phase == "gone"
+        with pytest.raises(UsageError, match="the cluster has forgotten the run"):
+            engine_of(cluster).gather(handed)
+
+    def test_another_cluster_under_the_same_name_is_noticed(self, cluster: MemoryCluster, handed: Submission) -> None:
+        cluster.server = "https://other.example"
+        with pytest.raises(UsageError, match=r"was submitted to https://cluster\.example"):
+            engine_of(cluster).look(handed)
+
+
+class TestComingHome:
+    def test_logs_of_the_pods_become_a_bundle(self, cluster: MemoryCluster, handed: Submission, tmp_path: Path) -> None:
+        for node in range(NODES):
+            name = add_pod(cluster, handed, node, "Succeeded")
+            cluster.logs[name] = b"a line of the stack\n" + printed(handed, node)
+        finish(cluster, handed)
+        record = collect(tmp_path, handed, engine_of(cluster).gather(handed))
+        assert record.status == "ok"
+        assert record.run.launcher == "kubernetes"
+        bundle = Bundle(tmp_path / handed.run_id)
+        assert (bundle.path / "logs" / "node-1.log").read_bytes() == b"a line of the stack\n"
+
+    def test_a_good_run_whose_log_cannot_be_read_now_is_collected_later(
+        self, cluster: MemoryCluster, handed: Submission, tmp_path: Path
+    ) -> None:
+        for node in range(NODES):
+            name = add_pod(cluster, handed, node, "Succeeded")
+            cluster.logs[name] = printed(handed, node)
+        finish(cluster, handed)
+        cluster.unreachable.add(name)
+        with pytest.raises(UsageError, match=rf"the log of pod {name}.* try again later"):
+            engine_of(cluster).gather(handed)
+        cluster.unreachable.clear()
+        assert collect(tmp_path, handed, engine_of(cluster).gather(handed)).status == "ok"
+
+    def test_a_lost_nodes_log_keeps_nobody_from_looking_cancelling_and_collecting(
+        self, cluster: MemoryCluster, handed: Submission, tmp_path: Path
+    ) -> None:
+        cluster.unreachable.add(add_pod(cluster, handed, 0, "Running"))
+        assert engine_of(cluster).look(handed).detail == "1 of 2 pods run"
+        cluster.unreachable.add(add_pod(cluster, handed, 1, "Failed", reason="NodeLost"))
+        finish(cluster, handed, "Failed")
+        record = collect(tmp_path, handed, engine_of(cluster).gather(handed))
+        assert record.failure is not None and record.failure.kind == "rank_lost"
+
+    def test_a_cancelled_run_keeps_what_it_said_although_the_cluster_forgets(
+        self, cluster: MemoryCluster, handed: Submission, tmp_path: Path
+    ) -> None:
+        for node in range(NODES):
+            name = add_pod(cluster, handed, node, "Running")
+            cluster.logs[name] = b"\xff\n" + b"".join(printed(handed, node).splitlines(keepends=True)[:-3])
+        engine_of(cluster).cancel(handed)
+        assert {kind for kind, _ in cluster.objects} == {"Pod"}  # their owner's end is theirs, on a real cluster
+        cluster.objects.clear()
+        assert engine_of(cluster).look(handed).phase == "over"
+        record = collect(tmp_path, handed, engine_of(cluster).gather(handed))
+        assert record.status == "interrupted"
+        assert (tmp_path / handed.run_id / "logs" / "node-0.log").read_bytes() == b"\xff\n"
+
+    def test_what_is_over_or_gone_is_not_cancelled(self, cluster: MemoryCluster, handed: Submission) -> None:
+        finish(cluster, handed)
+        engine_of(cluster).cancel(handed)
+        assert cluster.kinds() == ["ConfigMap", "Job", "Service"]
+
+    def test_a_run_submitted_again_forgets_the_cancelled_one(
+        self, cluster: MemoryCluster, handed: Submission, tmp_path: Path
+    ) -> None:
+        engine_of(cluster).cancel(handed)
+        assert spool_path(tmp_path, handed.run_id).exists()
+        hand_over(cluster, handed, settings_of("job"), tmp_path)  # type: ignore[arg-type]
+        assert engine_of(cluster).look(handed).phase == "pending"
+
+    def test_what_is_left_of_an_earlier_attempt_makes_room(
+        self, cluster: MemoryCluster, handed: Submission, tmp_path: Path
+    ) -> None:
+        add_pod(cluster, handed, 0, "Failed")
+        finish(cluster, handed, "Failed")
+        hand_over(cluster, handed, settings_of("job"), tmp_path)  # type: ignore[arg-type]
+        assert cluster.kinds() == ["ConfigMap", "Job", "Service"]
+        assert engine_of(cluster).look(handed).phase == "pending"
+
+    def test_a_damaged_memory_of_a_cancelled_run_is_named(
+        self, cluster: MemoryCluster, handed: Submission, tmp_path: Path
+    ) -> None:
+        spool_path(tmp_path, handed.run_id).write_text("{")
+        with pytest.raises(UsageError, match="cannot be used"):
+            engine_of(cluster).look(handed)
+
+    def test_runs_that_were_only_rendered_can_be_collected_too(self, cluster: MemoryCluster, tmp_path: Path) -> None:
+        submission = submission_of(manifest_of(NODES))
+        settings = settings_of("job")
+        text = render_run(submission, settings)
+        (path,) = write_objects([(submission, text)], settings, None, tmp_path / "yaml", tmp_path)  # type: ignore[list-item]
+        for body in parse(path.read_text()):
+            cluster.create(body)
+        (kept,) = submissions(tmp_path)
+        for node in range(NODES):
+            cluster.logs[add_pod(cluster, kept, node, "Succeeded")] = printed(kept, node)
+        finish(cluster, kept)
+        assert collect(tmp_path, kept, engine_of(cluster).gather(kept)).status == "ok"

@@ -1,0 +1,112 @@
+"""Slurm's answers as the clusters' common words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from suite.launch.cluster.submission import Submission
+from suite.launch.slurm import client
+from suite.launch.slurm.client import QueueEntry
+from suite.launch.slurm.scheduler import SlurmScheduler
+from suite.spec.base import UsageError
+from tests.launch.slurm.jobs import job, manifest
+
+
+@pytest.fixture
+def handed(tmp_path: Path) -> Submission:
+    made = manifest(nodes=2, gpus=2)
+    scheduler = {"name": "run", "index": None, "job": "7", "output": str(tmp_path / "run"), "starter": "torchrun"}
+    return Submission(launcher="slurm", manifest=made, job=job(made), environment={}, scheduler=scheduler)
+
+
+def queue(monkeypatch: pytest.MonkeyPatch, state: str | None, reason: str = "None") -> None:
+    entry = None if state is None else QueueEntry("7", state, 100.0, 160.0, "n[1-2]", reason)
+    monkeypatch.setattr(client, "find", lambda job: entry)
+
+
+@pytest.mark.parametrize(
+    ("state", "phase"),
+    [
+        ("PENDING", "pending"),
+        ("REQUEUED", "pending"),
+        ("CONFIGURING", "running"),
+        ("RUNNING", "running"),
+        ("COMPLETING", "running"),
+        ("SUSPENDED", "running"),
+        ("COMPLETED", "over"),
+        ("FAILED", "over"),
+        ("TIMEOUT", "over"),
+        ("OUT_OF_MEMORY", "over"),
+        ("CANCELLED", "over"),
+        ("A_STATE_OF_TOMORROW", "over"),
+        (None, "gone"),
+    ],
+)
+def test_how_far_a_job_is(monkeypatch: pytest.MonkeyPatch, handed: Submission, state: str | None, phase: str) -> None:
+    queue(monkeypatch, state)
+    assert SlurmScheduler().look(handed).phase == phase
+
+
+def test_why_a_job_waits_is_told(monkeypatch: pytest.MonkeyPatch, handed: Submission) -> None:
+    queue(monkeypatch, "PENDING", "Resources")
+    assert SlurmScheduler().look(handed).detail == "job 7 on n[1-2] (Resources)"
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "kind", "proven"),
+    [
+        ("COMPLETED", "ok", None, False),
+        ("FAILED", "failed", None, False),
+        ("TIMEOUT", "failed", "timeout", False),
+        ("OUT_OF_MEMORY", "failed", "oom_host", True),
+        ("NODE_FAIL", "failed", "rank_lost", True),
+        ("CANCELLED", "interrupted", "interrupted", False),
+        ("PREEMPTED", "interrupted", "interrupted", False),
+        (None, None, None, False),
+    ],
+)
+def test_what_an_end_means(
+    monkeypatch: pytest.MonkeyPatch,
+    handed: Submission,
+    state: str | None,
+    status: str | None,
+    kind: str | None,
+    proven: bool,
+) -> None:
+    queue(monkeypatch, state)
+    Path(f"{handed.scheduler['output']}-7.out").write_text("0: hello\n")
+    end = SlurmScheduler().gather(handed).end
+    assert (end.status, end.verdict and end.verdict.kind, end.proven) == (status, kind, proven)
+
+
+def test_a_job_that_never_ran_has_no_output_and_that_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, handed: Submission
+) -> None:
+    queue(monkeypatch, "CANCELLED")
+    gathered = SlurmScheduler().gather(handed)
+    assert [stream.name for stream in gathered.streams] == ["node-0", "node-1", "slurm"]
+    assert all(list(stream.lines) == [] for stream in gathered.streams)
+
+
+def test_the_newest_output_of_a_job_whose_id_nobody_knows_counts(
+    monkeypatch: pytest.MonkeyPatch, handed: Submission, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(client, "find_by_name", lambda name, folder, index: None)
+    for name in ("run-9_0.out", "run-12.out", "run-other-13.out"):
+        (tmp_path / name).write_text(f"0: {name}\n")
+    gathered = SlurmScheduler().gather(handed.with_scheduler(job=None))
+    assert list(gathered.streams[0].lines) == [b"run-12.out\n"]
+
+
+def test_a_job_that_is_over_is_not_cancelled_again(monkeypatch: pytest.MonkeyPatch, handed: Submission) -> None:
+    queue(monkeypatch, "COMPLETED")
+    monkeypatch.setattr(client, "cancel", lambda job: pytest.fail("it is over"))
+    SlurmScheduler().cancel(handed)
+
+
+def test_an_unknown_job_cannot_be_cancelled(monkeypatch: pytest.MonkeyPatch, handed: Submission) -> None:
+    queue(monkeypatch, None)
+    with pytest.raises(UsageError, match="knows no job 7"):
+        SlurmScheduler().cancel(handed)

@@ -1,0 +1,145 @@
+"""Formulas of training: published tables, exact identities, and the directions they may move in."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from suite.planner.formulas import activations, blocks, decode
+from suite.planner.formulas.communication import all_reduce_bytes, gather_bytes, group_bandwidth, overlapped
+from suite.planner.formulas.offload import fetch_seconds, optimizer_seconds
+from suite.planner.formulas.pipeline import bubble, in_flight, micro_batches, usual_chunks
+from suite.planner.formulas.recipes import fsdp_bytes, megatron_bytes, zero_bytes
+from suite.theory.parameters import layer_matrix_elements
+from tests.theory.shapes import shapes
+
+DEGREES = st.sampled_from([1.0, 2.0, 4.0, 8.0])
+POSITIVE = st.floats(1e-3, 1e6)
+
+
+@given(shapes())
+def test_elements_of_a_block_are_those_of_the_exact_count(shape):
+    elements = blocks.matrix_elements(shape.hidden, shape.ffn, shape.kv_heads / shape.heads, shape.gated_mlp)
+    assert elements == pytest.approx(layer_matrix_elements(shape))
+
+
+def test_model_flops_of_a_gpt_are_the_published_formula():
+    """72 B s l h^2 (1 + s / 6h + V / 12lh): Narayanan et al., arXiv 2104.04473, without recomputation."""
+    batch, s, layers, h, vocab = 1536, 2048, 96, 12288, 51200
+    tokens = batch * s
+    block = blocks.linear_flops(tokens, blocks.matrix_elements(h, 4 * h, 1, 0), 1)
+    block += blocks.attention_flops(tokens, s, h, 1, 0)
+    ours = 3 * (layers * block + blocks.head_flops(tokens, h, vocab, 1))
+    theirs = 72 * batch * s * layers * h * h * (1 + s / (6 * h) + vocab / (12 * layers * h))
+    assert ours == pytest.approx(theirs, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "sequence_parallel", "mode", "formula"),
+    [
+        (1, False, 0, lambda a, s, h, t: 34 + 5 * a * s / h),
+        (8, False, 0, lambda a, s, h, t: 10 + 24 / t + 5 * a * s / (h * t)),
+        (8, True, 0, lambda a, s, h, t: (34 + 5 * a * s / h) / t),
+        (8, False, 1, lambda a, s, h, t: 10 + 24 / t),
+        (8, True, 1, lambda a, s, h, t: 34 / t),
+        (8, False, 3, lambda a, s, h, t: 2),
+    ],
+)
+def test_activations_are_table_2_of_korthikanti(tensor, sequence_parallel, mode, formula):
+    a, s, h, b = 64, 2048, 6144, 4
+    split = tensor if sequence_parallel else 1
+    outside = activations.outside_bytes(s * b, h, split, 1)
+    inside = activations.inside_bytes(s * b, h, 4 * h, 1, 0, tensor)
+    scores = activations.score_bytes(s * b, s, a, tensor)
+    kept = activations.kept_bytes(np.array([mode]), outside, inside, scores, 2 * s * b * h / split, 0.5)
+    assert kept[0] == pytest.approx(s * b * h * formula(a, s, h, tensor))
+
+
+@pytest.mark.parametrize(("stage", "expected"), [(1, 31.4), (2, 16.6), (3, 1.88)])
+def test_zero_states_are_table_1_of_the_paper(stage, expected):
+    assert 7.5 * sum(zero_bytes(stage, 64)) == pytest.approx(expected, rel=0.01)
+
+
+def test_megatron_states_are_those_of_its_readme():
+    assert sum(megatron_bytes(0, 8, 0)) == 18
+    assert sum(megatron_bytes(0, 8, 1)) == 20
+    assert sum(megatron_bytes(1, 8, 0)) == pytest.approx(6 + 12 / 8)
+    assert sum(megatron_bytes(1, 8, 1)) == pytest.approx(4 + 16 / 8)
+
+
+def test_fsdp_divides_everything_but_weights_that_stay_gathered():
+    assert sum(fsdp_bytes(8, 0, 0)) == 2
+    assert sum(fsdp_bytes(8, 1, 0)) == 4
+    assert sum(fsdp_bytes(8, 1, 1)) == 8
+
+
+@given(st.floats(1, 1e12), DEGREES)
+def test_an_all_reduce_moves_twice_a_gather_and_one_rank_moves_nothing(whole, ranks):
+    assert all_reduce_bytes(whole, ranks) == pytest.approx(2 * gather_bytes(whole, ranks))
+    assert gather_bytes(whole, 1.0) == 0
+
+
+@given(st.sampled_from([1, 2, 8, 64, 512]), DEGREES, st.sampled_from([8, 64]))
+def test_a_group_is_never_faster_than_its_link_nor_slower_than_one_card(members, stride, node):
+    rate = float(group_bandwidth(members, stride, node, 450e9, 50e9))
+    assert 50e9 <= rate <= 450e9
+
+
+def test_cards_of_a_node_add_up_for_a_group_that_spans_nodes():
+    assert float(group_bandwidth(64, 1, 8, 450e9, 25e9)) == 200e9
+    assert float(group_bandwidth(64, 8, 8, 450e9, 25e9)) == 25e9
+    assert float(group_bandwidth(8, 1, 8, 450e9, 25e9)) == 450e9
+
+
+@given(POSITIVE, POSITIVE)
+def test_overlap_costs_between_nothing_and_all_of_the_communication(compute, communication):
+    extra = float(overlapped(np.array(compute), np.array(communication), 4.0))
+    assert max(0.0, communication - compute) - 1e-6 <= extra <= communication * (1 + 1e-9)
+
+
+@given(st.sampled_from([1, 2, 4, 8, 16]), st.sampled_from([1, 2, 4]))
+def test_interleaving_divides_the_bubble(pipeline, chunks):
+    assert bubble(pipeline, chunks) == bubble(pipeline, 1) / chunks
+    assert bubble(1, chunks) == 0
+
+
+def test_a_pipeline_holds_as_many_micro_batches_as_it_has_stages_and_more_when_interleaved():
+    assert float(in_flight(8.0, 1.0, 64.0, 7.0)) == 8
+    assert float(in_flight(8.0, 1.0, 64.0, 0.0)) == 1
+    assert float(in_flight(8.0, 1.0, 2.0, 7.0)) == 2
+    assert float(in_flight(35.0, 3.0, 280.0, 34.0)) == pytest.approx(35 * (1 + 34 / (35 * 3)))
+
+
+def test_no_stage_holds_more_micro_batches_than_there_are_and_the_last_of_an_interleaved_one_holds_many():
+    assert float(in_flight(8.0, 4.0, 8.0, 7.0)) == 8
+    assert float(in_flight(8.0, 4.0, 64.0, 0.0)) == pytest.approx((3 * 8 + 1) / 4)
+
+
+def test_micro_batches_are_whole_and_chunks_follow_the_layers():
+    assert float(micro_batches(100, 8, 4)) == 4
+    assert float(usual_chunks(96.0, 8.0)) == 6
+    assert float(usual_chunks(96.0, 1.0)) == 1
+
+
+@given(st.integers(1, 512), st.integers(2, 512), st.integers(1, 64))
+def test_the_cache_read_over_all_steps_is_the_sum_of_the_steps(prompt, new, sequences):
+    whole = decode.cache_read_bytes(sequences, prompt, new, 2, 128, 1)
+    steps = sum(2 * 2 * sequences * (prompt + step) * 2 * 128 for step in range(new - 1))
+    assert whole == pytest.approx(steps)
+
+
+def test_a_decoding_step_reads_every_weight_once_whatever_the_batch():
+    assert decode.weight_read_bytes(2, 100, 10, 50, 1) == 2 * (200 + 500)
+    assert decode.step_flops(4, 2, 100, 10, 50, 2) == 2 * 4 * 700 / 2
+
+
+def test_offloading_costs_more_to_update_than_to_fetch():
+    assert optimizer_seconds(1e9) > fetch_seconds(1e9) > 0
+
+
+def test_kv_cache_is_two_tensors_of_sixteen_bit():
+    assert activations.kv_cache_bytes(3, 512, 24, 2048, 0.25, 2) == 2 * 2 * 3 * 512 * 24 * 2048 * 0.25 / 2
+
+
+def test_unfused_attention_moves_bytes_that_grow_with_the_square_of_the_sequence():
+    assert blocks.score_bytes(2048, 2048, 16, 1) == 4 * blocks.score_bytes(1024, 1024, 16, 1)
