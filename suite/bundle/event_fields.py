@@ -8,9 +8,10 @@ from typing import Any, get_args
 from suite.bundle.files import check_tree, is_unicode
 from suite.bundle.record import LEAST_SECONDS, MOST_COUNT, MOST_SECONDS, Counts
 from suite.launch.outcome import FailureKind
+from suite.spec.phases import TIMED_NAMES
 
 _FAILURES = frozenset(get_args(FailureKind))
-_WORKER_PHASES = frozenset(("generate", "score", "reference", "reward", "train"))
+_WORKER_PHASES = frozenset(TIMED_NAMES)
 _MEMORY_PHASES = _WORKER_PHASES | {"setup"}
 _COUNTS = tuple(Counts.model_fields)
 

@@ -14,8 +14,6 @@ from suite.bundle.files import EVENTS_BYTES, LINE_BYTES, DamagedBundle, open_pla
 from suite.spec.manifest import Manifest
 
 EVENTS_SCHEMA = "suite/events/1"
-#: Phases of an iteration in order, as workers name them.
-PHASES = ("generate", "score", "reference", "reward", "train")
 #: Everything before iteration 0: memory only.
 SETUP = "setup"
 

@@ -7,6 +7,7 @@ import math
 from suite.bundle.events import Events
 from suite.bundle.record import Counts, Estimate, Phase, Phases, SteadyState, Throughput
 from suite.bundle.timeline import Timeline
+from suite.spec.phases import ALL, REMAINDER, PhaseSpec
 from suite.stats.intervals import Interval, RunSeconds, rate_interval
 from suite.stats.steady_state import TEST, steady_state
 
@@ -40,10 +41,10 @@ def phases(timeline: Timeline) -> Phases | None:
         name: math.fsum(seconds[index] for index in timeline.counted)
         for name, seconds in timeline.phase_seconds.items()
     }
-    sums["other"] = math.fsum(timeline.other_seconds(index) for index in timeline.counted)
+    sums[REMAINDER.name] = math.fsum(timeline.other_seconds(index) for index in timeline.counted)
     iterations = len(timeline.counted)
-    tokens = _phase_tokens(timeline.counts)
-    return Phases(**{name: _phase(sums.get(name), total, iterations, tokens.get(name)) for name in Phases.model_fields})
+    counts = timeline.counts
+    return Phases(**{each.name: _phase(sums.get(each.name), total, iterations, _tokens(each, counts)) for each in ALL})
 
 
 def details(events: Events, counted: range) -> dict[str, float] | None:
@@ -70,17 +71,9 @@ def _estimate(interval: Interval) -> Estimate:
     return Estimate(value=interval.value, low=interval.low, high=interval.high)
 
 
-def _phase_tokens(counts: Counts | None) -> dict[str, int]:
-    """Tokens that one iteration puts through each phase."""
-    if counts is None:
-        return {}
-    both = counts.prompt_tokens + counts.response_tokens
-    return {
-        "generate": counts.response_tokens,
-        "score": both,
-        "reference": both,
-        "train": counts.trained_tokens,
-    }
+def _tokens(phase: PhaseSpec, counts: Counts | None) -> int | None:
+    """Tokens that one iteration puts through a phase."""
+    return sum(getattr(counts, name) for name in phase.tokens) if counts is not None and phase.tokens else None
 
 
 def _phase(seconds: float | None, total: float, iterations: int, tokens: int | None) -> Phase | None:

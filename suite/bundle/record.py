@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import (
+    Field,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    create_model,
+    model_serializer,
+    model_validator,
+)
 
 from suite.launch.outcome import FailureKind
 from suite.spec.base import Frozen
 from suite.spec.device import Precision
 from suite.spec.layout import Layout
 from suite.spec.manifest import Track
+from suite.spec.phases import ALL
 from suite.spec.workload import Scaling
 
 RECORD_SCHEMA: Final = "suite/record/1"
@@ -93,20 +101,34 @@ class Phase(Frozen):
     seconds: _Seconds = Field(description="mean seconds per counted iteration")
     share: float = Field(description="of the iteration; the shares of all phases add up to 1 where ranks agree")
     tokens_per_second: float | None = Field(
-        description="generate: response tokens; score and reference: prompt and response tokens; train: trained "
-        "tokens; null for reward and other, and where the phase took no measurable time"
+        description="of the tokens that the phase is declared with (suite.spec.phases); null where there are none, and "
+        "where the phase took no measurable time"
     )
 
 
-class Phases(Frozen):
-    """The phases of an iteration; null: the backend does not tell this phase apart."""
+class _Phases(Frozen):
+    @model_serializer(mode="wrap")
+    def _without_optional_ones(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        optional = {phase.name for phase in ALL if phase.optional}
+        return {name: value for name, value in plain(self).items() if value is not None or name not in optional}
 
-    generate: Phase | None
-    score: Phase | None
-    reference: Phase | None
-    reward: Phase | None
-    train: Phase | None
-    other: Phase | None = Field(description="what the iteration took beyond its phases")
+
+if TYPE_CHECKING:
+
+    class Phases(_Phases):
+        """One ``Phase | None`` for each declared phase (``suite.spec.phases``)."""
+
+        def __init__(self, **phases: Phase | None) -> None: ...
+
+        def __getattr__(self, name: str) -> Phase | None: ...
+
+else:
+    Phases = create_model(
+        "Phases",
+        __base__=_Phases,
+        __doc__="The phases of an iteration; null: the backend does not tell this phase apart.",
+        **{phase.name: (Phase | None, None) if phase.optional else (Phase | None, ...) for phase in ALL},
+    )
 
 
 class Peaks(Frozen):

@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from suite.bundle.events import PHASES, Event, Events
+from suite.bundle.events import Event, Events
 from suite.bundle.files import DamagedBundle
 from suite.bundle.record import Counts
 from suite.spec.manifest import Manifest
+from suite.spec.phases import TIMED_NAMES
 
 #: Ranks leave a barrier at slightly different moments, so phases may add up to a little more than their iteration.
 _OVERLAP_SHARE, _OVERLAP_SECONDS = 0.01, 0.001
@@ -63,8 +64,8 @@ def _of_kind(events: Iterable[Event], kind: str) -> list[Event]:
 
 
 def _phase_seconds(events: Events, completed: int) -> dict[str, tuple[float, ...]]:
-    longest = {phase: [0.0] * completed for phase in PHASES}
-    reports = dict.fromkeys(PHASES, 0)
+    longest = {phase: [0.0] * completed for phase in TIMED_NAMES}
+    reports = dict.fromkeys(TIMED_NAMES, 0)
     for rank in events.ranks.values():
         for event in rank:
             if event["kind"] == "phase" and event["iteration"] < completed:
@@ -75,7 +76,7 @@ def _phase_seconds(events: Events, completed: int) -> dict[str, tuple[float, ...
     for phase, count in reports.items():
         if count not in (0, expected):
             raise DamagedBundle(f"phase {phase} was reported {count} times in {expected} iterations of all ranks")
-    return {phase: tuple(longest[phase]) for phase in PHASES if reports[phase]}
+    return {phase: tuple(longest[phase]) for phase in TIMED_NAMES if reports[phase]}
 
 
 def _counts(by_rank: list[list[Event]], iterations: range, manifest: Manifest) -> tuple[Counts | None, str | None]:

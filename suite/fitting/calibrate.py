@@ -17,8 +17,10 @@ from suite.planner.predict_manifest import device_of, predict_manifest
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_device
 from suite.spec.manifest import Manifest
+from suite.spec.phases import TIMED
 
-_PHASES = ("generate", "score", "reference", "train")
+#: a phase without tokens does host work, which no device's speed scales
+_PHASES = tuple(phase.name for phase in TIMED if phase.tokens)
 
 
 def calibrated(asked: Question, folder: Path) -> Question:
@@ -38,7 +40,7 @@ def calibrated(asked: Question, folder: Path) -> Question:
         measured = record.phases.model_dump()
         for phase in _PHASES:
             seconds = (measured.get(phase) or {}).get("seconds")
-            if seconds and expected["phases"][phase] > 0:
+            if seconds and expected["phases"].get(phase, 0) > 0:
                 ratios[phase].append(float(seconds) / float(expected["phases"][phase]))
         peak = record.memory.peak_reserved_bytes if record.memory else None
         if peak:

@@ -34,7 +34,6 @@ _COMPUTED = ("matrix products", "attention", "elementwise", "head and loss")
 #: Scores gathered, KL, advantages, scores scattered: a few small collectives and host work.
 REWARD_SECONDS = 0.02
 SHARPNESS = 4.0
-PHASES = ("generate", "score", "reference", "reward", "train")
 
 
 @dataclass(frozen=True)

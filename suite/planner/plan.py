@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from suite.planner.hardware import Hardware
-from suite.planner.iteration import PHASES, phase_seconds, step_parts_of
+from suite.planner.iteration import phase_seconds, step_parts_of
 from suite.planner.iteration_memory import PARTS, iteration_memory
 from suite.planner.jobs import Column
 from suite.planner.parameters import Band, Parameters, RateBand
@@ -19,6 +19,7 @@ from suite.planner.space import Space, candidates
 from suite.spec.base import Frozen
 from suite.spec.layout import Layout
 from suite.spec.manifest import Work
+from suite.spec.phases import TIMED_NAMES
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 from suite.theory.flops import iteration_flops
@@ -136,7 +137,7 @@ class Table:
         self, seconds: Mapping[str, Column], training: Mapping[str, Column], memory: Mapping[str, Column], space: Space
     ) -> None:
         self.seconds, self.training, self.memory = seconds, training, memory
-        self.iteration = np.asarray(sum(seconds[phase] for phase in PHASES))
+        self.iteration = np.asarray(sum(seconds[phase] for phase in TIMED_NAMES if phase in seconds))
         self.total = np.asarray(sum(memory.values()))
         self.fits = self.total <= space.work.jobs.capacity
         self.samples = space.choices["rollouts"] * space.choices["data"]

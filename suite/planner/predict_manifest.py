@@ -10,7 +10,6 @@ import numpy as np
 
 from suite.bundle.record import Record
 from suite.planner.hardware import Hardware, hardware_of
-from suite.planner.iteration import PHASES
 from suite.planner.iteration_memory import PARTS
 from suite.planner.parameters import Parameters, load_parameters
 from suite.planner.plan import GIB, make_plan, predict
@@ -19,6 +18,7 @@ from suite.planner.space import Space, iterations
 from suite.spec.catalogue import devices, find_device
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest, Work
+from suite.spec.phases import TIMED_NAMES
 from suite.spec.resolve import resolve_work
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
@@ -47,7 +47,7 @@ def predict_manifest(
         "samples_per_second": rate,
         "tokens_per_second": rate * manifest.workload.sequence_tokens,
         "iteration_seconds": float(table.iteration[0]),
-        "phases": {name: float(table.seconds[name][0]) for name in PHASES},
+        "phases": {name: float(table.seconds[name][0]) for name in TIMED_NAMES if name in table.seconds},
         "memory_bytes": int(total),
         "memory": {part: int(table.memory[part][0]) for part in PARTS if table.memory[part][0] >= 1},
         "capacity_bytes": int(hardware.memory_bytes),

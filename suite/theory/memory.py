@@ -15,6 +15,7 @@ from suite.spec.base import Frozen
 from suite.spec.device import Precision
 from suite.spec.layout import Layout
 from suite.spec.manifest import Work
+from suite.spec.phases import TIMED
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 from suite.theory.shards import WEIGHT_BYTES, Stage, part, stages, states
@@ -68,13 +69,14 @@ def _phases(
         training = {"gradients": held.gradients, **forward}
     else:
         training = max(({"gradients": held.gradients}, forward), key=_total)
-    return {
-        "generate": {**resident, "kv_cache": _kv_cache(size, workload, work, layout, precision, stage)},
-        "score": {**resident, "logits": logits},
-        "reference": {**resident, "logits": logits},
-        "reward": resident,
-        "train": {**resident, **training},
+    beside = {
+        "generate": {"kv_cache": _kv_cache(size, workload, work, layout, precision, stage)},
+        "score": {"logits": logits},
+        "reference": {"logits": logits},
+        "train": training,
     }
+    known = [phase.name for phase in TIMED if phase.name in beside or not phase.optional]
+    return {name: {**resident, **beside.get(name, {})} for name in known}
 
 
 def kv_bytes_per_position(size: Shape, layers: int, layout: Layout, precision: Precision) -> int:

@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterator, Optional
 from suite.worker.events import EventLog
 from suite.worker.memory import MemoryProbe, Peaks
 from suite.worker.nvml import DeviceSampler
+from suite.worker.phases import check_phase
 from suite.worker.progress import Progress
 from suite.worker.world import World, barrier, synchronise
 
@@ -63,6 +64,7 @@ class Recorder(NullRecorder):
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
+        check_phase(name)
         self._progress.phase = name
         self._memory.reset()
         began = time.perf_counter()

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from suite.planner.ask import device_counts, device_range, fewest_devices, largest_micro_batch, question
 from suite.planner.hardware import hardware_of, published_hardware
-from suite.planner.iteration import PHASES
 from suite.planner.plan import GIB, predict
 from suite.planner.profiles import PROFILES
 from suite.planner.scale import LIMITS, scaling_curve
@@ -17,6 +16,7 @@ from suite.planner.space import candidates
 from suite.spec.base import UsageError
 from suite.spec.catalogue import devices, find_size, find_workload
 from suite.spec.manifest import Work
+from suite.spec.phases import TIMED_NAMES as PHASES
 from suite.spec.workload import Critic
 from suite.theory.adapters import work_parameters
 from suite.theory.memory import memory_floor

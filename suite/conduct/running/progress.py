@@ -13,8 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from suite.bundle.record import Record
 from suite.conduct.running.outcome_line import outcome_line
 from suite.spec.manifest import Manifest
+from suite.spec.phases import TIMED, TIMED_NAMES
 
-PHASES = ("generate", "score", "reference", "reward", "train")
 REDRAW_SECONDS = 0.25
 
 
@@ -108,9 +108,9 @@ class LiveView:
 
     def event(self, event: dict) -> None:
         kind = event.get("kind")
-        if kind == "phase" and event.get("phase") in PHASES:
-            following = PHASES.index(event["phase"]) + 1
-            self._detail = PHASES[following] if following < len(PHASES) else "between iterations"
+        if kind == "phase" and event.get("phase") in TIMED_NAMES:
+            following = TIMED_NAMES.index(event["phase"]) + 1
+            self._detail = TIMED[following].label if following < len(TIMED) else "between iterations"
         elif kind == "iteration":
             self._count(event)
         elif kind == "start":

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from suite.bundle.record import Memory, Phase, Record
-from suite.report.facts.entry import PHASES
+from suite.spec.phases import ALL_NAMES
 
 _NO_CPU_PEAK = "a CPU has no peak in the device catalogue"
 
@@ -79,7 +79,7 @@ def phases_of(records: Sequence[Record]) -> tuple[PhaseCost, ...]:
     """Mean seconds per counted iteration over the runs, weighted by their iterations; a phase all runs know."""
     costs: dict[str, float] = {}
     weight = sum(record.steady_state.iterations for record in records)
-    for name in PHASES:
+    for name in ALL_NAMES:
         seconds = [_seconds(record, name) for record in records]
         known = [cost for cost in seconds if cost is not None]
         if known and len(known) == len(seconds):

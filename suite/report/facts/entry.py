@@ -10,7 +10,6 @@ from suite.spec.manifest import Manifest
 
 #: Runs that a figure needs before it may be published, and before it may be put in an order (facts of the method).
 RUNS_TO_PUBLISH, RUNS_TO_RANK = 3, 5
-PHASES = ("generate", "score", "reference", "reward", "train", "other")
 
 
 @dataclass(frozen=True)

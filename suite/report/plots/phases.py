@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
-from suite.report.facts.entry import PHASES
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import drawable
 from suite.report.formatting.numbers import counted, number
 from suite.report.plots import style
 from suite.report.plots.series import bars
+from suite.spec.phases import ALL
 
-_COLOURS = dict(zip(PHASES, ("#0072B2", "#56B4E9", "#009E73", "#CC79A7", "#E69F00", "#999999"), strict=True))
-_DARK = ("generate", "reference")
+#: relative luminance (WCAG 2.1) below which white ink reads better than dark
+_DARK_BELOW = 0.26
 _LEAST_LABELLED = 0.06
 
 
@@ -35,9 +36,11 @@ def figure(model: ReportModel) -> Figure | None:
     axes.set_xlim(0, 1)
     axes.xaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_xlabel("share of an iteration; right: its seconds")
-    shown = [name for name in PHASES if any(phase.name == name for row in rows for phase in row.phases)]
+    measured = {phase.name for row in rows for phase in row.phases}
     handles = [
-        Line2D([], [], color=_COLOURS[name], marker="s", linewidth=0, markersize=7, label=name) for name in shown
+        Line2D([], [], color=phase.colour, marker="s", linewidth=0, markersize=7, label=phase.label)
+        for phase in ALL
+        if phase.name in measured
     ]
     style.frame(drawn, bar_margins(longest, right=0.75), handles, omitted)
     return drawn
@@ -80,11 +83,11 @@ def bar_labels(axes: Axes, rows: Sequence[Row], heights: Sequence[float]) -> int
 
 def _bars(axes: Axes, rows: Sequence[Row], heights: Sequence[float]) -> None:
     lefts = [0.0] * len(rows)
-    for name in PHASES:
-        shares = [next((phase.share for phase in row.phases if phase.name == name), 0.0) for row in rows]
-        colour = _COLOURS[name]
+    for spec in ALL:
+        shares = [next((phase.share for phase in row.phases if phase.name == spec.name), 0.0) for row in rows]
+        colour = spec.colour
         axes.barh(heights, shares, left=lefts, height=0.78, color=colour, edgecolor="white", linewidth=0.6)
-        ink = "white" if name in _DARK else style.INK
+        ink = "white" if _luminance(colour) < _DARK_BELOW else style.INK
         for height, left, share in zip(heights, lefts, shares, strict=True):
             if share >= _LEAST_LABELLED:
                 middle = left + share / 2
@@ -92,3 +95,9 @@ def _bars(axes: Axes, rows: Sequence[Row], heights: Sequence[float]) -> None:
         lefts = [left + share for left, share in zip(lefts, shares, strict=True)]
     for row, height in zip(rows, heights, strict=True):
         axes.text(1.01, height, f"{number(row.iteration_seconds)} s", fontsize=8, va="center", ha="left")
+
+
+def _luminance(colour: str) -> float:
+    """Relative luminance of a colour, 0 to 1 (WCAG 2.1)."""
+    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour)]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))

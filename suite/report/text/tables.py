@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from suite.report.facts.entry import PHASES, RUNS_TO_PUBLISH
+from suite.report.facts.entry import RUNS_TO_PUBLISH
 from suite.report.facts.failures import FailureRow
 from suite.report.facts.machines import Machine
 from suite.report.facts.model import ReportModel
@@ -14,6 +14,7 @@ from suite.report.facts.scaling import Curve, Point
 from suite.report.formatting.escape import code, inline, prose
 from suite.report.formatting.grid import Column, Notes, Table
 from suite.report.formatting.numbers import UNKNOWN, gib, interval, number, percent
+from suite.spec.phases import ALL_NAMES, TIMED_NAMES
 
 #: A column with what it shows of a row.
 Shown = tuple[Column, Callable[[Row], str]]
@@ -90,7 +91,7 @@ def _too_few(names: Sequence[str]) -> str:
 def phases(model: ReportModel) -> Table:
     """Seconds of an iteration by phase, with their share of it."""
     rows = [row for row in model.rows if row.phases]
-    known = [name for name in PHASES if any(phase.name == name for row in rows for phase in row.phases)]
+    known = [name for name in ALL_NAMES if any(phase.name == name for row in rows for phase in row.phases)]
     columns = [*IDENTITY, *((Column(name), _phase_cell(name)) for name in known)]
     columns.append((Column("iteration"), lambda row: number(row.iteration_seconds)))
     return table_of(columns, rows)
@@ -159,7 +160,7 @@ def apart(rows: Sequence[Row]) -> Table:
 def scaling(curves: Sequence[Curve]) -> Table:
     """Points of one kind of scaling; the phases have the eta of their own time."""
     points = [(curve, point) for curve in curves for point in curve.points]
-    known = [name for name in PHASES[:-1] if any(name in dict(point.phase_eta) for _, point in points)]
+    known = [name for name in TIMED_NAMES if any(name in dict(point.phase_eta) for _, point in points)]
     nodes = any(point.row.nodes > 1 for _, point in points)
     columns = (
         *(Column(title, False) for title in ("size", "backend", "strategy", "rows")),

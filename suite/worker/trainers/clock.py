@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 import torch
 
 from suite.worker.memory import Peaks
+from suite.worker.phases import check_phase
 from suite.worker.recorder import NullRecorder, Recorder
 from suite.worker.world import World, barrier, synchronise
 
@@ -87,6 +88,7 @@ class PhaseClock(NullClock, Recorder):
 
     def open(self, phase: str, alone: bool = False) -> None:
         assert self._open is None, "phases do not overlap"
+        check_phase(phase)
         synchronise(self._world)
         if not alone:
             barrier(self._world)

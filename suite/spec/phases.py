@@ -1,0 +1,41 @@
+"""The phases of an iteration, declared once in ``suite/worker/phases.json`` for the driver and the worker alike."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_FILE = Path(__file__).parents[1] / "worker" / "phases.json"
+
+
+@dataclass(frozen=True)
+class PhaseSpec:
+    """One phase.
+
+    ``tokens``: names of the counts (``suite.bundle.record.Counts``) whose sum is the tokens that go through it in one
+    iteration; empty: none. ``optional``: it came after records were written without it, and is left out of a record
+    whose run did not have it.
+    """
+
+    name: str
+    label: str
+    colour: str
+    tokens: tuple[str, ...] = ()
+    optional: bool = False
+
+
+def _read(entry: dict[str, Any]) -> PhaseSpec:
+    return PhaseSpec(**{**entry, "tokens": tuple(entry.get("tokens", ()))})
+
+
+_DECLARED = json.loads(_FILE.read_text(encoding="utf-8"))
+#: What workers time, in the order of an iteration.
+TIMED: tuple[PhaseSpec, ...] = tuple(map(_read, _DECLARED["phases"]))
+#: What an iteration takes beyond its timed phases; the driver computes it.
+REMAINDER: PhaseSpec = _read(_DECLARED["remainder"])
+ALL: tuple[PhaseSpec, ...] = (*TIMED, REMAINDER)
+#: Names in order, as events carry them, and those that a record has.
+TIMED_NAMES: tuple[str, ...] = tuple(phase.name for phase in TIMED)
+ALL_NAMES: tuple[str, ...] = tuple(phase.name for phase in ALL)
