@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, Protocol
 
-from suite.spec.base import Frozen
-from suite.spec.layout import Layout, Recompute
+from suite.spec.fields import declared, is_default
+from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Backend, Measure
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
@@ -14,28 +14,12 @@ from suite.spec.workload import Workload
 BackendKind = Literal["engine", "trainer"]
 
 
-class LayoutRequest(Frozen):
-    """What a user asked of one layout; ``None`` leaves the choice to the backend."""
-
-    nodes: int = 1
-    devices_per_node: int
-    tensor: int | None = None
-    pipeline: int | None = None
-    zero_stage: int | None = None
-    sequence_parallel: bool | None = None
-    distributed_optimizer: bool | None = None
-    recompute: Recompute = "none"
-    offload_optimizer: bool = False
-    offload_parameters: bool = False
-    device_memory_bytes: int | None = None
-
-    @property
-    def ranks(self) -> int:
-        return self.nodes * self.devices_per_node
-
-
 class BackendDriver(Protocol):
-    """One stack. ``settings`` names the layout choices that mean something to it."""
+    """One stack. ``settings`` names the layout choices that mean something to it.
+
+    It may have ``extra_work``, names of workload fields that it honours beyond those that every backend does
+    (``Declared.feature``).
+    """
 
     name: str
     kind: BackendKind
@@ -76,15 +60,13 @@ def engine_errors(size: Shape, measure: Measure) -> list[str]:
     return errors
 
 
-#: parts of a workload that came later, as a reader knows them; a driver that takes one names it in ``extra_work``
-_EXTRA_WORK = {"lora_rank": "LoRA adapters", "critic": "separate critic"}
-
-
 def unknown_work(driver: BackendDriver, workload: Workload) -> list[str]:
     """What the workload asks for that this stack would silently leave out; without ``extra_work`` it takes none."""
     known = getattr(driver, "extra_work", ())
     asked = [
-        words for field, words in _EXTRA_WORK.items() if getattr(workload, field) is not None and field not in known
+        fact.feature
+        for name, fact in declared(Workload)
+        if fact.feature and name not in known and not is_default(workload, name)
     ]
     return [f"the {driver.name} backend has no {words}, which workload {workload.name} asks for" for words in asked]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from suite.backends.base import BackendKind, LayoutRequest, engine_errors, own_worker_argv
-from suite.spec.layout import Layout
+from suite.backends.base import BackendKind, engine_errors, own_worker_argv
+from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
@@ -34,9 +34,7 @@ class DeepSpeed:
             devices_per_node=request.devices_per_node,
             data=request.ranks,
             zero_stage=stage,
-            recompute=request.recompute,
-            offload_optimizer=request.offload_optimizer,
-            offload_parameters=request.offload_parameters,
+            **request.switches(self.settings),
         )
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from suite.backends.base import BackendKind, LayoutRequest, engine_errors, own_worker_argv
-from suite.spec.layout import Layout
+from suite.backends.base import BackendKind, engine_errors, own_worker_argv
+from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.resolve import layout_errors, resolve_work
 from suite.spec.shape import Shape
@@ -68,8 +68,7 @@ class Megatron:
             data=request.ranks // (tensor * pipeline),
             sequence_parallel=sequence,
             distributed_optimizer=request.distributed_optimizer is not False,
-            recompute=request.recompute,
-            offload_optimizer=request.offload_optimizer,
+            **request.switches(Megatron.settings),
         )
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from suite.backends.base import BackendKind, LayoutRequest, own_worker_argv
+from suite.backends.base import BackendKind, own_worker_argv
 from suite.backends.deepspeed import ZERO_3_FROM_PARAMETERS
 from suite.backends.trlx import branch_error, trlx_errors
-from suite.spec.layout import Layout
+from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
@@ -75,8 +75,7 @@ class TrlxDeepSpeed(_Accelerate):
             devices_per_node=request.devices_per_node,
             data=request.ranks,
             zero_stage=stage,
-            offload_optimizer=request.offload_optimizer,
-            offload_parameters=request.offload_parameters,
+            **request.switches(self.settings),
         )
 
     def stack_errors(self, python: str) -> list[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from suite.backends.base import BackendKind, LayoutRequest, own_worker_argv
+from suite.backends.base import BackendKind, own_worker_argv
 from suite.backends.trlx import branch_error, trlx_errors
 from suite.launch.probe import stack_versions
 from suite.spec.catalogue import data_file
-from suite.spec.layout import Layout
+from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
@@ -47,7 +47,7 @@ class TrlxNemo:
             data=request.ranks // (tensor * pipeline),
             sequence_parallel=tensor > 1 if sequence is None else sequence,
             distributed_optimizer=True,
-            recompute=request.recompute,
+            **request.switches(self.settings),
         )
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:

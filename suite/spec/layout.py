@@ -1,32 +1,65 @@
-"""How ranks share the work: nodes, parallel degrees, sharding, recompute, offload."""
+"""How ranks share the work: nodes, parallel degrees, sharding, recompute, offload; and what is asked of it."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, create_model, model_validator
 
 from suite.spec.base import Frozen
+from suite.spec.fields import Declared, Declaring, chosen, constrained, declared, is_default
 
+#: of the data parallel degree, which a scaling curve leaves out
+DATA_LABEL = "dp{}"
 Recompute = Literal["none", "full"]
 
 
-class Layout(Frozen):
+class Layout(Declaring):
     """Degrees multiply to the world: tensor x pipeline x data = nodes x devices_per_node."""
 
     nodes: int = Field(default=1, gt=0)
     devices_per_node: int = Field(gt=0)
-    tensor: int = Field(default=1, gt=0, description="tensor parallel degree")
-    pipeline: int = Field(default=1, gt=0, description="pipeline parallel degree")
-    data: int = Field(gt=0, description="data parallel degree: the number of model replicas")
-    sequence_parallel: bool = Field(default=False, description="Megatron sequence parallelism inside tensor parallel")
-    zero_stage: int = Field(default=0, ge=0, le=3, description="DeepSpeed ZeRO stage")
-    distributed_optimizer: bool = Field(
-        default=False, description="Megatron optimizer states sharded over data parallel"
+    tensor: Annotated[
+        int, Declared("--tp", "Megatron tensor parallel degree; repeat to compare", "compare", label="tp{}")
+    ] = Field(default=1, gt=0, description="tensor parallel degree")
+    pipeline: Annotated[
+        int, Declared("--pp", "Megatron pipeline parallel degree; repeat to compare", "compare", label="pp{}")
+    ] = Field(default=1, gt=0, description="pipeline parallel degree")
+    data: Annotated[int, Declared(label=DATA_LABEL)] = Field(
+        gt=0, description="data parallel degree: the number of model replicas"
     )
-    recompute: Recompute = "none"
-    offload_optimizer: bool = Field(default=False, description="optimizer states in host memory")
-    offload_parameters: bool = Field(default=False, description="parameters in host memory (ZeRO-3 only)")
+    sequence_parallel: Annotated[
+        bool,
+        Declared(
+            "--sequence-parallel",
+            "Megatron sequence parallelism [default: on where tensor parallel]",
+            "automatic",
+            label="sp",
+        ),
+    ] = Field(default=False, description="Megatron sequence parallelism inside tensor parallel")
+    zero_stage: Annotated[
+        int,
+        Declared("--zero", "DeepSpeed ZeRO stage 0-3; repeat to compare", "compare", label="zero{}", label_order=-1),
+    ] = Field(default=0, ge=0, le=3, description="DeepSpeed ZeRO stage")
+    distributed_optimizer: Annotated[
+        bool,
+        Declared(
+            "--distributed-optimizer",
+            "shard Megatron's optimizer states over data parallel ranks [default: on]",
+            "automatic",
+            label="dist-opt",
+        ),
+    ] = Field(default=False, description="Megatron optimizer states sharded over data parallel")
+    recompute: Annotated[
+        Recompute, Declared("--recompute", "recompute activations in the backward pass", "switch", label="recompute")
+    ] = "none"
+    offload_optimizer: Annotated[
+        bool, Declared("--offload-optimizer", "keep optimizer states in host memory", "switch", label="offload-opt")
+    ] = Field(default=False, description="optimizer states in host memory")
+    offload_parameters: Annotated[
+        bool,
+        Declared("--offload-parameters", "keep parameters in host memory (ZeRO-3)", "switch", label="offload-param"),
+    ] = Field(default=False, description="parameters in host memory (ZeRO-3 only)")
 
     @model_validator(mode="after")
     def _multiplies(self) -> "Layout":
@@ -50,27 +83,77 @@ class Layout(Frozen):
 
     def label(self) -> str:
         """Short name in tables, e.g. ``zero2``, ``tp2 sp dist-opt``; what is off or 1 is left out."""
-        parts = []
-        if self.zero_stage:
-            parts.append(f"zero{self.zero_stage}")
-        if self.tensor > 1:
-            parts.append(f"tp{self.tensor}")
-        if self.pipeline > 1:
-            parts.append(f"pp{self.pipeline}")
-        if self.data > 1:
-            parts.append(f"dp{self.data}")
-        if self.sequence_parallel:
-            parts.append("sp")
-        if self.distributed_optimizer:
-            parts.append("dist-opt")
-        if self.recompute == "full":
-            parts.append("recompute")
-        if self.offload_optimizer:
-            parts.append("offload-opt")
-        if self.offload_parameters:
-            parts.append("offload-param")
-        return " ".join(parts) or "plain"
+        return self._labels(leave_out=None)
 
     def strategy(self) -> str:
         """The label without the data parallel degree: what must be equal between points of a scaling curve."""
-        return " ".join(part for part in self.label().split() if not part.startswith("dp")) or "plain"
+        return self._labels(leave_out=DATA_LABEL)
+
+    def _labels(self, leave_out: str | None) -> str:
+        facts = sorted(declared(Layout), key=lambda each: each[1].label_order)
+        shown = [
+            fact.label.format(getattr(self, name))
+            for name, fact in facts
+            if fact.label not in (None, leave_out) and not self._is_off(name)
+        ]
+        return " ".join(shown) or "plain"
+
+    def _is_off(self, name: str) -> bool:
+        return self.data == 1 if name == "data" else is_default(self, name)
+
+
+def _asked(name: str, one_value: bool) -> tuple[Any, Any]:
+    """Type and default of a field of ``LayoutChoices``, or of ``LayoutRequest``, which has ``one_value``."""
+    info, fact = Layout.model_fields[name], dict(declared(Layout))[name]
+    kind: Any = constrained(info)
+    if fact.choice == "switch":
+        return Annotated[kind, fact], info.default
+    if fact.choice == "compare" and not one_value:
+        return Annotated[tuple[kind, ...], fact], ()
+    return Annotated[kind | None, fact], None
+
+
+_CHOSEN = tuple(name for name, fact in declared(Layout) if fact.choice)
+
+
+class _LayoutRequest(Frozen):
+    nodes: int = 1
+    devices_per_node: int
+    device_memory_bytes: int | None = None
+
+    @property
+    def ranks(self) -> int:
+        return self.nodes * self.devices_per_node
+
+    def switches(self, settings: tuple[str, ...]) -> dict[str, Any]:
+        """The values of the switches that a backend knows: what its layout takes over as it is asked."""
+        return {name: getattr(self, name) for name in chosen(Layout, "switch") if name in settings}
+
+
+if TYPE_CHECKING:
+
+    class LayoutChoices(Declaring):
+        """Layout values to cross; an empty tuple or ``None`` leaves the choice to each backend."""
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    class LayoutRequest(_LayoutRequest):
+        """What a user asked of one layout; ``None`` leaves the choice to the backend."""
+
+        def __init__(self, *, devices_per_node: int, **fields: Any) -> None: ...
+
+        def __getattr__(self, name: str) -> Any: ...
+
+else:
+    LayoutChoices = create_model(
+        "LayoutChoices",
+        __base__=Declaring,
+        __doc__="Layout values to cross; an empty tuple or ``None`` leaves the choice to each backend.",
+        **{name: _asked(name, one_value=False) for name in _CHOSEN},
+    )
+    LayoutRequest = create_model(
+        "LayoutRequest",
+        __base__=_LayoutRequest,
+        __doc__="What a user asked of one layout; ``None`` leaves the choice to the backend.",
+        **{name: _asked(name, one_value=True) for name in _CHOSEN},
+    )

@@ -12,24 +12,9 @@ from pydantic import Field
 from suite.spec.base import Frozen, UsageError
 from suite.spec.catalogue import data_file, find_workload
 from suite.spec.device import Precision
-from suite.spec.layout import Recompute
 from suite.spec.manifest import Track
 from suite.spec.names import nearest
 from suite.spec.workload import Workload
-
-
-class WorkChanges(Frozen):
-    """What one size of a preset changes in the preset's workload; ``None`` leaves the workload's own."""
-
-    rollouts: int | None = Field(default=None, gt=0, description="samples of one iteration on one device")
-    optimizer_steps: int | None = Field(default=None, gt=0)
-    micro_batch: int | None = Field(default=None, gt=0)
-    trainable_layers: int | None = Field(default=None, ge=0)
-    lora_rank: int | None = Field(default=None, gt=0)
-
-    def applied_to(self, workload: Workload) -> Workload:
-        """The workload with these changes. Raises ValidationError where they do not fit it."""
-        return Workload.model_validate({**workload.model_dump(), **self.model_dump(exclude_none=True)})
 
 
 class PresetPoint(Frozen):
@@ -38,9 +23,8 @@ class PresetPoint(Frozen):
     size: str
     nodes: int = Field(default=1, gt=0)
     devices_per_node: int = Field(gt=0)
-    tensor: int | None = Field(default=None, gt=0, description="for backends with tensor parallelism")
-    recompute: Recompute = "none"
-    work: WorkChanges = WorkChanges()
+    layout: Mapping[str, Any] = Field(default={}, description="fields of the layout, for backends that have them")
+    work: Mapping[str, Any] = Field(default={}, description="fields of the workload that this size changes")
 
     @property
     def ranks(self) -> int:
@@ -62,7 +46,7 @@ class Preset(Frozen):
 
     def work_of(self, point: PresetPoint) -> Workload:
         """What one iteration of a point does."""
-        return point.work.applied_to(find_workload(self.workload))
+        return find_workload(self.workload).changed(point.work)
 
 
 def presets() -> dict[str, Preset]:
@@ -99,7 +83,7 @@ def _reference_points(reference: Mapping[str, Any]) -> list[dict[str, Any]]:
             "size": size,
             "nodes": row["nodes"],
             "devices_per_node": devices,
-            "tensor": row["tensor"],
+            "layout": {"tensor": row["tensor"]},
             "work": {
                 "rollouts": row["rollouts"] * row["data"] // (row["nodes"] * devices),
                 "optimizer_steps": row["optimizer_steps"],

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from suite.spec.base import Frozen
+from suite.spec.fields import Declared, Declaring
 
 Scaling = Literal["weak", "strong"]
 ReferencePolicy = Literal["full", "hydra"]
@@ -70,34 +72,40 @@ class Critic(Frozen):
         return self
 
 
-#: Came after manifests were hashed that do not have them: they are written only where they are set.
-_LATER_FIELDS = ("lora_rank", "critic")
-
-
-class Workload(Frozen):
-    """One PPO iteration, told independently of any layout so that equal workloads are equal work.
+class Workload(Declaring):
+    """One PPO iteration, described independently of any layout so that equal workloads are equal work.
 
     ``rollouts`` are samples per device at one device. Weak scaling keeps them per device (N devices do
     N times as many); strong scaling keeps them in all.
     """
 
     name: str = Field(min_length=1, max_length=64)
-    prompt_tokens: int = Field(gt=0)
-    new_tokens: int = Field(gt=0, description="forced response length")
-    rollouts: int = Field(gt=0, description="samples of one iteration on one device")
+    prompt_tokens: Annotated[int, Declared("--prompt-tokens", "tokens of each prompt")] = Field(gt=0)
+    new_tokens: Annotated[int, Declared("--new-tokens", "tokens of each response, forced")] = Field(
+        gt=0, description="forced response length"
+    )
+    rollouts: Annotated[int, Declared("--rollouts", "samples of an iteration on one device")] = Field(
+        gt=0, description="samples of one iteration on one device"
+    )
     scaling: Scaling = "weak"
     optimizer_steps: int = Field(default=1, gt=0, description="optimizer steps per PPO epoch")
     ppo_epochs: int = Field(default=1, gt=0)
-    micro_batch: int = Field(
+    micro_batch: Annotated[int, Declared("--micro-batch", "most samples in one scoring or training pass")] = Field(
         gt=0,
         description="most sequences in one scoring or training pass of a replica; it generates all of its own at once",
     )
-    trainable_layers: int | None = Field(default=None, ge=0, description="last layers that train; null: all")
-    lora_rank: int | None = Field(
+    trainable_layers: Annotated[int | None, Declared("--trainable-layers", "train only the last N layers")] = Field(
+        default=None, ge=0, description="last layers that train; null: all"
+    )
+    lora_rank: Annotated[int | None, Declared(written="when set", feature="LoRA adapters")] = Field(
         default=None, gt=0, description="the blocks' weight matrices are frozen, each beside an adapter of this rank"
     )
-    critic: Critic | None = Field(default=None, description="null: a value head on the policy")
-    reference: ReferencePolicy = "full"
+    critic: Annotated[Critic | None, Declared(written="when set", feature="separate critic")] = Field(
+        default=None, description="null: a value head on the policy"
+    )
+    reference: Annotated[
+        ReferencePolicy, Declared("--reference", "reference policy: a full copy, or hydra on the frozen trunk")
+    ] = "full"
     reward: Reward = Field(default=ConstantReward(), discriminator="kind")
     ppo: PPO = PPO()
     optimizer: Optimizer = Optimizer()
@@ -116,10 +124,9 @@ class Workload(Frozen):
             raise ValueError("LoRA trains adapters on every block, so trainable_layers must be left out")
         return self
 
-    @model_serializer(mode="wrap")
-    def _without_unset_later_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        body = plain(self)
-        return {name: value for name, value in body.items() if value is not None or name not in _LATER_FIELDS}
+    def changed(self, changes: Mapping[str, Any]) -> "Workload":
+        """The same with other values of some fields. Raises ValidationError where they do not fit."""
+        return Workload.model_validate({**self.model_dump(), **changes})
 
     @property
     def sequence_tokens(self) -> int:

@@ -8,12 +8,11 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from suite.backends import registry
-from suite.backends.base import LayoutRequest
 from suite.backends.deepspeed import DeepSpeed
 from suite.backends.registry import backends, find_backend
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_size, find_workload
-from suite.spec.layout import Layout
+from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 
 WORKLOAD = find_workload("trlx-ds-chat")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from suite.backends.base import LayoutRequest, versions_errors
+from suite.backends.base import versions_errors
 from suite.backends.registry import find_backend
 from suite.backends.trlx import TESTED_TRANSFORMERS, trlx_problems
 from suite.conduct.planning.machine import Machine
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_size, find_workload
-from suite.spec.layout import Layout
+from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload

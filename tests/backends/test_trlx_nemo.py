@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
-from suite.backends.base import LayoutRequest
 from suite.backends.registry import find_backend
 from suite.backends.trlx_nemo import TrlxNemo, shipped_tensor, trained_positions
 from suite.spec.catalogue import find_size, find_workload, sizes
-from suite.spec.layout import Layout
+from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.presets import find_preset
 from suite.spec.resolve import layout_errors, resolve_work

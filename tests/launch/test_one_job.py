@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from suite.backends.base import LayoutRequest, choice
+from suite.backends.base import choice
 from suite.backends.registry import find_backend
 from suite.conduct.running.execute import make_job
 from suite.launch.cluster.torchrun import EVENTS_ON_OUTPUT
@@ -26,6 +26,7 @@ from suite.launch.slurm.image_names import apptainer_image, pyxis_image
 from suite.launch.slurm.script import SlurmRun, batch_script
 from suite.launch.slurm.settings import SlurmSettings
 from suite.spec.catalogue import find_size, find_workload
+from suite.spec.layout import LayoutRequest
 from suite.spec.manifest import Limits, Manifest, Measure
 from suite.spec.resolve import layout_errors, make_manifest
 

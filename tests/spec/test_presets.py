@@ -16,7 +16,7 @@ def test_every_point_names_a_size_and_work_that_fits_it(name: str) -> None:
         size, work = find_size(point.size), preset.work_of(point)
         assert work.sequence_tokens <= size.positions
         assert (work.trainable_layers or 0) <= size.layers
-        assert point.tensor is None or point.ranks % point.tensor == 0
+        assert point.ranks % point.layout.get("tensor", 1) == 0
     assert len({point.size for point in preset.points}) == len(preset.points)
 
 
@@ -26,7 +26,7 @@ def test_the_scripts_preset_has_its_batches_tensor_degrees_and_nodes() -> None:
     assert tuple(point.size for point in preset.points) == find_ladder("trlx")
     for point in preset.points:
         row, work = reference["sizes"][point.size], preset.work_of(point)
-        assert (point.nodes, point.tensor) == (row["nodes"], row["tensor"])
+        assert (point.nodes, point.layout["tensor"]) == (row["nodes"], row["tensor"])
         assert point.ranks == row["tensor"] * row["data"]
         assert work.global_rollouts(point.ranks) == row["rollouts"] * row["data"]
         assert work.global_rollouts(point.ranks) == row["batch"] * row["data"] * work.optimizer_steps

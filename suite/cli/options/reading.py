@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -61,15 +62,29 @@ def checked(make: Callable[[], Any]) -> Any:
 
 
 def validation_message(error: ValidationError) -> str:
-    """A validation error in one line: each field with what is wrong with its value."""
-    lines = []
-    for entry in error.errors():
-        field = ".".join(str(part) for part in entry["loc"]).replace("_", " ")
-        message = entry["msg"].removeprefix("Value error, ")
-        given = entry.get("input")
-        value = f" (got {given!r})" if isinstance(given, (int, float, str)) else ""
-        lines.append(f"{field}: {message}{value}" if field else f"{message}")
-    return "; ".join(lines)
+    """A validation error in one line: each option, or else field, with its value and what is wrong with it."""
+    return "; ".join(_reason(entry) for entry in error.errors(include_url=False))
+
+
+def _reason(entry: Any) -> str:
+    from suite.cli.options.fields import option_of
+
+    names = [str(step) for step in entry["loc"] if not isinstance(step, int)]
+    message = entry["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    given = entry.get("input")
+    shown = repr(given) if isinstance(given, (int, float, str)) else None
+    option = (option_of(names[-1]) or _work_option(names[-1])) if names else None
+    if option:
+        return f"{option} {shown}: {message}" if shown else f"{option}: {message}"
+    if not names:
+        return str(message)
+    return f"{'.'.join(names).replace('_', ' ')}: {message}" + (f" (got {shown})" if shown else "")
+
+
+def _work_option(name: str) -> str | None:
+    from suite.cli.options.work import Basics
+
+    return f"--{name}" if name in (each.name for each in fields(Basics)) else None
 
 
 @contextmanager

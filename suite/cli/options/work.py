@@ -8,68 +8,93 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from suite.cli.options.fields import LAYOUT, WORK, LayoutOptions, WorkloadOptions, layout_choices, workload_changes
+
 if TYPE_CHECKING:
     from suite.conduct.planning.machine import Machine
     from suite.conduct.planning.request import Request
     from suite.spec.presets import Preset
 
 Names = list[str] | None
-Numbers = list[int] | None
+MEASURING = "Measuring"
 
 
 @dataclass(frozen=True)
-class Work:
-    """What is measured, wherever it runs."""
+class Basics:
+    """What is measured, how and for how long; the fields of workload and layout follow from their declarations."""
 
     preset: Annotated[
         str | None,
         typer.Option(
-            help="a whole measurement: trlx-ds-chat, ladder or ds-chat-step3; what is said beside it replaces its parts"
+            help="a whole measurement: trlx-ds-chat, ladder or ds-chat-step3; other options override the preset's",
+            rich_help_panel=WORK,
         ),
     ] = None
     backend: Annotated[
-        Names, typer.Option(help="backend; repeat for several [default: deepspeed and megatron, or the preset's]")
+        Names,
+        typer.Option(
+            help="backend; repeat for several [default: deepspeed and megatron, or the preset's]", rich_help_panel=WORK
+        ),
     ] = None
-    size: Annotated[Names, typer.Option(help="model size; repeat for several (see `suite sizes`)")] = None
-    ladder: Annotated[str | None, typer.Option(help="all sizes of a ladder, e.g. cpu, true, trlx")] = None
-    shape: Annotated[list[Path] | None, typer.Option(help="shape file: YAML, or a Hugging Face config.json")] = None
-    workload: Annotated[str | None, typer.Option(help="work of an iteration [default: cpu or trlx-ds-chat]")] = None
+    size: Annotated[
+        Names, typer.Option(help="model size; repeat for several (see `suite sizes`)", rich_help_panel=WORK)
+    ] = None
+    ladder: Annotated[
+        str | None, typer.Option(help="all sizes of a ladder, e.g. cpu, true, trlx", rich_help_panel=WORK)
+    ] = None
+    shape: Annotated[
+        list[Path] | None,
+        typer.Option(help="shape file: YAML, or a Hugging Face config.json", rich_help_panel=WORK),
+    ] = None
+    workload: Annotated[
+        str | None,
+        typer.Option(
+            help="named work of an iteration, which other options change [default: cpu or trlx-ds-chat]",
+            rich_help_panel=WORK,
+        ),
+    ] = None
     scaling: Annotated[
-        Names, typer.Option(help="weak (samples per device fixed) or strong (in all); repeat for both [default: weak]")
+        Names,
+        typer.Option(
+            help="weak (samples per device fixed) or strong (in all); repeat for both [default: weak]",
+            rich_help_panel=WORK,
+        ),
     ] = None
-    zero: Annotated[Numbers, typer.Option(help="DeepSpeed ZeRO stage 0-3; repeat to compare")] = None
-    tp: Annotated[Numbers, typer.Option(help="Megatron tensor parallel degree; repeat to compare")] = None
-    pp: Annotated[Numbers, typer.Option(help="Megatron pipeline parallel degree; repeat to compare")] = None
-    sequence_parallel: Annotated[
-        bool | None, typer.Option(help="Megatron sequence parallelism [default: on where tensor parallel]")
+    precision: Annotated[
+        str | None,
+        typer.Option(help="fp32, bf16 or fp16 [default: bf16 on cuda, fp32 on cpu]", rich_help_panel=LAYOUT),
     ] = None
-    distributed_optimizer: Annotated[
-        bool | None, typer.Option(help="shard Megatron's optimizer states over data parallel [default: on]")
-    ] = None
-    recompute: Annotated[bool, typer.Option(help="recompute activations in the backward pass")] = False
-    offload_optimizer: Annotated[bool, typer.Option(help="keep optimizer states in host memory")] = False
-    offload_parameters: Annotated[bool, typer.Option(help="keep parameters in host memory (ZeRO-3)")] = False
-    trainable_layers: Annotated[
-        int | None, typer.Option(help="train only the last k layers [default: as the workload says]")
-    ] = None
-    reference: Annotated[str | None, typer.Option(help="reference policy: full copy, or hydra on the frozen trunk")] = (
-        None
-    )
-    precision: Annotated[str | None, typer.Option(help="fp32, bf16 or fp16 [default: bf16 on cuda, fp32 on cpu]")] = (
-        None
-    )
-    warmup: Annotated[int, typer.Option(help="iterations recorded but not counted")] = 2
-    iterations: Annotated[int, typer.Option(help="iterations counted in each run")] = 8
-    repeats: Annotated[int, typer.Option(help="runs of each row in fresh processes; 3 to publish, 5 to rank")] = 3
-    seed: Annotated[int, typer.Option(help="seed of weights, prompts and sampling")] = 1234
+    warmup: Annotated[int, typer.Option(help="iterations recorded but not counted", rich_help_panel=MEASURING)] = 2
+    iterations: Annotated[int, typer.Option(help="iterations counted in each run", rich_help_panel=MEASURING)] = 8
+    repeats: Annotated[
+        int,
+        typer.Option(help="runs of each row in fresh processes; 3 to publish, 5 to rank", rich_help_panel=MEASURING),
+    ] = 3
+    seed: Annotated[int, typer.Option(help="seed of weights, prompts and sampling", rich_help_panel=MEASURING)] = 1234
     track: Annotated[
         str | None,
         typer.Option(
-            help="fairness track: equal-config, vendor-default or tuned [default: the first, or the preset's]"
+            help="fairness track: equal-config, vendor-default or tuned [default: the first, or the preset's]",
+            rich_help_panel=MEASURING,
         ),
     ] = None
-    timeout: Annotated[str, typer.Option(help="give a run up after this long")] = "1h"
-    silence: Annotated[str, typer.Option(help="take a run without an event for this long for hung")] = "10m"
+    timeout: Annotated[str, typer.Option(help="kill a run that takes longer than this", rich_help_panel=MEASURING)] = (
+        "1h"
+    )
+    hang_timeout: Annotated[
+        str,
+        typer.Option(
+            "--hang-timeout",
+            "--silence",
+            help="kill a run that emits no event for this long",
+            rich_help_panel=MEASURING,
+        ),
+    ] = "10m"
+
+
+@dataclass(frozen=True)
+class Work(LayoutOptions, WorkloadOptions, Basics):
+    """All that says what is measured, wherever it runs."""
 
     @property
     def backends(self) -> tuple[str, ...]:
@@ -80,9 +105,9 @@ class Work:
         return ("deepspeed", "megatron") if preset is None else preset.backends
 
     def requests(self, machine: Machine, ranks: tuple[int, ...], nodes: int | None = None) -> tuple[Request, ...]:
-        """What is asked of a machine. Empty ``ranks`` and no ``nodes``: nothing was said of them.
+        """What is asked of a machine. Empty ``ranks`` and no ``nodes``: neither was given.
 
-        Raises UsageError. Parts of a preset that are replaced are told on standard error.
+        Raises UsageError. Values of a preset that an option overrides are listed on standard error.
         """
         from suite.cli.options.reading import checked
         from suite.conduct.planning.preset import GivenOptions, cross_product, preset_requests, replaced
@@ -94,8 +119,7 @@ class Work:
             "ranks": ranks,
             "nodes": nodes,
             "workload": self.workload,
-            "trainable_layers": self.trainable_layers,
-            "reference": self.reference,
+            "work": workload_changes(self),
             "track": self.track,
             "precision": self.precision,
         }
@@ -121,23 +145,14 @@ class Work:
         return {
             "backends": self.backends,
             "scalings": self.scaling or ("weak",),
-            "layout": {
-                "zero_stage": self.zero or (),
-                "tensor": tuple(self.tp or ()),
-                "pipeline": self.pp or (),
-                "sequence_parallel": self.sequence_parallel,
-                "distributed_optimizer": self.distributed_optimizer,
-                "recompute": "full" if self.recompute else "none",
-                "offload_optimizer": self.offload_optimizer,
-                "offload_parameters": self.offload_parameters,
-            },
+            "layout": layout_choices(self),
             "measure": {
                 "device": machine.device,
                 "warmup": self.warmup,
                 "iterations": self.iterations,
                 "seed": self.seed,
             },
-            "limits": {"run_seconds": seconds(self.timeout), "silence_seconds": seconds(self.silence)},
+            "limits": {"run_seconds": seconds(self.timeout), "silence_seconds": seconds(self.hang_timeout)},
             "repeats": self.repeats,
             "device_memory_bytes": machine.device_memory_bytes,
         }

@@ -10,7 +10,7 @@ from typing import Literal
 import psutil
 from pydantic import Field
 
-from suite.backends.base import BackendDriver, LayoutRequest
+from suite.backends.base import BackendDriver
 from suite.backends.registry import backends
 from suite.conduct.doctor.container_runtime import look_at_runtime
 from suite.conduct.planning.machine import smallest_memory
@@ -18,6 +18,7 @@ from suite.launch.probe import LocalDevice, host_facts, local_devices, stack_ver
 from suite.spec.base import Frozen, UsageError
 from suite.spec.catalogue import find_device, find_ladder, find_size, find_workload, ladders
 from suite.spec.device import Precision
+from suite.spec.layout import LayoutRequest
 from suite.spec.resolve import resolve_work
 from suite.theory.memory import memory_floor
 

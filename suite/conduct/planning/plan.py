@@ -8,12 +8,13 @@ from types import MappingProxyType
 
 from pydantic import ValidationError
 
-from suite.backends.base import BackendDriver, LayoutRequest, choice, unknown_work, versions_errors
+from suite.backends.base import BackendDriver, choice, unknown_work, versions_errors
 from suite.backends.registry import find_backend
 from suite.conduct.planning.prediction import layouts_to_prefer
-from suite.conduct.planning.request import LayoutChoices, Request, Skipped
+from suite.conduct.planning.request import Request, Skipped
 from suite.spec.base import Frozen, UsageError, digest
-from suite.spec.layout import Layout
+from suite.spec.fields import chosen, declared, is_default
+from suite.spec.layout import Layout, LayoutChoices, LayoutRequest
 from suite.spec.manifest import Manifest
 from suite.spec.resolve import layout_errors, make_manifest
 from suite.spec.shape import Shape
@@ -140,17 +141,11 @@ def _layout_requests(request: Request, driver: BackendDriver, ranks: int) -> Ite
     choices = request.layout
     crossed = {
         name: getattr(choices, name) if name in driver.settings and getattr(choices, name) else (None,)
-        for name in ("zero_stage", "tensor", "pipeline")
+        for name in chosen(Layout, "compare")
     }
     plain = {
         name: getattr(choices, name)
-        for name in (
-            "sequence_parallel",
-            "distributed_optimizer",
-            "recompute",
-            "offload_optimizer",
-            "offload_parameters",
-        )
+        for name in (*chosen(Layout, "automatic"), *chosen(Layout, "switch"))
         if name in driver.settings
     }
     for values in product(*crossed.values()):
@@ -184,16 +179,12 @@ def _interleaved(points: list[_Point], repeats: int) -> list[tuple[_Point, int]]
     return order
 
 
-#: Layout choices whose option is called otherwise.
-_OPTIONS = {"zero_stage": "zero", "tensor": "tp", "pipeline": "pp"}
-
-
 def _notes(request: Request, drivers: list[BackendDriver]) -> Iterator[str]:
-    asked = {name for name, value in request.layout.model_dump().items() if value not in ((), None, False, "none")}
+    options = {name: fact.option for name, fact in declared(LayoutChoices)}
+    asked = [name for name, value in request.layout if not is_default(request.layout, name) and value is not False]
     for name in sorted(asked):
-        deaf = [driver.name for driver in drivers if name not in driver.settings]
-        if len(deaf) == len(drivers):
-            option = _OPTIONS.get(name, name.replace("_", "-"))
-            raise UsageError(f"--{option} means nothing to {' or '.join(deaf)}; leave it out")
-        if deaf:
-            yield f"{name.replace('_', ' ')} does not apply to {', '.join(deaf)} and was left out there"
+        others = [driver.name for driver in drivers if name not in driver.settings]
+        if len(others) == len(drivers):
+            raise UsageError(f"{options[name]} means nothing to {' or '.join(others)}; leave it out")
+        if others:
+            yield f"{name.replace('_', ' ')} does not apply to {', '.join(others)} and was left out there"

@@ -6,11 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from suite.backends.registry import find_backend
-from suite.conduct.planning.request import Request, changed_workload, chosen_sizes, chosen_workload
+from suite.conduct.planning.request import Request, chosen_sizes
 from suite.spec.base import Frozen, UsageError
-from suite.spec.catalogue import find_size
+from suite.spec.catalogue import find_size, find_workload
 from suite.spec.device import Precision
+from suite.spec.fields import chosen, declared
+from suite.spec.layout import Layout
 from suite.spec.manifest import Track
 from suite.spec.names import nearest
 from suite.spec.presets import Preset, PresetPoint
@@ -26,8 +30,7 @@ class GivenOptions(Frozen):
     ranks: tuple[int, ...] = ()
     nodes: int | None = None
     workload: str | None = None
-    trainable_layers: int | None = None
-    reference: str | None = None
+    work: Mapping[str, Any] = Field(default={}, description="fields of the workload that were given")
     track: Track | None = None
     precision: Precision | None = None
 
@@ -35,7 +38,7 @@ class GivenOptions(Frozen):
 def cross_product(
     given: GivenOptions, common: Mapping[str, Any], usual_workload: str, usual_precision: Precision
 ) -> tuple[Request]:
-    """The one request of a session without a preset. ``common`` holds the fields of ``Request`` that are not said,
+    """The one request of a session without a preset. ``common`` holds the fields of ``Request`` that ``given`` has not,
     its ``measure`` those of ``Measure`` but the precision.
 
     Raises UsageError for unknown names and ValidationError for values that do not fit.
@@ -45,7 +48,7 @@ def cross_product(
         "sizes": chosen_sizes(given.sizes, given.ladder, given.shape_files),
         "ranks": given.ranks or (1,),
         "nodes": given.nodes or 1,
-        "workload": chosen_workload(given.workload or usual_workload, given.trainable_layers, given.reference),
+        "workload": find_workload(given.workload or usual_workload).changed(given.work),
         "measure": {**common["measure"], "precision": given.precision or usual_precision},
         "track": given.track or "equal-config",
     }
@@ -68,15 +71,22 @@ def replaced(preset: Preset, given: GivenOptions, common: Mapping[str, Any]) -> 
     """One line for each part of the preset that an option replaces."""
     points = _chosen(preset, given.sizes)
     layout = common["layout"]
+    options = {name: fact.option or name for name, fact in declared(Workload)}
     replaceable: tuple[tuple[str, Any, Sequence[Any]], ...] = (
         ("--size", given.sizes, [point.size for point in preset.points]),
         ("--ranks", given.ranks, [point.ranks for point in points]),
         ("--workload", given.workload, [preset.workload]),
-        ("--trainable-layers", given.trainable_layers, [preset.work_of(point).trainable_layers for point in points]),
-        ("--reference", given.reference, [preset.work_of(point).reference for point in points]),
+        *(
+            (options[name], value, [getattr(preset.work_of(point), name) for point in points])
+            for name, value in given.work.items()
+        ),
         ("--track", given.track, [preset.track]),
         ("--precision", given.precision, [preset.precision]),
-        ("--tp", layout["tensor"], [point.tensor for point in points if point.tensor is not None]),
+        *(
+            (fact.option or name, layout.get(name), [point.layout[name] for point in points if name in point.layout])
+            for name, fact in declared(Layout)
+            if fact.choice == "compare"
+        ),
     )
     for option, value, own in replaceable:
         if value not in (None, ()) and own:
@@ -98,11 +108,11 @@ def _chosen(preset: Preset, sizes: Sequence[str]) -> tuple[PresetPoint, ...]:
 
 def _request(preset: Preset, point: PresetPoint, given: GivenOptions, common: Mapping[str, Any]) -> Request:
     layout = dict(common["layout"])
-    meant = {name for backend in common["backends"] for name in find_backend(backend).settings}
-    if not layout["tensor"] and point.tensor is not None and "tensor" in meant:
-        layout["tensor"] = (point.tensor,)
-    if point.recompute == "full" and "recompute" in meant:
-        layout["recompute"] = "full"
+    known = {name for backend in common["backends"] for name in find_backend(backend).settings}
+    compared = chosen(Layout, "compare")
+    for name, value in point.layout.items():
+        if name in known and not (name in compared and layout.get(name)):
+            layout[name] = (value,) if name in compared else value
     return Request.model_validate(
         {
             **common,
@@ -118,9 +128,8 @@ def _request(preset: Preset, point: PresetPoint, given: GivenOptions, common: Ma
 
 
 def _workload(preset: Preset, point: PresetPoint, given: GivenOptions) -> Workload:
-    if given.workload is not None:
-        return chosen_workload(given.workload, given.trainable_layers, given.reference)
-    return changed_workload(preset.work_of(point), given.trainable_layers, given.reference)
+    own = preset.work_of(point) if given.workload is None else find_workload(given.workload)
+    return own.changed(given.work)
 
 
 def _list(values: Any) -> str:

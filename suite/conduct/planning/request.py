@@ -4,29 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field, PositiveInt
 
 from suite.spec.base import Frozen, UsageError
-from suite.spec.catalogue import find_ladder, find_size, find_workload, load_shape
-from suite.spec.layout import Recompute
+from suite.spec.catalogue import find_ladder, find_size, load_shape
+from suite.spec.layout import LayoutChoices
 from suite.spec.manifest import Limits, Measure, Track
 from suite.spec.shape import Shape
 from suite.spec.workload import Scaling, Workload
-
-
-class LayoutChoices(Frozen):
-    """Layout values to cross; an empty tuple or ``None`` leaves the choice to each backend."""
-
-    zero_stage: tuple[Annotated[int, Field(ge=0, le=3)], ...] = ()
-    tensor: tuple[PositiveInt, ...] = ()
-    pipeline: tuple[PositiveInt, ...] = ()
-    sequence_parallel: bool | None = None
-    distributed_optimizer: bool | None = None
-    recompute: Recompute = "none"
-    offload_optimizer: bool = False
-    offload_parameters: bool = False
 
 
 class Request(Frozen):
@@ -70,18 +57,3 @@ def chosen_sizes(names: Sequence[str], ladder: str | None, shape_files: Sequence
     if twice:
         raise UsageError(f"size {sorted(twice)[0]!r} is named twice")
     return tuple(shapes)
-
-
-def chosen_workload(name: str, trainable_layers: int | None, reference: str | None) -> Workload:
-    """A workload of the catalogue, with the parts that a user may change. Raises UsageError and ValidationError."""
-    return changed_workload(find_workload(name), trainable_layers, reference)
-
-
-def changed_workload(workload: Workload, trainable_layers: int | None, reference: str | None) -> Workload:
-    """The workload with those parts changed that are given. Raises ValidationError where they do not fit it."""
-    body = workload.model_dump()
-    if trainable_layers is not None:
-        body["trainable_layers"] = trainable_layers
-    if reference is not None:
-        body["reference"] = reference
-    return Workload.model_validate(body)

@@ -59,8 +59,10 @@ def test_a_preset_on_a_backend_without_tensor_parallelism_leaves_its_degrees_out
     assert plan.notes == ()
 
 
-def test_what_is_said_beside_a_preset_replaces_its_part_and_is_told() -> None:
-    given = GivenOptions(sizes=("66B", "13B"), ranks=(8,), trainable_layers=4, track="tuned", precision="fp16")
+def test_options_override_a_preset_and_each_that_does_has_its_line() -> None:
+    given = GivenOptions(
+        sizes=("66B", "13B"), ranks=(8,), work={"trainable_layers": 4}, track="tuned", precision="fp16"
+    )
     fields = common("megatron", tensor=(4,))
     plan = make_joint_plan(preset_requests(LADDER, given, fields), STACKS)
     assert [(m.size.name, m.layout.ranks, m.layout.tensor, m.layout.nodes) for m in plan.manifests] == [

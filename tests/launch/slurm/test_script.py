@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
-from suite.backends.base import LayoutRequest, choice
+from suite.backends.base import choice
 from suite.backends.registry import backends, find_backend
 from suite.conduct.running.execute import make_job
 from suite.launch.cluster.submission import FOLDER
@@ -23,6 +23,7 @@ from suite.launch.slurm.script import SlurmRun, batch_script, sbatch_options, sr
 from suite.launch.slurm.settings import SlurmSettings
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_ladder, find_size, find_workload
+from suite.spec.layout import LayoutRequest
 from suite.spec.manifest import Limits, Measure
 from suite.spec.resolve import make_manifest
 from tests.launch.slurm.jobs import ROOT, job, manifest, run

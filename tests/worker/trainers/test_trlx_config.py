@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 
-from suite.backends.base import LayoutRequest, choice
+from suite.backends.base import choice
 from suite.backends.registry import find_backend
 from suite.spec.catalogue import find_size, find_workload, sizes
-from suite.spec.layout import Layout
+from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Limits, Manifest, Measure
 from suite.spec.resolve import layout_errors, make_manifest
 from suite.spec.workload import Workload

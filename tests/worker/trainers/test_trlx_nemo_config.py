@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from suite.backends.base import LayoutRequest, choice
+from suite.backends.base import choice
 from suite.backends.trlx_nemo import TrlxNemo
 from suite.spec.catalogue import data_file, find_size
+from suite.spec.layout import LayoutRequest
 from suite.spec.manifest import Limits, Manifest, Measure
 from suite.spec.presets import PresetPoint, find_preset
 from suite.spec.resolve import make_manifest

@@ -1,0 +1,78 @@
+"""Options that follow from what a workload's and a layout's fields are declared with (``suite.spec.fields``)."""
+
+from __future__ import annotations
+
+from dataclasses import Field as DataField
+from dataclasses import field, make_dataclass
+from types import UnionType
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import typer
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from suite.spec.fields import Declared, declared, switched_on
+from suite.spec.layout import Layout
+from suite.spec.workload import Workload
+
+WORK, LAYOUT = "Work", "Layout"
+
+
+def _plain_type(info: FieldInfo) -> type:
+    """What a user types for a field: a number, or a word of a choice, which the model checks."""
+    kind = info.annotation
+    if isinstance(kind, UnionType) or type(None) in get_args(kind):
+        kind = next(one for one in get_args(kind) if one is not type(None))
+    return str if get_origin(kind) is Literal else kind  # type: ignore[return-value]
+
+
+def _option(name: str, fact: Declared, info: FieldInfo, panel: str) -> tuple[str, Any, DataField]:
+    kind: Any
+    if fact.choice in ("automatic", "switch"):
+        kind, default = (bool | None, None) if fact.choice == "automatic" else (bool, False)
+        flags = (fact.option, f"--no-{(fact.option or name).removeprefix('--')}")
+        option = typer.Option("/".join(filter(None, flags)), help=fact.help, rich_help_panel=panel)
+    else:
+        plain = _plain_type(info)
+        kind, default = (list[plain] | None if fact.choice == "compare" else plain | None), None  # type: ignore[valid-type]
+        option = typer.Option(fact.option, help=fact.help, rich_help_panel=panel)
+    return name, Annotated[kind, option], field(default=default)  # type: ignore[arg-type]
+
+
+def _group(name: str, model: type[BaseModel], panel: str) -> type:
+    """A data class with a field for each option of a model's fields; nothing given is None, of a switch False."""
+    facts = [(field_name, fact) for field_name, fact in declared(model) if fact.option]
+    options = [_option(field_name, fact, model.model_fields[field_name], panel) for field_name, fact in facts]
+    return make_dataclass(name, options, frozen=True)
+
+
+#: What may be changed in a workload, and what may be asked of a layout.
+WorkloadOptions = _group("WorkloadOptions", Workload, WORK)
+LayoutOptions = _group("LayoutOptions", Layout, LAYOUT)
+
+
+def workload_changes(options: Any) -> dict[str, Any]:
+    """The fields of the workload that were given."""
+    given = {name: getattr(options, name) for name, fact in declared(Workload) if fact.option}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def layout_choices(options: Any) -> dict[str, Any]:
+    """The fields of ``LayoutChoices`` as they were given."""
+    body: dict[str, Any] = {}
+    for name, fact in declared(Layout):
+        if fact.option:
+            value, info = getattr(options, name), Layout.model_fields[name]
+            if fact.choice == "compare":
+                body[name] = tuple(value or ())
+            elif fact.choice == "switch":
+                body[name] = switched_on(info) if value else info.default
+            else:
+                body[name] = value
+    return body
+
+
+def option_of(name: str) -> str | None:
+    """The option that sets a field of a workload or a layout; None where no option does."""
+    facts = {**dict(declared(Workload)), **dict(declared(Layout))}
+    return facts[name].option if name in facts else None

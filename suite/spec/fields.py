@@ -1,0 +1,81 @@
+"""What is declared of a field beside its type: its option, when it is written and hashed, who must know it.
+
+A workload's or a layout's field carries a ``Declared`` in its annotation. Command line, plan, messages and labels read
+it from there, so that a new field is declared in one place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
+from pydantic.fields import FieldInfo
+
+from suite.spec.base import Frozen
+
+
+@dataclass(frozen=True)
+class Declared:
+    """Facts of one field.
+
+    ``option``: how the command line calls it, ``help`` what it says of it; no option: it cannot be set there.
+    ``choice``: of a layout, how its values are asked for. ``compare``: several values make a cross product;
+    ``automatic``: on, off, or left to the backend; ``switch``: off unless asked for.
+    ``written``: ``when set`` for a field that came after manifests were hashed without it: left out, and so out of the
+    hash, where it has its default.
+    ``feature``: what a backend must have to honour it, as a message calls it; a backend that does names the field in
+    its ``extra_work``. ``None``: every backend honours it.
+    ``label``: of a layout, its short name in tables with ``{}`` for the value; left out where it has its default.
+    """
+
+    option: str | None = None
+    help: str = ""
+    choice: Literal["compare", "automatic", "switch"] | None = None
+    written: Literal["always", "when set"] = "always"
+    feature: str | None = None
+    label: str | None = None
+    label_order: int = 0
+
+
+class Declaring(Frozen):
+    """A model whose fields carry declarations; those written ``when set`` are left out at their default."""
+
+    @model_serializer(mode="wrap")
+    def _without_unset_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        unset = {name for name, fact in declared(type(self)) if fact.written == "when set" and is_default(self, name)}
+        return {name: value for name, value in plain(self).items() if name not in unset}
+
+
+@cache
+def declared(model: type[BaseModel]) -> tuple[tuple[str, Declared], ...]:
+    """Name and declaration of each field that has one, in order."""
+    return tuple(
+        (name, fact)
+        for name, info in model.model_fields.items()
+        for fact in info.metadata
+        if isinstance(fact, Declared)
+    )
+
+
+def is_default(value: BaseModel, name: str) -> bool:
+    """Whether a field of a model has its default."""
+    return bool(getattr(value, name) == type(value).model_fields[name].default)
+
+
+def switched_on(info: FieldInfo) -> Any:
+    """The value of a ``switch`` that is on: True, or what a choice of two words has beside its default."""
+    words = [word for word in get_args(info.annotation) if word != info.default]
+    return words[0] if words else True
+
+
+def chosen(model: type[BaseModel], choice: str) -> tuple[str, ...]:
+    """Names of the fields whose values are asked for in one way (``Declared.choice``)."""
+    return tuple(name for name, fact in declared(model) if fact.choice == choice)
+
+
+def constrained(info: FieldInfo) -> Any:
+    """The type of a field with its bounds, for another model that holds values of it."""
+    bounds = tuple(fact for fact in info.metadata if not isinstance(fact, Declared))
+    return Annotated[(info.annotation, *bounds)] if bounds else info.annotation
