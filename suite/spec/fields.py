@@ -44,8 +44,11 @@ class Declaring(Frozen):
 
     @model_serializer(mode="wrap")
     def _without_unset_fields(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        unset = {name for name, fact in declared(type(self)) if fact.written == "when set" and is_default(self, name)}
-        return {name: value for name, value in plain(self).items() if name not in unset}
+        body: dict[str, Any] = plain(self)
+        for name in _written_when_set(type(self)):
+            if is_default(self, name):
+                del body[name]
+        return body
 
 
 @cache
@@ -57,6 +60,11 @@ def declared(model: type[BaseModel]) -> tuple[tuple[str, Declared], ...]:
         for fact in info.metadata
         if isinstance(fact, Declared)
     )
+
+
+@cache
+def _written_when_set(model: type[BaseModel]) -> tuple[str, ...]:
+    return tuple(name for name, fact in declared(model) if fact.written == "when set")
 
 
 def is_default(value: BaseModel, name: str) -> bool:

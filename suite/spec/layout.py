@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, create_model, model_validator
@@ -90,16 +91,22 @@ class Layout(Declaring):
         return self._labels(leave_out=DATA_LABEL)
 
     def _labels(self, leave_out: str | None) -> str:
-        facts = sorted(declared(Layout), key=lambda each: each[1].label_order)
         shown = [
-            fact.label.format(getattr(self, name))
-            for name, fact in facts
-            if fact.label not in (None, leave_out) and not self._is_off(name)
+            label.format(getattr(self, name))
+            for name, label in _labelled()
+            if label != leave_out and not self._is_off(name)
         ]
         return " ".join(shown) or "plain"
 
     def _is_off(self, name: str) -> bool:
         return self.data == 1 if name == "data" else is_default(self, name)
+
+
+@cache
+def _labelled() -> tuple[tuple[str, str], ...]:
+    """Fields with their labels, in the order in which tables show them."""
+    facts = sorted(declared(Layout), key=lambda each: each[1].label_order)
+    return tuple((name, fact.label) for name, fact in facts if fact.label)
 
 
 def _asked(name: str, one_value: bool) -> tuple[Any, Any]:
