@@ -13,18 +13,18 @@ from suite.cli.exits import command
 @command
 def report(
     runs: Annotated[list[Path], typer.Argument(help="results folders or single bundles")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Markdown file; plots go beside it")] = Path(
-        "report.md"
-    ),
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="write this Markdown file, and its plots beside it")
+    ] = None,
     title: Annotated[str | None, typer.Option(help="heading of the report")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the report's figures as JSON, write no file")] = False,
 ) -> None:
-    """Write a Markdown report with plots, and print its headline table."""
+    """Print the headline table of measured runs; with --output, write a Markdown report with plots."""
     from suite.cli.options.reading import print_json, without_collector
     from suite.report.facts.model import build
     from suite.report.reading import read_entries
     from suite.report.terminal import print_headline
-    from suite.report.text.headline import as_json as figures
+    from suite.report.text.output import as_json as figures
     from suite.report.text.output import write
     from suite.spec.base import printable
 
@@ -34,8 +34,12 @@ def report(
         if as_json:
             print_json({**figures(build(found.entries, title, caveats)), "damaged": found.damaged})
             return
-        written = write(found.entries, output, title, caveats)
-    print_headline(written.model)
+        written = write(found.entries, output, title, caveats) if output else None
+        model = written.model if written else build(found.entries, title, caveats)
+    print_headline(model)
     for line in caveats:
         typer.echo(line, err=True)
-    typer.echo(printable(f"wrote {', '.join(str(path) for path in written.paths)}"))
+    if written:
+        typer.echo(printable(f"wrote {', '.join(str(path) for path in written.paths)}"))
+    else:
+        typer.echo("add -o report.md to write the whole report, with plots")

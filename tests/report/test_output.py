@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -7,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from suite.report.facts.model import build
 from suite.report.plots import NAMES
 from suite.report.text import output
-from suite.report.text.output import write
+from suite.report.text.output import as_json, write
+from suite.report.text.summary import sentences
 from suite.spec.base import UsageError
 from tests.report import entries as made
 
@@ -89,3 +92,13 @@ def test_a_failure_in_the_middle_leaves_the_old_text_and_no_drafts(
     with pytest.raises(UsageError, match="No space left on device"):
         write(made.matrix(sizes=("1M",), runs=1), tmp_path / "report.md")
     assert contents(tmp_path) == before
+
+
+def test_json_holds_the_sentences_the_rows_and_refers_to_rows_by_number() -> None:
+    model = build(made.matrix())
+    told = json.loads(json.dumps(as_json(model), allow_nan=False))
+    assert told["schema"] == "suite/report/1"
+    assert tuple(told["summary"]) == sentences(model)
+    assert [row["number"] for row in told["rows"]] == list(range(1, 17))
+    assert {ranked["row"] for group in told["ranking"]["groups"] for ranked in group["places"]} == set(range(1, 17))
+    assert told["scaling"]["curves"][0]["base"] == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from suite.report.facts.beside import Beside, WorkDifference, beside, work_differences
 from suite.report.facts.conventions import conventions, recorded_conventions
 from suite.report.facts.entry import Entry
 from suite.report.facts.failures import FailureRow, failure_rows
@@ -13,7 +12,8 @@ from suite.report.facts.machines import Machine, assign_machines
 from suite.report.facts.pool import Row, group_entries, pool_rows
 from suite.report.facts.ranking import Ranking, rank
 from suite.report.facts.scaling import Scalings, scale
-from suite.report.facts.work import WorkFacts, work_facts
+from suite.report.facts.side_by_side import SideBySide, side_by_side
+from suite.report.facts.work import WorkDifference, WorkFacts, work_differences, work_facts
 
 DEFAULT_TITLE = "PPO throughput, scaling and memory"
 
@@ -31,7 +31,7 @@ class ReportModel:
     work: tuple[WorkFacts, ...]
     rows: tuple[Row, ...]
     ranking: Ranking
-    beside: tuple[Beside, ...]
+    beside: tuple[SideBySide, ...]
     work_differences: tuple[WorkDifference, ...]
     scaling: Scalings
     failures: tuple[FailureRow, ...]
@@ -42,9 +42,9 @@ class ReportModel:
 
     @property
     def alone(self) -> tuple[Row, ...]:
-        """Rows with a rate that nothing of equal work stands beside: in no ranking, and none of another kind either."""
-        beside = {side.row.number for group in self.beside for side in group.sides}
-        return tuple(row for row in self.ranking.apart if row.number not in beside)
+        """Rows with a rate and no other row of equal work, of their own kind or another."""
+        paired = {side.row.number for group in self.beside for side in group.sides}
+        return tuple(row for row in self.ranking.apart if row.number not in paired)
 
 
 def build(entries: Sequence[Entry], title: str | None = None, caveats: Sequence[str] = ()) -> ReportModel:
@@ -69,7 +69,7 @@ def build(entries: Sequence[Entry], title: str | None = None, caveats: Sequence[
         work=work_facts(entries),
         rows=rows,
         ranking=rank(rows),
-        beside=beside(rows),
+        beside=side_by_side(rows),
         work_differences=work_differences(rows),
         scaling=scale(rows),
         failures=failure_rows(rows, [group.entries for group in groups]),

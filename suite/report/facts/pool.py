@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from suite.bundle.record import Counts, Record
 from suite.report.facts import costs
 from suite.report.facts.entry import Entry, Setting
-from suite.report.facts.launch_setting import LaunchSetting, assign_launch_settings
-from suite.report.facts.variants import variants
+from suite.report.facts.variants import LaunchSetting, assign_launch_settings, variants
 from suite.spec.base import digest
 from suite.spec.manifest import Manifest
 from suite.stats.intervals import Interval, RunSeconds, pooled_rate

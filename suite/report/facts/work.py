@@ -1,11 +1,13 @@
-"""The pieces of work that a report is about, each told once."""
+"""The work that a report is about: each workload once, and where trainers do otherwise."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from suite.report.facts.entry import Entry
+from suite.report.facts.pool import Row
 from suite.report.formatting.numbers import counted
 from suite.spec.workload import Workload
 
@@ -19,6 +21,15 @@ class WorkFacts:
     text: str
 
 
+@dataclass(frozen=True)
+class WorkDifference:
+    """What a trainer does otherwise than the suite's own iteration, and the rows whose runs say so."""
+
+    backend: str
+    rows: tuple[str, ...]
+    text: str
+
+
 def work_facts(entries: Sequence[Entry]) -> tuple[WorkFacts, ...]:
     """The distinct workloads, by name."""
     distinct: dict[str, Workload] = {}
@@ -28,6 +39,15 @@ def work_facts(entries: Sequence[Entry]) -> tuple[WorkFacts, ...]:
         )
     facts = {WorkFacts(workload.name, workload.scaling, _text(workload)) for workload in distinct.values()}
     return tuple(sorted(facts, key=lambda fact: (fact.name, fact.scaling, fact.text)))
+
+
+def work_differences(rows: Sequence[Row]) -> tuple[WorkDifference, ...]:
+    """Each sentence once per backend, in the order in which the runs have them."""
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for row in rows:
+        for text in row.work_differences:
+            found[row.backend, text].append(row.name)
+    return tuple(WorkDifference(backend, tuple(names), text) for (backend, text), names in found.items())
 
 
 def _text(workload: Workload) -> str:

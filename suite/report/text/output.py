@@ -1,18 +1,23 @@
-"""Report files on disk: each replaced at once, the text last."""
+"""What a report gives: JSON for programs, and files on disk, each replaced at once, the text last."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
+from typing import Any
 
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import ReportModel, build
+from suite.report.facts.pool import Row
 from suite.report.plots import NAMES, draw
 from suite.report.text.markdown import render
-from suite.spec.base import UsageError
+from suite.report.text.summary import sentences
+from suite.spec.base import Frozen, UsageError
+
+REPORT_SCHEMA = "suite/report/1"
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,23 @@ class WrittenReport:
     def paths(self) -> tuple[Path, ...]:
         """Every file that was written."""
         return (self.path, *self.assets)
+
+
+def as_json(model: ReportModel) -> dict[str, Any]:
+    """The whole model with its three sentences, for ``json.dumps``; where rows are referred to they are numbers."""
+    body = {field.name: _plain(getattr(model, field.name)) for field in fields(model) if field.name != "rows"}
+    rows = [{field.name: _plain(getattr(row, field.name)) for field in fields(row)} for row in model.rows]
+    return {"schema": REPORT_SCHEMA, "summary": list(sentences(model)), "rows": rows, **body}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Row):
+        return value.number
+    if isinstance(value, Frozen):
+        return value.model_dump(mode="json")
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    return [_plain(one) for one in value] if isinstance(value, (tuple, list)) else value
 
 
 def write(

@@ -20,7 +20,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Beside:
+class SideBySide:
     """Rows of both kinds with equal work asked for, on equally many ranks, in one setting: engines first."""
 
     size: str
@@ -28,16 +28,7 @@ class Beside:
     sides: tuple[Side, ...]
 
 
-@dataclass(frozen=True)
-class WorkDifference:
-    """What a trainer does otherwise than the suite's own iteration, and the rows whose runs say so."""
-
-    backend: str
-    rows: tuple[str, ...]
-    text: str
-
-
-def beside(rows: Sequence[Row]) -> tuple[Beside, ...]:
+def side_by_side(rows: Sequence[Row]) -> tuple[SideBySide, ...]:
     """The groups that hold engine rows and trainer rows."""
     alike: dict[tuple, list[Row]] = defaultdict(list)
     for row in rows:
@@ -47,20 +38,11 @@ def beside(rows: Sequence[Row]) -> tuple[Beside, ...]:
     return tuple(_group(members) for members in mixed)
 
 
-def work_differences(rows: Sequence[Row]) -> tuple[WorkDifference, ...]:
-    """Each sentence once per backend, in the order in which the runs tell them."""
-    found: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for row in rows:
-        for text in row.work_differences:
-            found[row.backend, text].append(row.name)
-    return tuple(WorkDifference(backend, tuple(names), text) for (backend, text), names in found.items())
-
-
-def _group(rows: Sequence[Row]) -> Beside:
+def _group(rows: Sequence[Row]) -> SideBySide:
     ordered = sorted(rows, key=lambda row: (row.setting.kind, -_rate(row), row.number))
     best = ordered[0]
     others = [Side(row, compare(row.measured, best.measured).ratio) for row in ordered[1:]]
-    return Beside(size=best.size, ranks=best.ranks, sides=(Side(best, None), *others))
+    return SideBySide(size=best.size, ranks=best.ranks, sides=(Side(best, None), *others))
 
 
 def _rate(row: Row) -> float:

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from suite.report.facts.beside import Beside
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import build
+from suite.report.facts.side_by_side import SideBySide
 from tests.report import entries as made
 
 TRLX = {"backend": "trlx-deepspeed", "kind": "trainer", "facts": made.TRAINER_FACTS}
 
 
-def groups(*runs: list[Entry]) -> tuple[Beside, ...]:
+def groups(*runs: list[Entry]) -> tuple[SideBySide, ...]:
     return build([one for each in runs for one in each]).beside
 
 

@@ -1,24 +1,29 @@
-"""DeepSpeed-Chat's own timing beside the whole iteration: it adds up generation and training alone."""
+"""DeepSpeed-Chat's own figures beside the whole iteration: they add up generation and training alone."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
-from suite.report.formatting.grid import Column, Table
+from suite.report.formatting.grid import Column, grid
 from suite.report.formatting.numbers import interval, number, percent
-from suite.report.text.tables import IDENTITY, table_of
+from suite.report.text.columns import IDENTITY, Shown, table_of
+from suite.report.text.section import Section
 
 _KEPT = ("generate", "train")
 
 
-def without_scoring(model: ReportModel) -> Table:
-    """Rows of such work, both ways; no rows where nothing of it was measured."""
-    columns = (
+def _blocks(model: ReportModel) -> Iterator[str]:
+    rows = [row for row in model.rows if row.separate_critic and row.phases]
+    columns: tuple[Shown, ...] = (
         (Column("samples/s [95 %]"), lambda row: interval(row.samples_per_second)),
         (Column("samples/s of generate + train"), _kept_rate),
         (Column("left out %"), _left_out),
     )
-    return table_of([*IDENTITY, *columns], [row for row in model.rows if row.separate_critic and row.phases])
+    if rows:
+        yield "DeepSpeed-Chat's own figures add up generation and training and leave the scoring passes out. Both ways:"
+        yield grid(table_of([*IDENTITY, *columns], rows))
 
 
 def _kept_seconds(row: Row) -> float | None:
@@ -34,3 +39,6 @@ def _kept_rate(row: Row) -> str:
 def _left_out(row: Row) -> str:
     seconds = _kept_seconds(row)
     return percent(1.0 - seconds / row.iteration_seconds if seconds and row.iteration_seconds else None)
+
+
+SECTION = Section(None, _blocks)

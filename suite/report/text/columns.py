@@ -1,0 +1,55 @@
+"""Columns that the tables of several sections share: what names a row, and what rows differ in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from suite.report.facts.pool import Row
+from suite.report.formatting.escape import inline
+from suite.report.formatting.grid import Column, Notes, Table
+from suite.report.formatting.numbers import UNKNOWN
+
+#: A column with what it shows of a row.
+Shown = tuple[Column, Callable[[Row], str]]
+
+IDENTITY: tuple[Shown, ...] = (
+    (Column("row", False), lambda row: row.name),
+    (Column("size", False), lambda row: inline(row.size)),
+    (Column("ranks"), lambda row: str(row.ranks)),
+    (Column("backend", False), lambda row: inline(row.backend)),
+    (Column("layout", False), lambda row: row.layout),
+)
+#: Shown where rows differ in them; where all are alike one line says it.
+_VARYING: tuple[Shown, ...] = (
+    (Column("kind", False), lambda row: row.setting.kind),
+    (Column("track", False), lambda row: row.setting.track),
+    (Column("machine", False), lambda row: row.setting.machine),
+    (Column("device", False), lambda row: row.setting.device),
+    (Column("precision", False), lambda row: row.setting.precision),
+    (Column("threads/rank"), lambda row: str(row.setting.threads_per_rank)),
+    (Column("workload", False), lambda row: inline(row.workload)),
+    (Column("scaling", False), lambda row: row.scaling),
+    (Column("nodes"), lambda row: str(row.nodes)),
+    (Column("variant", False), lambda row: inline(row.variant) if row.variant else UNKNOWN),
+)
+
+
+def varying(rows: Sequence[Row]) -> tuple[Shown, ...]:
+    """The columns in which rows differ."""
+    return tuple((column, show) for column, show in _VARYING if len({show(row) for row in rows}) > 1)
+
+
+def common(rows: Sequence[Row]) -> tuple[str, ...]:
+    """``name value`` of what all rows share, beside the columns that every table has."""
+    alike = [(column, {show(row) for row in rows}) for column, show in _VARYING]
+    return tuple(
+        f"{column.title} {values.pop()}"
+        for column, values in alike
+        if len(values) == 1 and values != {UNKNOWN} and column.title != "machine"
+    )
+
+
+def table_of(columns: Sequence[Shown], rows: Sequence[Row], notes: Notes | None = None) -> Table:
+    """What each column shows of each row, with the notes that were marked meanwhile."""
+    cells = tuple(tuple(show(row) for _, show in columns) for row in rows)
+    return Table(tuple(column for column, _ in columns), cells, notes.lines() if notes else ())

@@ -1,0 +1,27 @@
+"""The sections of the report: one module each, whose ``SECTION`` is shown where ``ORDER`` names it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from suite.report.text.section import Section
+
+ORDER = (
+    "caveats",
+    "ranking",
+    "side_by_side",
+    "apart",
+    "throughput",
+    "phases",
+    "without_scoring",
+    "memory",
+    "energy",
+    "scaling",
+    "failures",
+    "measured_on",
+    "work",
+    "conventions",
+    "reproduce",
+)
+
+SECTIONS: tuple[Section, ...] = tuple(import_module(f"{__name__}.{name}").SECTION for name in ORDER)

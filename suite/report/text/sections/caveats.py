@@ -1,0 +1,16 @@
+"""What a reader must know of how the runs were read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from suite.report.facts.model import ReportModel
+from suite.report.formatting.escape import prose
+from suite.report.text.section import Section, bullets, few
+
+
+def _blocks(model: ReportModel) -> Iterator[str]:
+    yield bullets(few([prose(line) for line in model.caveats]))
+
+
+SECTION = Section("Caveats", _blocks, needs_rows=False)

@@ -1,0 +1,61 @@
+"""Peak memory against the least that the layout needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from suite.report.facts.costs import MemoryUse
+from suite.report.facts.model import ReportModel
+from suite.report.facts.pool import Row
+from suite.report.formatting.escape import inline
+from suite.report.formatting.grid import Column, Table, grid
+from suite.report.formatting.numbers import UNKNOWN, gib, number, percent
+from suite.report.text.columns import IDENTITY, Shown
+from suite.report.text.section import Picture, Section
+
+_BELOW_FLOOR = (
+    "(!) A peak below the floor: kept, and a reason to doubt how memory was told, for no correct run needs less."
+)
+#: As ``Shown``, of the memory that a row used.
+_Figure = tuple[Column, Callable[[MemoryUse], str]]
+
+
+def _blocks(model: ReportModel) -> Iterator[str]:
+    used = [(row, row.memory) for row in model.rows if row.memory]
+    if used:
+        yield grid(_table(used))
+
+
+def _table(used: list[tuple[Row, MemoryUse]]) -> Table:
+    figures: list[_Figure] = [
+        (Column("peak GiB"), lambda memory: gib(memory.peak_bytes)),
+        (Column("peak is", False), lambda memory: memory.peak_is),
+    ]
+    if any(memory.peak_is == "reserved" for _, memory in used):
+        figures += [
+            (Column("allocated GiB"), lambda memory: gib(memory.allocated_bytes)),
+            (Column("device GiB"), lambda memory: gib(memory.device_bytes)),
+        ]
+    figures += [
+        (Column("floor GiB"), lambda memory: gib(memory.floor_bytes)),
+        (Column("set by", False), lambda memory: inline(memory.floor_phase or UNKNOWN)),
+        (Column("floor/peak %"), _floor_share),
+    ]
+    if any(memory.allocation_retries for _, memory in used):
+        figures.append((Column("retries"), lambda memory: number(memory.allocation_retries, 1)))
+    identity: tuple[Shown, ...] = IDENTITY
+    rows = tuple((*(show(row) for _, show in identity), *(show(memory) for _, show in figures)) for row, memory in used)
+    columns = (*(column for column, _ in identity), *(column for column, _ in figures))
+    return Table(columns, rows, (_BELOW_FLOOR,) if any(_is_below_floor(memory) for _, memory in used) else ())
+
+
+def _floor_share(memory: MemoryUse) -> str:
+    share = percent(memory.efficiency)
+    return f"{share} (!)" if _is_below_floor(memory) else share
+
+
+def _is_below_floor(memory: MemoryUse) -> bool:
+    return (memory.efficiency or 0.0) > 1
+
+
+SECTION = Section("Memory", _blocks, Picture("memory", "Peak memory against the theoretical floor"))

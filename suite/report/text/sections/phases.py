@@ -1,0 +1,45 @@
+"""Where an iteration's time goes: by phase, and within phases where a backend times that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from suite.report.facts.costs import PhaseCost
+from suite.report.facts.model import ReportModel
+from suite.report.facts.pool import Row
+from suite.report.formatting.escape import inline
+from suite.report.formatting.grid import Column, grid
+from suite.report.formatting.numbers import UNKNOWN, number, percent
+from suite.report.text.columns import IDENTITY, table_of
+from suite.report.text.section import Picture, Section
+from suite.spec.phases import ALL_NAMES
+
+
+def _blocks(model: ReportModel) -> Iterator[str]:
+    rows = [row for row in model.rows if row.phases]
+    if rows:
+        measured = {phase.name for row in rows for phase in row.phases}
+        columns = [(Column(name), _cell(name, lambda row: row.phases)) for name in ALL_NAMES if name in measured]
+        columns.append((Column("iteration"), lambda row: number(row.iteration_seconds)))
+        yield "Seconds per iteration and share of it."
+        yield grid(table_of([*IDENTITY, *columns], rows))
+    rows = [row for row in model.rows if row.parts]
+    if rows:
+        names = dict.fromkeys(cost.name for row in rows for cost in row.parts)
+        columns = [(Column(inline(name)), _cell(name, lambda row: row.parts)) for name in names]
+        yield (
+            "Parts that trainers time within phases, in seconds per iteration of the slowest rank, and share of the "
+            "iteration:"
+        )
+        yield grid(table_of([*IDENTITY, *columns], rows))
+
+
+def _cell(name: str, costs: Callable[[Row], Sequence[PhaseCost]]) -> Callable[[Row], str]:
+    def cell(row: Row) -> str:
+        cost = next((cost for cost in costs(row) if cost.name == name), None)
+        return f"{number(cost.seconds)} ({percent(cost.share)} %)" if cost else UNKNOWN
+
+    return cell
+
+
+SECTION = Section("Phases", _blocks, Picture("phases", "Share of an iteration by phase"))

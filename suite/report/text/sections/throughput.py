@@ -1,0 +1,79 @@
+"""Rates of every configuration, failed ones too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from suite.report.facts.entry import RUNS_TO_PUBLISH
+from suite.report.facts.model import ReportModel
+from suite.report.facts.pool import Row
+from suite.report.formatting.escape import prose
+from suite.report.formatting.grid import Column, Notes, Table, grid
+from suite.report.formatting.numbers import UNKNOWN, interval, number, percent
+from suite.report.text.columns import IDENTITY, Shown, common, table_of, varying
+from suite.report.text.section import Picture, Section
+
+_MOST_NAMED = 12
+_ABOVE_PEAK = "Above 100 %: kept, and a reason to doubt the time or the device's name, for no device passes its peak"
+
+
+def _blocks(model: ReportModel) -> Iterator[str]:
+    shared = common(model.rows)
+    yield f"All rows: {', '.join(shared)}." if shared else "The rows share no setting."
+    yield grid(_table(model.rows))
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    notes = Notes()
+    columns: list[Shown] = [
+        *IDENTITY,
+        *varying(rows),
+        (Column("runs ok"), lambda row: f"{row.runs_ok} of {row.runs}"),
+        (Column("samples/s [95 %]"), lambda row: interval(row.samples_per_second) if row.measured else "failed"),
+    ]
+    if any(row.predicted_samples_per_second is not None for row in rows):
+        columns.append((Column("predicted"), lambda row: number(row.predicted_samples_per_second)))
+    columns += [
+        (Column("tokens/s"), lambda row: number(row.tokens_per_second.value if row.tokens_per_second else None)),
+        (Column("tokens/s/device"), lambda row: number(_per_device(row))),
+        (Column("MFU / HFU / MBU %"), lambda row: _utilisation(row, notes)),
+        (Column("steady", False), lambda row: _steady(row, notes)),
+    ]
+    table = table_of(columns, rows, notes)
+    few = [row.name for row in rows if 0 < len(row.measured) < RUNS_TO_PUBLISH]
+    return replace(table, notes=(*table.notes, _too_few(few))) if few else table
+
+
+def _too_few(names: Sequence[str]) -> str:
+    shown = ", ".join(names) if len(names) <= _MOST_NAMED else f"{len(names)} rows"
+    return f"Fewer than {RUNS_TO_PUBLISH} runs, so not to be published: {shown}."
+
+
+def _per_device(row: Row) -> float | None:
+    return row.tokens_per_second_per_device.value if row.tokens_per_second_per_device else None
+
+
+def _utilisation(row: Row, notes: Notes) -> str:
+    rates = (row.mfu, row.hfu, row.mbu)
+    figures = UNKNOWN if rates == (None, None, None) else " / ".join(percent(rate) for rate in rates)
+    reasons = []
+    if row.unknown_utilisation:
+        reasons.append(row.unknown_utilisation[:1].upper() + row.unknown_utilisation[1:])
+    if any(rate is not None and rate > 1 for rate in rates):
+        reasons.append(_ABOVE_PEAK)
+    return " ".join([figures, *map(notes.mark, reasons)])
+
+
+def _steady(row: Row, notes: Notes) -> str:
+    """``steady``, or how many runs were what, with the reasons below."""
+    verdicts = [verdict if len(row.verdicts) == 1 else f"{count} {verdict}" for verdict, count in row.verdicts]
+    text = ", ".join(verdicts) or UNKNOWN
+    if not row.unsteady_reasons:
+        return text
+    return f"{text} {notes.mark('Steady state: ' + prose('; '.join(row.unsteady_reasons)))}"
+
+
+SECTION = Section(
+    "Throughput", _blocks, Picture("throughput", "Samples per second by model size, one panel per rank count")
+)

@@ -1,0 +1,22 @@
+"""What one iteration of each workload does, and where trainers do otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from suite.report.facts.model import ReportModel
+from suite.report.formatting.escape import inline, prose
+from suite.report.text.section import Section, bullets, few
+
+
+def _blocks(model: ReportModel) -> Iterator[str]:
+    yield bullets(f"{inline(fact.name)}: {fact.text}." for fact in model.work)
+    differences = few(
+        [f"{inline(one.backend)} ({', '.join(one.rows)}): {prose(one.text)}." for one in model.work_differences]
+    )
+    if differences:
+        yield "Where the work of trainers differs from the suite's own iteration:"
+        yield bullets(differences)
+
+
+SECTION = Section("Work", _blocks)

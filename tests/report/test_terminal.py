@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from suite.report.compare import compare_entries
+from suite.report.facts.model import ReportModel, build
+from suite.report.terminal import headline_rows, print_folder_comparison, print_headline
+from tests.report import entries as made
+
+
+def test_the_headline_has_a_line_per_row_with_the_same_titles() -> None:
+    model = build([*made.matrix(sizes=("1M", "8M")), made.failed(size="25M")])
+    lines = headline_rows(model)
+    assert len(lines) == len(model.rows) == 9
+    assert len({tuple(line) for line in lines}) == 1
+    assert lines[-1]["samples/s [95 %]"] == "failed"
+    assert lines[-1]["runs ok"] == "0 of 1"
+    assert {line["eta"] for line in lines if line["ranks"] == "1"} == {"-"}
+
+
+def test_the_headline_of_nothing_is_empty() -> None:
+    assert headline_rows(build([])) == []
+
+
+def test_the_headline_holds_no_control_characters() -> None:
+    evil = made.entry(backend="a\x1b]0;owned\x07", size="b\nc")
+    assert all(cell.isprintable() for line in headline_rows(build([evil])) for cell in line.values())
+
+
+def test_a_verdict_from_too_few_runs_to_rank_says_so_on_the_terminal_too() -> None:
+    def verdicts(runs: int) -> set[str]:
+        model = build([*made.repeats(runs, rate=20), *made.repeats(runs, rate=30, backend="megatron")])
+        return {row["verdict"] for row in headline_rows(model)}
+
+    assert verdicts(3) == {"faster (provisional)", "slower (provisional)"}
+    assert verdicts(5) == {"faster", "slower"}
+
+
+@pytest.fixture
+def columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
+    """Lines that something prints on a terminal of so many columns; None: into a pipe."""
+
+    def printed(count: int | None, show: Callable[[], None]) -> list[str]:
+        monkeypatch.setenv("COLUMNS", str(count or 20))
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: count is not None)
+        show()
+        plain = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)
+        return [line.rstrip() for line in plain.splitlines() if line.strip()]
+
+    return printed
+
+
+def engines_and_trainer() -> ReportModel:
+    trainer = {"backend": "trlx-deepspeed", "kind": "trainer", "facts": made.TRAINER_FACTS}
+    return build([*made.matrix(), *(one for ranks in (1, 2) for one in made.repeats(3, ranks=ranks, **trainer))])
+
+
+@pytest.mark.parametrize("model", [build(made.matrix()), engines_and_trainer()], ids=["engines", "trainer"])
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_the_headline_fits_a_terminal_a_line_per_row_and_no_word_is_cut(
+    model: ReportModel, width: int, columns: Callable[..., list[str]]
+) -> None:
+    lines = columns(width, lambda: print_headline(model))
+    text = "\n".join(lines)
+    assert max(map(len, lines)) <= width and "…" not in text
+    for row in headline_rows(model):
+        identity = " ".join((row["size"], row["ranks"], row["backend"], row["layout"]))
+        assert any(" ".join(line.split()).startswith(identity) and row["samples/s [95 %]"] in line for line in lines)
+
+
+def test_what_a_narrow_headline_abbreviates_and_leaves_out_is_named_below_it(columns: Callable[..., list[str]]) -> None:
+    text = " ".join(columns(80, lambda: print_headline(build(made.matrix()))))
+    assert "unclear: not distinguishable" in text and "all verdicts are provisional: fewer than 5 runs" in text
+    assert "not shown at 80 columns: runs ok, tokens/s" in text
+    some = [*made.repeats(5), *made.repeats(5, rate=25, backend="megatron"), *made.repeats(2, size="3M")]
+    some += made.repeats(3, rate=99, size="3M", backend="megatron", peak_factor=9000)
+    text = " ".join(columns(80, lambda: print_headline(build([*some, *made.repeats(3, size="3M", track="tuned")]))))
+    assert "too few: fewer than 3 runs" in text and "provisional" not in text
+
+
+def test_a_narrow_headline_has_no_column_without_a_figure(columns: Callable[..., list[str]]) -> None:
+    def head(*ranks: int) -> str:
+        model = build(made.matrix(sizes=("1M",), ranks=ranks))
+        return " ".join(columns(80, lambda: print_headline(model))[:2])
+
+    assert " eta" in head(1, 2) and " eta" not in head(1)
+
+
+def test_in_a_pipe_the_headline_is_whole(columns: Callable[..., list[str]]) -> None:
+    lines = columns(None, lambda: print_headline(build(made.matrix())))
+    assert lines == columns(200, lambda: print_headline(build(made.matrix())))
+    for title in headline_rows(build(made.matrix()))[0]:
+        assert title in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("rate", "runs", "short"), [(20, 3, "equal"), (10, 3, "slower"), (10, 1, "unclear?"), (19.7, 5, "slower =")]
+)
+def test_a_comparison_fits_a_terminal_and_explains_what_it_abbreviates(
+    rate: float, runs: int, short: str, columns: Callable[..., list[str]]
+) -> None:
+    before = [*made.repeats(runs, rate=20, spread=0.002), *made.repeats(runs, rate=20, size="3M", ranks=2)]
+    after = [*made.repeats(runs, rate=rate, spread=0.002), made.entry(size="8M", backend="trlx-ddp")]
+    result = compare_entries(before, after)
+    table, *rest = columns(80, lambda: print_folder_comparison(result))[2:]
+    assert table.split()[0] == "1M" and table.endswith(f" {short}") and len(table) <= 80
+    assert "only on the first side: deepspeed 3M" in " ".join(rest)
+    wide = columns(160, lambda: print_folder_comparison(result))
+    assert result.rows[0].verdict in wide[2] and wide[2].split()[:2] == table.split()[:2]
+    explained = {"equal": "equal within 5%", "unclear?": "2 runs a side are needed", "slower =": "=: equal within 5%"}
+    assert explained.get(short, "") in " ".join(rest)
