@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from suite.claims.cells import Amount, Column, amount, other_reading
 from suite.claims.columns import TEXTS, device_in, devices_in, recognised
@@ -20,7 +21,14 @@ _HIGHEST = {"mfu": 1.0, "hfu": 1.0, "efficiency": 1.1}
 _TOKENS_IN_BATCH, _LEAST_TOKENS = 1e5, 1e7
 
 
-_Placed = tuple[Row, str, Amount, list[Expected], list[Expected]]
+class _Checked(NamedTuple):
+    """A cell with all values that it could have, and those of them that it has."""
+
+    row: Row
+    text: str
+    amount: Amount
+    fits: list[Expected]
+    options: list[Expected]
 
 
 class Flag(Frozen):
@@ -48,7 +56,7 @@ class Finding(Frozen):
 
 
 class Claims(Frozen):
-    """What the check says of a table."""
+    """The outcome for a whole table."""
 
     tolerance: float
     columns: dict[str, str]
@@ -140,7 +148,7 @@ def _column(
 ) -> tuple[Finding, list[Flag]]:
     flags: list[Flag] = []
     fitting: list[set[str]] = []
-    placed: list[_Placed] = []
+    checked: list[_Checked] = []
     missing = unreadable = 0
     for row, text, found in cells:
         if found is None:
@@ -160,11 +168,11 @@ def _column(
             flags.append(Flag(line=row.line, source=source, column=column.header, cell=text, reason=reason))
         elif options:
             fitting.append(good)
-            placed.append((row, text, found, fits, options))
+            checked.append(_Checked(row, text, found, fits, options))
         else:
             missing += 1
     if column.meaning in SCALING:
-        stray = _strays(source, column, placed)
+        stray = _strays(source, column, checked)
         flags += [flag for flag, _ in stray]
         fitting = [names for position, names in enumerate(fitting) if position not in {at for _, at in stray}]
     return (
@@ -189,20 +197,20 @@ def _options(meaning: str, row: Row, groups: Mapping[tuple[object, ...], Sequenc
     return expected(meaning, row) if meaning in CHECKED else []
 
 
-def _strays(source: str, column: Column, placed: Sequence[_Placed]) -> list[tuple[Flag, int]]:
+def _strays(source: str, column: Column, checked: Sequence[_Checked]) -> list[tuple[Flag, int]]:
     """Explained scaling figures that have another reference than the rest of their series, with their positions."""
     series: dict[tuple[object, ...], list[int]] = defaultdict(list)
-    for position, (row, *_) in enumerate(placed):
-        series[_key(row)].append(position)
+    for position, cell in enumerate(checked):
+        series[_key(cell.row)].append(position)
     found = []
     for positions in series.values():
         bases = [
-            (count(placed[at][0]) or 0.0, {entry.base for entry in placed[at][3] if not entry.wrong})
+            (count(checked[at].row) or 0.0, {entry.base for entry in checked[at].fits if not entry.wrong})
             for at in positions
         ]
         reference, stray = strays(bases)
         for at in (positions[index] for index in stray):
-            row, text, value, fits, options = placed[at]
+            row, text, value, fits, options = checked[at]
             usual = [entry for entry in options if entry.base == reference and not entry.wrong]
             best, off = _closest(value.value, usual)
             reason = f"{off:+.1f} % off {best.convention}, as the rest is; fits {fits[0].convention}"

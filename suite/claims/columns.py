@@ -112,12 +112,12 @@ def recognised(table: Table, mapping: Mapping[str, str]) -> list[Column]:
         if known and all(known != column.meaning for column in found):
             found.append(Column(header, known, _scale(header, known, cells)))
     if not any(column.meaning not in TEXTS for column in found):
-        raise UsageError(f"no column is known among {', '.join(table.headers)[:300]}; say --column NAME=MEANING")
+        raise UsageError(f"no column is known among {', '.join(table.headers)[:300]}; use --column NAME=MEANING")
     return sorted(found, key=lambda column: table.headers.index(column.header))
 
 
 def meaning_of(header: str) -> str | None:
-    """What a header says by its words; ``None`` where it is not known."""
+    """What a header means by its words; ``None`` where it is not known."""
     plain = re.sub(r"[^a-z0-9%]+", " ", header.lower().replace("\u03b7", " eta ")).replace("%", " percent ")
     plain = " ".join(plain.split())
     words = (plain, _QUALIFIERS.sub("", plain))
@@ -157,9 +157,9 @@ def _scale(header: str, meaning: str, cells: Sequence[str]) -> float:
     if meaning == "device_hours":
         return HOUR * (24 if words & {"days", "day"} else 1) * (1e3 if words & {"k", "thousand"} else 1)
     if meaning == "params":
-        told = 1e6 if words & {"m", "millions", "million"} else 1e9
+        unit = 1e6 if words & {"m", "millions", "million"} else 1e9
         named_billions = words & {"b", "billions", "billion"}
-        return told if told == 1e6 or named_billions or not bare or bare[-1] < _BARE_BILLIONS else 1.0
+        return unit if unit == 1e6 or named_billions or not bare or bare[-1] < _BARE_BILLIONS else 1.0
     if meaning in ("training_tokens", "batch_tokens"):
         return next((size for size, names in _TOKEN_WORDS.items() if words & names), 1.0)
     if meaning in ("tokens", "tokens_per_device"):

@@ -16,7 +16,7 @@ CHECKED = (
 
 @dataclass(frozen=True)
 class Row:
-    """One row in base units: numbers by meaning, words by meaning, and the line it stands on."""
+    """One row in base units: numbers by meaning, words by meaning, and its line in the file."""
 
     line: int
     values: Mapping[str, float]
@@ -25,7 +25,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a figure should be under a convention; ``wrong`` says why a figure that fits it is mislabelled.
+    """What a figure should be under a convention; ``wrong``: why a figure that fits it is mislabelled.
 
     ``base`` is the number of devices that a scaling figure is against.
     """

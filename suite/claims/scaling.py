@@ -1,4 +1,4 @@
-"""Scaling efficiencies and speed-ups against the smaller numbers of devices beside them, one reference for all."""
+"""Scaling efficiencies and speed-ups against the smaller numbers of devices of a series, one reference for all."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ _MOST_ROWS = 32
 
 
 def count(row: Row) -> float | None:
-    """What a series grows in: devices, or nodes where these alone are told."""
+    """What a series grows in: devices, or nodes where only these are given."""
     return row.values.get("devices", row.values.get("nodes"))
 
 
-def scaling(meaning: str, row: Row, beside: Sequence[Row]) -> list[Expected]:
-    """What it should be against each smaller number of devices ``beside``, the smallest first; 1 for the smallest.
+def scaling(meaning: str, row: Row, others: Sequence[Row]) -> list[Expected]:
+    """What it should be against each smaller number of devices ``others``, the smallest first; 1 for the smallest.
 
     A speed-up may also be over another row of as many devices.
     """
     devices = count(row)
-    counts = {number for other in beside if (number := count(other))}
-    alike = [other for other in beside if count(other) == devices] if meaning == "speedup" else []
+    counts = {number for other in others if (number := count(other))}
+    alike = [other for other in others if count(other) == devices] if meaning == "speedup" else []
     if not devices or (len(counts) < 2 and len(alike) < 2):
         return []
     found = []
-    for other in sorted(beside, key=lambda each: count(each) or 0.0)[:_MOST_ROWS]:
+    for other in sorted(others, key=lambda each: count(each) or 0.0)[:_MOST_ROWS]:
         base = count(other)
         if not base or base > devices or (base == devices != min(counts) and len(alike) < 2):
             continue

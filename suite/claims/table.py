@@ -19,7 +19,7 @@ _LONG_FORM = {"config_id", "metric", "value"}
 
 @dataclass(frozen=True)
 class Line:
-    """One row: where it stands in the file, and its cells by header."""
+    """One row: its line in the file, and its cells by header."""
 
     number: int
     cells: Mapping[str, str]

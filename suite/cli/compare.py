@@ -15,7 +15,8 @@ def compare(
     before: Annotated[Path, typer.Argument(help="results folder or bundle to compare with")],
     after: Annotated[Path, typer.Argument(help="results folder or bundle that is compared")],
     gate: Annotated[
-        float | None, typer.Option(help="exit 3 when a row's rate is surely below this share, e.g. 0.95")
+        float | None,
+        typer.Option(help="exit 3 when the whole interval of a row's ratio is below this, e.g. 0.95"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the comparison as JSON")] = False,
 ) -> int:
@@ -33,9 +34,9 @@ def compare(
     missed = [row for row in result.rows if gate is not None and row.below(gate)]
     undecided = [row for row in result.rows if gate is not None and row.undecided(gate)]
     if as_json:
-        told = {"damaged": first.damaged + second.damaged, "caveats": first.warnings() + second.warnings()}
+        reading = {"damaged": first.damaged + second.damaged, "caveats": first.warnings() + second.warnings()}
         counts = {"missed": len(missed), "undecided": len(undecided)}
-        print_json({**result.model_dump(mode="json"), **counts, **told})
+        print_json({**result.model_dump(mode="json"), **counts, **reading})
     else:
         print_folder_comparison(result)
         for line in first.warnings() + second.warnings():
@@ -44,7 +45,7 @@ def compare(
             typer.echo(f"{len(missed)} of {len(result.rows)} rows are below the gate of {gate:g}")
         if undecided:
             typer.echo(
-                f"{len(undecided)} of {len(result.rows)} rows could be on either side of the gate of {gate:g}, "
-                "which they pass: their runs are too few or too noisy to tell"
+                f"{len(undecided)} of {len(result.rows)} rows could be on either side of the gate of {gate:g} and pass it: "
+                "their runs are too few or too noisy to show which"
             )
     return GATE_NOT_MET if missed else DONE

@@ -14,7 +14,8 @@ from suite.cli.exits import command
 def report(
     runs: Annotated[list[Path], typer.Argument(help="results folders or single bundles")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="write this Markdown file, and its plots beside it")
+        Path | None,
+        typer.Option("--output", "-o", help="Markdown file to write; plots go into a folder next to it"),
     ] = None,
     title: Annotated[str | None, typer.Option(help="heading of the report")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the report's figures as JSON, write no file")] = False,

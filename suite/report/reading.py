@@ -15,7 +15,7 @@ from suite.report.facts.model import Entry
 from suite.report.formatting.escape import visible
 from suite.spec.base import UsageError
 
-#: Records are derived again where the events of all bundles are at most this long together: a second or two.
+#: Records are derived from their events where those of all bundles are at most this long together: a second or two.
 DERIVED_BYTES = 16 << 20
 
 
@@ -83,9 +83,9 @@ def _derived(bundle: Bundle, caveats: list[str]) -> Record:
 
 
 def _versions(entries: Sequence[Entry]) -> list[str]:
-    """A word on runs of more than one version of the suite, whose clocks and probes may not be alike."""
-    told = [(entry.record.environment.driver or {}).get("suite_version") for entry in entries]
-    counts = sorted(Counter(version for version in told if isinstance(version, str)).items())
+    """A caveat where runs are of more than one version of the suite, whose clocks and probes may not be alike."""
+    stated = [(entry.record.environment.driver or {}).get("suite_version") for entry in entries]
+    counts = sorted(Counter(version for version in stated if isinstance(version, str)).items())
     if len(counts) <= 1:
         return []
     return [f"runs of different versions of the suite: {', '.join(f'{runs} of {name}' for name, runs in counts)}"]

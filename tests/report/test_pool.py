@@ -150,10 +150,10 @@ def test_a_run_that_was_never_launched_stays_with_its_repeats() -> None:
     assert (row.runs, row.runs_ok) == (2, 1)
 
 
-def test_the_machine_names_the_engine_and_the_image() -> None:
+def test_the_machine_names_the_container_runtime_and_the_image() -> None:
     (machine,) = build([in_place(made.entry(), "docker", IMAGE)]).machines
     facts = {fact.name: fact.values for fact in machine.facts}
-    assert facts["container engine"] == ("Docker Engine 26.1",)
+    assert facts["container runtime"] == ("Docker Engine 26.1",)
 
 
 def test_the_machine_names_the_suite_that_drove_each_run() -> None:

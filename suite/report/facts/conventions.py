@@ -16,13 +16,13 @@ def conventions(entries: Sequence[Entry]) -> tuple[str, ...]:
 def recorded_conventions(entries: Sequence[Entry]) -> tuple[str, ...]:
     """Those that the records carry, one line each: text that others may have written."""
     records = [entry.record for entry in entries]
-    told: list[tuple[str, Sequence[str | None]]] = [
+    recorded: list[tuple[str, Sequence[str | None]]] = [
         ("Within one run", [record.throughput.convention if record.throughput else None for record in records]),
         ("FLOPs", [record.compute.convention if record.compute else None for record in records]),
         ("Steady state", [record.steady_state.test for record in records]),
     ]
     return tuple(
-        f"{name}: {text}." for name, texts in told for text in sorted({text.rstrip(".") for text in texts if text})
+        f"{name}: {text}." for name, texts in recorded for text in sorted({text.rstrip(".") for text in texts if text})
     )
 
 

@@ -89,23 +89,23 @@ def phases_of(records: Sequence[Record]) -> tuple[PhaseCost, ...]:
 
 
 def parts_of(records: Sequence[Record]) -> tuple[PhaseCost, ...]:
-    """As ``phases_of``, of the parts that all runs tell, by ``phase/part``; their share is of the iteration."""
-    told = [record.details or {} for record in records]
+    """As ``phases_of``, for what all runs time within phases, named ``phase/name``; shares are of the iteration."""
+    details = [record.details or {} for record in records]
     weights = [record.steady_state.iterations for record in records]
     costs = [
-        (name, sum(parts[name] * weight for parts, weight in zip(told, weights, strict=True)) / sum(weights))
-        for name in (told[0] if told else ())
-        if all(name in parts for parts in told)
+        (name, sum(seconds[name] * weight for seconds, weight in zip(details, weights, strict=True)) / sum(weights))
+        for name in (details[0] if details else ())
+        if all(name in seconds for seconds in details)
     ]
     whole = sum(phase.seconds for phase in phases_of(records))
     return tuple(PhaseCost(name, seconds, seconds / whole) for name, seconds in costs) if whole else ()
 
 
 def work_differences_of(records: Sequence[Record]) -> tuple[str, ...]:
-    """What the runs' workers say of work that is not the suite's own, each sentence once."""
-    told = [(record.environment.worker or {}).get("work_differences") for record in records]
+    """What the runs' workers do otherwise than the suite's own iteration, each sentence once."""
+    lists = [(record.environment.worker or {}).get("work_differences") for record in records]
     return tuple(
-        dict.fromkeys(text for texts in told if isinstance(texts, list) for text in texts if type(text) is str)
+        dict.fromkeys(text for texts in lists if isinstance(texts, list) for text in texts if type(text) is str)
     )
 
 
@@ -116,20 +116,20 @@ def _seconds(record: Record, name: str) -> float | None:
 
 
 def memory_of(records: Sequence[Record]) -> MemoryUse | None:
-    """The greatest peak; efficiency is taken again from it, so that the row agrees with itself."""
-    told = [record.memory for record in records if record.memory is not None]
+    """The greatest peak; efficiency is computed from it, so that the row agrees with itself."""
+    memories = [record.memory for record in records if record.memory is not None]
     for field, meaning in (("peak_reserved_bytes", "reserved"), ("peak_allocated_bytes", "resident")):
-        peaks = [getattr(memory, field) for memory in told]
+        peaks = [getattr(memory, field) for memory in memories]
         if peaks and all(peaks):
-            floor = told[0].floor
-            retries = [memory.allocation_retries for memory in told]
+            floor = memories[0].floor
+            retries = [memory.allocation_retries for memory in memories]
             known = [count for count in retries if count is not None]
             on_gpu = meaning == "reserved"
             return MemoryUse(
                 peak_bytes=max(peaks),
                 peak_is=meaning,
-                allocated_bytes=_greatest(told, "peak_allocated_bytes") if on_gpu else None,
-                device_bytes=_greatest(told, "peak_device_bytes") if on_gpu else None,
+                allocated_bytes=_greatest(memories, "peak_allocated_bytes") if on_gpu else None,
+                device_bytes=_greatest(memories, "peak_device_bytes") if on_gpu else None,
                 floor_bytes=floor.bytes if floor else None,
                 floor_phase=floor.phase if floor else None,
                 efficiency=floor.bytes / max(peaks) if floor else None,
@@ -138,30 +138,30 @@ def memory_of(records: Sequence[Record]) -> MemoryUse | None:
     return None
 
 
-def _greatest(told: Sequence[Memory], field: str) -> int | None:
+def _greatest(memories: Sequence[Memory], field: str) -> int | None:
     """Null where one run does not know it."""
-    peaks = [getattr(memory, field) for memory in told]
+    peaks = [getattr(memory, field) for memory in memories]
     return None if None in peaks else max(peaks)
 
 
 def energy_of(records: Sequence[Record]) -> EnergyUse | None:
-    told = [record.energy for record in records if record.energy is not None]
-    if not told:
+    measured = [record.energy for record in records if record.energy is not None]
+    if not measured:
         return None
-    joules = [energy.joules for energy in told]
+    joules = [energy.joules for energy in measured]
     samples = sum(
         record.counts.samples * record.steady_state.iterations for record in records if record.energy and record.counts
     )
-    whole = len(told) == len(records) and None not in joules and samples > 0
+    whole = len(measured) == len(records) and None not in joules and samples > 0
     return EnergyUse(
         joules_per_sample=sum(joule for joule in joules if joule is not None) / samples if whole else None,
-        valid=whole and all(energy.valid for energy in told),
-        reasons=tuple(sorted({reason for energy in told for reason in energy.reasons})),
+        valid=whole and all(energy.valid for energy in measured),
+        reasons=tuple(sorted({reason for energy in measured for reason in energy.reasons})),
     )
 
 
 def predicted_of(records: Sequence[Record]) -> float | None:
-    """What a planner foretold, where it wrote ``samples_per_second``; the same for all repeats of a manifest."""
+    """The planner's ``samples_per_second``, where it gave one; the same for all repeats of a manifest."""
     for record in records:
         value = (record.predicted or {}).get("samples_per_second")
         if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e30:

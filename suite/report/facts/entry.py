@@ -1,4 +1,4 @@
-"""What goes into a report, and the pieces that its parts share."""
+"""What goes into a report, and what all of its modules share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Entry:
 
 @dataclass(frozen=True, order=True)
 class Setting:
-    """What two rows must share, beside their work, before their rates may be compared."""
+    """What two rows must share, besides their work, before their rates may be compared."""
 
     kind: Literal["engine", "trainer"]
     track: str

@@ -22,7 +22,7 @@ Hardware = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Fact:
-    """One thing known of a machine. More than one value: the runs differ, and each says how many had it."""
+    """One thing known of a machine. More than one value: the runs differ, and each value has its number of runs."""
 
     name: str
     values: tuple[str, ...]
@@ -44,7 +44,7 @@ class Machine:
 def assign_machines(entries: Sequence[Entry]) -> tuple[list[str], tuple[Machine, ...]]:
     """The machine letter of each entry, in order, and the machines by letter.
 
-    A run that died before it told its hardware belongs to the machine of its own repeats where there is one such,
+    A run that died before it recorded its hardware belongs to the machine of its own repeats where there is one such,
     else to the only machine of the report, else to ``?``.
     """
     known = [_hardware(entry.record) for entry in entries]
@@ -87,7 +87,7 @@ def _machine(letter: str, records: Sequence[Record]) -> Machine:
         ("kernel", lambda record: _text(_worker(record), "kernel")),
         ("image", lambda record: _text(_worker(record), "image")),
         ("launcher", lambda record: record.run.launcher or ""),
-        ("container engine", _engine),
+        ("container runtime", _container_runtime),
         ("driver", lambda record: _text(_worker(record), "driver")),
         ("CUDA", lambda record: _text(_worker(record), "cuda")),
         ("NCCL", lambda record: _text(_worker(record), "nccl")),
@@ -163,12 +163,12 @@ def _ceilings(records: Sequence[Record]) -> list[Fact]:
 
 
 def _notes(records: Sequence[Record]) -> tuple[Fact, ...]:
-    """What engines and the derivation noted, each note with the backends it speaks of."""
+    """What engines and the derivation noted, each note with the backends it is about."""
     found: dict[str, set] = defaultdict(set)
     for record in records:
         noted = _worker(record).get("notes")
-        told = [note for note in noted if isinstance(note, str)] if isinstance(noted, list) else []
-        for note in (*told, *record.notes):
+        by_worker = [note for note in noted if isinstance(note, str)] if isinstance(noted, list) else []
+        for note in (*by_worker, *record.notes):
             found[note].add(record.run.backend)
     by_backends: dict[str, list[str]] = defaultdict(list)
     for note, backends in sorted(found.items()):
@@ -182,25 +182,25 @@ def _device(record: Record) -> str:
     if record.run.device == "cpu" or not name:
         return "CPU" if facts else ""
     memory, capability = _gib(facts, "device", "memory_bytes"), _text(facts, "device", "capability")
-    parts = [
+    facts_shown = [
         f"{count} x {name}" if count else name,
         _with_unit(memory, "GiB"),
         f"capability {capability}" if capability else "",
     ]
-    return ", ".join(part for part in parts if part)
+    return ", ".join(filter(None, facts_shown))
 
 
 def _cpu(record: Record) -> str:
     facts = _worker(record)
-    parts = [
+    facts_shown = [
         _text(facts, "cpu", "model"),
         _with_unit(_text(facts, "cpu", "cores"), "cores"),
         _with_unit(_text(facts, "cpu", "threads"), "threads"),
     ]
-    return ", ".join(part for part in parts if part)
+    return ", ".join(filter(None, facts_shown))
 
 
-def _engine(record: Record) -> str:
+def _container_runtime(record: Record) -> str:
     driver = record.environment.driver or {}
     return " ".join(filter(None, (_text(driver, "engine", "name"), _text(driver, "engine", "version"))))
 
@@ -209,8 +209,8 @@ def _suite(record: Record) -> str:
     """The version that drove the run, and its commit where it was a checkout: what the engines did may differ by it."""
     driver = record.environment.driver or {}
     commit, _, changed = _text(driver, "git_commit").partition("+")
-    told = f"commit {commit[:12]}{' with changes' if changed else ''}" if commit else ""
-    return ", ".join(filter(None, (_text(driver, "suite_version"), told)))
+    version = f"commit {commit[:12]}{' with changes' if changed else ''}" if commit else ""
+    return ", ".join(filter(None, (_text(driver, "suite_version"), version)))
 
 
 def _worker(record: Record) -> Mapping[str, Any]:
@@ -227,8 +227,8 @@ def _look(facts: Mapping[str, Any], *names: str) -> Any:
 def _text(facts: Mapping[str, Any], *names: str) -> str:
     """A scalar or a list of scalars as text; empty for null and for anything else."""
     value = _look(facts, *names)
-    if isinstance(value, list) and all(isinstance(part, (str, int)) for part in value):
-        return ".".join(str(part) for part in value)
+    if isinstance(value, list) and all(isinstance(one, (str, int)) for one in value):
+        return ".".join(str(one) for one in value)
     return str(value) if isinstance(value, (str, int, float)) else ""
 
 

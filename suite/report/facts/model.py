@@ -1,4 +1,4 @@
-"""What a report says, as data: built from records and manifests alone, in one order, without a clock."""
+"""What a report shows, as data: built from records and manifests alone, in one order, without a clock."""
 
 from __future__ import annotations
 

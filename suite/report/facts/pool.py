@@ -20,7 +20,7 @@ from suite.theory.parameters import parameter_count
 class Row:
     """One configuration: the runs of equal manifest hash in one launch. Figures come from runs that ended well alone.
 
-    ``started``: Unix seconds of those in ``measured`` that tell it.
+    ``started``: when the runs in ``measured`` began, in Unix seconds, as far as that is known.
     """
 
     number: int
@@ -67,7 +67,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """What the row is called where it stands alone."""
+        """What tables and text call the row."""
         return f"R{self.number}"
 
 
@@ -180,7 +180,7 @@ def _row(number: int, group: RowRuns, variant: str) -> Row:
 
 
 def setting_of(manifest: Manifest, machine: str) -> Setting:
-    """What must be equal beside the work before two rows are compared."""
+    """What must be equal, besides the work, before two rows are compared."""
     measure = manifest.measure
     return Setting(
         kind=manifest.backend.kind,
@@ -215,6 +215,6 @@ def series_hash(manifest: Manifest, machine: str, launch: LaunchSetting) -> str:
 
 
 def counted_seconds(record: Record) -> tuple[float, ...]:
-    """Seconds of the iterations that count: behind the warm-up, as many as the record says."""
+    """Seconds of the iterations that count: those after the warm-up, as many as the record has."""
     state = record.steady_state
     return record.iterations.seconds[state.warmup : state.warmup + state.iterations]

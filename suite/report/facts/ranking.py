@@ -49,7 +49,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Groups of at least two rows, and the rows that have nothing of equal work beside them."""
+    """Groups of at least two rows, and the measured rows that are in none."""
 
     groups: tuple[Group, ...]
     apart: tuple[Row, ...]
@@ -71,14 +71,14 @@ def _group(rows: Sequence[Row]) -> Group:
     best, others = ordered[0], ordered[1:]
     pairs = len(ordered) * (len(ordered) - 1) // 2
     against_best = [compare(row.measured, best.measured, pairs=pairs) for row in others]
-    places = [_ranked_row(row, best, comparison) for row, comparison in zip(others, against_best, strict=True)]
+    others_ranked = [_ranked_row(row, best, comparison) for row, comparison in zip(others, against_best, strict=True)]
     return Group(
         size=best.size,
         ranks=best.ranks,
         workload=best.workload,
         setting=best.setting,
         lead=ratio_interval(best.measured, others[0].measured, pairs),
-        places=(_best(best, places), *places),
+        places=(_best(best, others_ranked), *others_ranked),
     )
 
 

@@ -1,4 +1,4 @@
-"""What tells rows apart beyond their tables: launcher and image of their runs, and settings that no column shows."""
+"""How rows differ beyond the columns of a table: launcher and image of their runs, and other settings."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class LaunchSetting(NamedTuple):
     image: str | None
 
     def settings(self) -> dict[str, str]:
-        """What tells two launch settings apart, as a table names it."""
+        """By the names that a table has for them."""
         return {"launcher": self.launcher or "?", "image": _short(self.image) if self.image else "none"}
 
 
 def launch_setting_of(record: Record) -> LaunchSetting:
-    """By the driver's word of the image that ran, else the worker's (a container that the suite did not start)."""
-    told = (record.environment.driver or {}).get("image")
-    named = (told.get("digest") or told.get("id")) if isinstance(told, Mapping) else None
+    """With the image that the driver recorded, else the worker (in a container that the suite did not start)."""
+    stated = (record.environment.driver or {}).get("image")
+    named = (stated.get("digest") or stated.get("id")) if isinstance(stated, Mapping) else None
     image: Any = named or (record.environment.worker or {}).get("image")
     return LaunchSetting(record.run.launcher, image if isinstance(image, str) else None)
 
@@ -82,19 +82,19 @@ def _appearance(machine: str, manifest: Manifest) -> tuple:
 
 
 def _name(differing: Sequence[str], values: dict[str, Any]) -> str:
-    parts = [f"{key.split('.', 1)[-1]}={values.get(key)}" for key in differing]
-    rest = len(parts) - _MOST_DIFFERENCES
-    return " ".join(parts[:_MOST_DIFFERENCES] + ([f"and {rest} more"] if rest > 0 else []))
+    settings = [f"{key.split('.', 1)[-1]}={values.get(key)}" for key in differing]
+    rest = len(settings) - _MOST_DIFFERENCES
+    return " ".join(settings[:_MOST_DIFFERENCES] + ([f"and {rest} more"] if rest > 0 else []))
 
 
 def _flatten(value: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, part in value.items():
+    for key, field in value.items():
         if key in _SHOWN_ANYWAY:
             continue
-        if isinstance(part, dict):
-            yield from _flatten(part, f"{prefix}{key}.")
+        if isinstance(field, dict):
+            yield from _flatten(field, f"{prefix}{key}.")
         else:
-            yield prefix + key, part
+            yield prefix + key, field
 
 
 def _short(image: str) -> str:

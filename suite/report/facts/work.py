@@ -1,4 +1,4 @@
-"""The work that a report is about: each workload once, and where trainers do otherwise."""
+"""The work that a report is about: each workload once, and where the work of trainers differs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class WorkFacts:
 
 @dataclass(frozen=True)
 class WorkDifference:
-    """What a trainer does otherwise than the suite's own iteration, and the rows whose runs say so."""
+    """One way in which a trainer's work differs from the suite's own iteration, and the rows whose runs state it."""
 
     backend: str
     rows: tuple[str, ...]

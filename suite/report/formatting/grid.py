@@ -11,7 +11,7 @@ _WIDEST_PADDING = 44
 
 @dataclass(frozen=True)
 class Column:
-    """A header, and whether its cells are figures, which stand to the right."""
+    """A header, and whether its cells are figures, which are aligned to the right."""
 
     title: str
     right: bool = True

@@ -40,8 +40,8 @@ def interval(estimate: Interval | None, bound_digits: int = 2) -> str:
     if tiny or estimate.high > _WIDE * estimate.low:
         return f"{number(estimate.value)} [{number(estimate.low)}, {number(estimate.high)}]"
     least, most = decimals(estimate.value), decimals(estimate.value, _MOST_DIGITS)
-    places = max(least, min(most, decimals((estimate.high - estimate.low) / 2, bound_digits)))
-    return f"{estimate.value:,.{places}f} [{estimate.low:,.{places}f}, {estimate.high:,.{places}f}]"
+    digits = max(least, min(most, decimals((estimate.high - estimate.low) / 2, bound_digits)))
+    return f"{estimate.value:,.{digits}f} [{estimate.low:,.{digits}f}, {estimate.high:,.{digits}f}]"
 
 
 def percent(ratio: float | None) -> str:

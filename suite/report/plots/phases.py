@@ -67,13 +67,13 @@ def bar_positions(rows: Sequence[Row]) -> list[float]:
 
 
 def bar_labels(axes: Axes, rows: Sequence[Row], heights: Sequence[float]) -> int:
-    """Size, backend and ranks left of each bar, the layout where it alone tells two apart; the longest's length."""
+    """Size, backend and ranks left of each bar, the layout where rows differ in it alone; the longest's length."""
     names = [(row.size, row.backend, row.ranks) for row in rows]
     labels = []
     for row, name in zip(rows, names, strict=True):
         layout = f" {row.layout}" if names.count(name) > 1 else ""
-        told = f"{drawable(row.size, 12)}  {drawable(row.backend, 20)}{layout}  {counted(row.ranks, 'rank')}"
-        labels.append(told)
+        label = f"{drawable(row.size, 12)}  {drawable(row.backend, 20)}{layout}  {counted(row.ranks, 'rank')}"
+        labels.append(label)
     axes.set_yticks(list(heights), labels)
     axes.set_ylim(max(heights) + 0.6, -0.6)
     axes.tick_params(axis="y", length=0)
@@ -99,5 +99,5 @@ def _bars(axes: Axes, rows: Sequence[Row], heights: Sequence[float]) -> None:
 
 def _luminance(colour: str) -> float:
     """Relative luminance of a colour, 0 to 1 (WCAG 2.1)."""
-    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour)]
-    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    linear = [level / 12.92 if level <= 0.03928 else ((level + 0.055) / 1.055) ** 2.4 for level in to_rgb(colour)]
+    return sum(weight * level for weight, level in zip((0.2126, 0.7152, 0.0722), linear, strict=True))

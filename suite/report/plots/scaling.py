@@ -74,7 +74,7 @@ def _panel(axes: Axes, lines: Sequence[Series], curves: Sequence[Curve]) -> None
 
 
 def _line(axes: Axes, line: Series, curve: Curve, offset: float) -> None:
-    """``offset``: beside its place by this share of the axis, so that no error bar hides another."""
+    """``offset``: drawn this share of the axis to the right, so that no error bar hides another."""
     aside = (curve.largest.row.ranks / curve.base.ranks) ** offset
     ranks = [count * aside for count in (curve.base.ranks, *(point.row.ranks for point in curve.points))]
     etas = [Interval(1.0, None, None), *(point.eta for point in curve.points)]
@@ -106,7 +106,7 @@ def _last_value(axes: Axes, line: Series, curve: Curve, above: bool) -> None:
 
 
 def _axes(axes: Axes, curves: Sequence[Curve]) -> str:
-    """Shared by all panels: ranks on a base-2 logarithm, eta from 0; what to say of cut intervals."""
+    """Shared by all panels: ranks on a base-2 logarithm, eta from 0; returns the note on intervals that are cut."""
     ranks: list[int] = sorted(
         {point.row.ranks for curve in curves for point in curve.points} | {curve.base.ranks for curve in curves}
     )

@@ -1,4 +1,4 @@
-"""Which rows a picture shows, and how they are told apart in it."""
+"""Which rows a picture shows, and how it distinguishes them."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def backend_colours(rows: Iterable[Row]) -> dict[str, str]:
 
 
 def _label(key: Key, keys: Sequence[Key]) -> str:
-    """The backend, and its strategy or, where it has several lines, what tells them apart."""
+    """The backend, and its strategy or, where it has several lines, the setting in which they differ."""
     own = [other for other in keys if other[0] == key[0]]
     differing = [index for index in range(1, len(key)) if len({other[index] for other in own}) > 1] or [1]
     return drawable(" ".join([key[0], *(key[index] for index in differing if key[index])]), 40)
 
 
 def _key(row: Row, by_scaling: bool) -> Key:
-    """Backend and strategy first, then all else that tells two lines apart."""
+    """Backend and strategy first, then all else in which two lines can differ."""
     setting = row.setting
     where = (setting.precision, f"{setting.threads_per_rank} threads", f"machine {setting.machine}")
     scaling = row.scaling if by_scaling else ""
@@ -112,7 +112,7 @@ def bars(rows: Sequence[Row]) -> tuple[list[Row], str]:
     return chosen, f"{len(chosen)} of {counted(len(rows), 'row')} drawn, fastest layouts first; all are in the table."
 
 
-def left_out(parts: Sequence[tuple[int, str]]) -> str:
+def left_out(counts: Sequence[tuple[int, str]]) -> str:
     """``Not drawn: 3 sizes, 1 series; all rows are in the table.`` Empty where all was drawn."""
-    told = [counted(count, noun, "series" if noun == "series" else None) for count, noun in parts if count > 0]
-    return f"Not drawn: {', '.join(told)}; all rows are in the table." if told else ""
+    words = [counted(count, noun, "series" if noun == "series" else None) for count, noun in counts if count > 0]
+    return f"Not drawn: {', '.join(words)}; all rows are in the table." if words else ""

@@ -1,4 +1,4 @@
-"""One look for all pictures: white ground, few lines, colours that the colour-blind tell apart."""
+"""One look for all pictures: white ground, few lines, colours that the colour-blind can distinguish."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def new_figure(height: float) -> Figure:
 
 @dataclass(frozen=True)
 class Margins:
-    """Room around the panels for their labels, in inches; the legend and the footnote get theirs beside it."""
+    """Room around the panels for their labels, in inches; the legend and the footnote get theirs besides."""
 
     left: float
     right: float

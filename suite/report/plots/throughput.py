@@ -61,7 +61,7 @@ def figure(model: ReportModel) -> Figure | None:
     omitted = ((len(all_sizes) - len(sizes), "size"), (len(all_ranks) - len(ranks), "rank count"), (more, "series"))
     bottom = 0.55 if _rotation(sizes, ranks) else 0.3
     margins = style.Margins(left=0.8, right=0.1, bottom=bottom, top=0.25)
-    note = " ".join(dict.fromkeys(part for part in (left_out(omitted), *notes) if part))
+    note = " ".join(dict.fromkeys(text for text in (left_out(omitted), *notes) if text))
     style.frame(drawn, margins, _handles(lines, any(not row.measured for row in rows)), note)
     return drawn
 
@@ -77,7 +77,7 @@ def _handles(lines: Sequence[Series], failed: bool) -> list[Line2D]:
 
 
 def _rate_axis(axes: Axes, rates: Sequence[Interval]) -> str:
-    """Shared by the upper panels; what to say of cut intervals."""
+    """Shared by the upper panels; returns the note on intervals that are cut."""
     values = [rate.value for rate in rates]
     if max(values) / min(values) < _LEAST_LOG_SPAN:
         shown = (0.0, 1.1 * style.limits(rates, reach=1.5)[1])
@@ -118,7 +118,7 @@ def _panel(
         rows = [row for row in line.rows if row.ranks == ranks and row.number in figures]
         found = [figures[row.number] for row in rows]
         axes.errorbar(
-            _places(rows, sizes, index, lines),
+            _positions(rows, sizes, index, lines),
             [one.value for one in found],
             yerr=style.error_bars(found),
             color=line.colour,
@@ -136,10 +136,10 @@ def _failed(axes: Axes, lines: Sequence[Series], sizes: Sequence[str], ranks: in
     """A cross on the floor of the panel for each row without a rate."""
     for index, line in enumerate(lines):
         rows = [row for row in line.rows if row.ranks == ranks and not row.measured]
-        places = _places(rows, sizes, index, lines)
+        positions = _positions(rows, sizes, index, lines)
         axes.plot(
-            places,
-            [0.04] * len(places),
+            positions,
+            [0.04] * len(positions),
             color=line.colour,
             marker="x",
             linewidth=0,
@@ -147,7 +147,7 @@ def _failed(axes: Axes, lines: Sequence[Series], sizes: Sequence[str], ranks: in
         )
 
 
-def _places(rows: Sequence[Row], sizes: Sequence[str], index: int, lines: Sequence[Series]) -> list[float]:
-    """Where the points of line ``index`` stand: beside those of the others, so that no error bar hides another."""
+def _positions(rows: Sequence[Row], sizes: Sequence[str], index: int, lines: Sequence[Series]) -> list[float]:
+    """Where the points of line ``index`` are drawn: next to those of the others, so that no error bar hides another."""
     offset = min(0.1, 0.6 / len(lines)) * (index - (len(lines) - 1) / 2)
     return [sizes.index(row.size) + offset for row in rows]

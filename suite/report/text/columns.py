@@ -19,7 +19,7 @@ IDENTITY: tuple[Shown, ...] = (
     (Column("backend", False), lambda row: inline(row.backend)),
     (Column("layout", False), lambda row: row.layout),
 )
-#: Shown where rows differ in them; where all are alike one line says it.
+#: Columns where rows differ in them; what all rows share is one line of text (``common``).
 _VARYING: tuple[Shown, ...] = (
     (Column("kind", False), lambda row: row.setting.kind),
     (Column("track", False), lambda row: row.setting.track),
@@ -40,7 +40,7 @@ def varying(rows: Sequence[Row]) -> tuple[Shown, ...]:
 
 
 def common(rows: Sequence[Row]) -> tuple[str, ...]:
-    """``name value`` of what all rows share, beside the columns that every table has."""
+    """``name value`` of what all rows share, without the columns that every table has."""
     alike = [(column, {show(row) for row in rows}) for column, show in _VARYING]
     return tuple(
         f"{column.title} {values.pop()}"

@@ -13,7 +13,7 @@ _MOST_LINES = 100
 
 @dataclass(frozen=True)
 class Picture:
-    """A plot by its name in ``suite.report.plots``, and the text for who cannot see it."""
+    """A plot by its name in ``suite.report.plots``, and its alternative text."""
 
     name: str
     text: str

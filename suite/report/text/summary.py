@@ -1,4 +1,4 @@
-"""Three sentences: what was measured, which is faster, and what scaling, memory and failures say."""
+"""Three sentences: what was measured, which is faster, and how scaling, memory and failures look."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from suite.stats.intervals import Interval
 
 #: How a name that a user chose is written: as it is, or escaped for Markdown.
 Show = Callable[[str], str]
-#: Groups that are told one by one; more are counted.
+#: Groups that get a clause each; more are counted.
 _MOST_GROUPS = 16
 _MOST_NAMES = 8
 _NOTHING_EQUAL = "Nothing of equal work stands side by side, so nothing is ranked"
@@ -95,7 +95,7 @@ def _faster(model: ReportModel, show: Show) -> str:
         tail = ""
     alone = len(model.alone)
     other_kind = len(model.ranking.apart) - alone
-    parts = (
+    clauses = (
         text,
         f"not ranked with {counted(other_kind, 'configuration')} of the other kind" if other_kind else "",
         f"{counted(alone, 'more configuration')} had no other of equal work and conditions, so no rank"
@@ -103,7 +103,7 @@ def _faster(model: ReportModel, show: Show) -> str:
         else "",
         tail,
     )
-    return f"{_capital('; '.join(filter(None, parts)))}."
+    return f"{_capital('; '.join(filter(None, clauses)))}."
 
 
 def _unranked(model: ReportModel, show: Show) -> str:
@@ -191,8 +191,8 @@ def _tally(groups: Sequence[Group], show: Show) -> str:
 def _rest(model: ReportModel, show: Show) -> str:
     if not model.rows:
         return "Nothing is known of scaling, memory or failures."
-    parts = [_scaling(model.scaling.curves, show), _memory(model), _failures(model)]
-    return f"{_capital('; '.join(parts))}."
+    clauses = [_scaling(model.scaling.curves, show), _memory(model), _failures(model)]
+    return f"{_capital('; '.join(clauses))}."
 
 
 def _scaling(curves: Sequence[Curve], show: Show) -> str:
@@ -232,8 +232,8 @@ def _failures(model: ReportModel) -> str:
     total = model.runs - model.runs_ok
     if not total:
         return "no run failed"
-    told = listed([f"{count} {kind}" for kind, count in sorted(kinds.items(), key=lambda item: (-item[1], item[0]))])
-    return f"{counted(total, 'run')} did not end well ({told})"
+    by_kind = listed([f"{count} {kind}" for kind, count in sorted(kinds.items(), key=lambda item: (-item[1], item[0]))])
+    return f"{counted(total, 'run')} did not end well ({by_kind})"
 
 
 def _figure(estimate: Interval | None) -> str:

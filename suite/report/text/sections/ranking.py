@@ -47,7 +47,7 @@ def _heading(setting: Setting) -> str:
 
 
 def _table(groups: Sequence[Group]) -> Table:
-    """Groups of one setting, one after the other; size and ranks stand at the first row of each."""
+    """Groups of one setting, one after the other; only the first row of each has size and ranks."""
     members = [(group, ranked) for group in groups for ranked in group.places]
     extra = varying([ranked.row for _, ranked in members])
     columns = (

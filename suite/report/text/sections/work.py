@@ -1,4 +1,4 @@
-"""What one iteration of each workload does, and where trainers do otherwise."""
+"""What one iteration of each workload does, and where the work of trainers differs."""
 
 from __future__ import annotations
 

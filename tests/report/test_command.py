@@ -1,0 +1,37 @@
+"""What `suite report` leaves behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.synthetic import make_bundle, synthetic_manifest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def report(folder: Path, *arguments: str) -> str:
+    """Output of `suite report` in this folder, which must succeed."""
+    command = [sys.executable, "-m", "suite", "report", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "samples/s [95 %]" in done.stdout
+    return done.stdout
+
+
+def test_without_output_it_prints_the_table_and_writes_nothing(tmp_path: Path) -> None:
+    make_bundle(tmp_path / "runs", synthetic_manifest())
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "add -o report.md to write" in report(empty, "../runs")
+    assert list(empty.iterdir()) == []
+
+
+def test_with_output_it_names_every_file_it_wrote(tmp_path: Path) -> None:
+    make_bundle(tmp_path / "runs", synthetic_manifest())
+    names = report(tmp_path, "runs", "-o", "out/report.md").split("wrote ")[1].strip().split(", ")
+    written = [path.relative_to(tmp_path).as_posix() for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert sorted(names) == sorted(written)
