@@ -45,7 +45,7 @@ def compare(
             typer.echo(f"{len(missed)} of {len(result.rows)} rows are below the gate of {gate:g}")
         if undecided:
             typer.echo(
-                f"{len(undecided)} of {len(result.rows)} rows could be on either side of the gate of {gate:g} and pass it: "
-                "their runs are too few or too noisy to show which"
+                f"{len(undecided)} of {len(result.rows)} rows could be on either side of the gate of {gate:g} and "
+                "pass: their runs are too few or too noisy to show which"
             )
     return GATE_NOT_MET if missed else DONE

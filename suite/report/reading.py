@@ -54,7 +54,7 @@ def read_entries(paths: Sequence[Path]) -> Found:
             entry = Entry(manifest=bundle.manifest(), record=record, path=bundle.path.as_posix())
             _require_same_run(entry)
         except StillRunning:
-            found.caveats.append(f"{bundle.path}: left out, for it is still being run")
+            found.caveats.append(f"{bundle.path}: left out, because it is still being run")
         except DamagedBundle as error:
             found.damaged.append(f"{bundle.path}: {error}")
         else:
@@ -64,7 +64,7 @@ def read_entries(paths: Sequence[Path]) -> Found:
         raise UsageError(f"no bundle to report in {', '.join(str(path) for path in paths)}{detail}")
     if size > DERIVED_BYTES:
         found.caveats.append(
-            f"{len(found.entries)} records were taken as they are stored, for their events are {size >> 20} MiB; "
+            f"{len(found.entries)} records were taken as they are stored, because their events are {size >> 20} MiB; "
             "suite verify derives them again"
         )
     once = list(_once(found.entries, found.caveats))
@@ -77,7 +77,7 @@ def _derived(bundle: Bundle, caveats: list[str]) -> Record:
     if differences:
         more = f" and {len(differences) - 1} more" if len(differences) > 1 else ""
         caveats.append(
-            f"{bundle.path}: record.json is not what its events give, which is reported: {differences[0]}{more}"
+            f"{bundle.path}: record.json is not what its events give, which are reported: {differences[0]}{more}"
         )
     return record
 
@@ -107,4 +107,4 @@ def _once(entries: Sequence[Entry], caveats: list[str]) -> Iterator[Entry]:
         if first == entry.path:
             yield entry
         else:
-            caveats.append(f"{entry.path}: left out, for it is the same run as {first}")
+            caveats.append(f"{entry.path}: left out, because it is the same run as {first}")

@@ -171,7 +171,7 @@ def test_what_no_device_and_no_correct_run_can_do_is_marked() -> None:
     fast = replace(entry, record=entry.record.model_copy(update={"compute": compute}))
     doubtful = render(build([fast]), {})
     assert re.search(r"\| +\d+ \(!\) \|", doubtful) and "- (!) A peak below the floor" in doubtful
-    assert "Above 100 %: kept, and a reason to doubt" in doubtful
+    assert "Above 100 %, which no device can reach" in doubtful
     usual = render(build([made.entry(device="cuda")]), {})
     assert "below the floor" not in usual and "Above 100 %" not in usual
 

@@ -51,7 +51,7 @@ def test_each_picture_with_data_is_drawn_without_a_warning(name: str, tmp_path: 
 def test_a_configuration_without_a_rate_is_marked(tmp_path: Path) -> None:
     entries = [*made.matrix(sizes=("1M",), runs=1), made.failed(size="8M")]
     draw(build(entries), tmp_path)
-    assert {"8M", "no run ended well"} <= set(texts(tmp_path / "throughput.svg"))
+    assert {"8M", "no run succeeded"} <= set(texts(tmp_path / "throughput.svg"))
 
 
 def many() -> list[Entry]:

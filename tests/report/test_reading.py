@@ -94,7 +94,7 @@ def test_a_run_that_is_under_way_is_left_out_and_told(tmp_path: Path) -> None:
     with Bundle(path).hold():
         found = read_entries([tmp_path])
         assert len(found.entries) == 1
-        assert found.warnings() == [f"{path}: left out, for it is still being run"]
+        assert found.warnings() == [f"{path}: left out, because it is still being run"]
         with pytest.raises(UsageError, match="still being run"):
             read_entries([path])
 

@@ -37,25 +37,23 @@ _RATE = (
     "Rates: total work over total time of whole PPO iterations; an iteration lasts as long as its slowest rank. "
     "Tokens are prompt + response tokens; padding does not count."
 )
-_ROWS = "Rows: runs of equal manifest hash are pooled, each a fresh set of processes; only runs that ended well count."
+_ROWS = "Rows: runs of equal manifest hash are pooled, each a fresh set of processes; only runs that succeeded count."
 _INTERVAL = (
     "Intervals: [low, high] at 95 %, Student's t on the logarithms of the runs' rates; with one run they come from "
-    "its iterations alone and are too narrow for what another run would give."
+    "its iterations alone and are too narrow to cover another run."
 )
 _RANKING = (
     f"Ranking: ratio to the best of equal work on equally many ranks (Welch on logarithms; the bounds of a group of "
-    f"more than two rows hold for all its pairs together, by Bonferroni); groups are judged one by one, so of twenty "
-    f"groups of equal rates one would show a difference; not distinguishable is not equal, which needs the ratio's "
-    f"90 % interval within {DEFAULT_MARGIN * 100:g} % of 1; {RUNS_TO_PUBLISH} runs are needed to publish, "
+    f"more than two rows hold for all its pairs together, by Bonferroni); groups are tested one by one, so of twenty "
+    f"groups of equal rates one would show a difference; not distinguishable does not mean equal, which needs the "
+    f"ratio's 90 % interval within {DEFAULT_MARGIN * 100:g} % of 1; {RUNS_TO_PUBLISH} runs are needed to publish, "
     f"{RUNS_TO_RANK} to rank."
 )
-_PHASES = (
-    "Phases: mean seconds per iteration of the slowest rank in each; other is what the iteration took beyond them."
-)
+_PHASES = "Phases: mean seconds per iteration of the slowest rank in each; other is the rest of the iteration."
 _MEMORY = (
-    "Memory: greatest peak over ranks, phases and runs, in GiB (2^30 bytes): reserved by the allocator on a GPU "
-    "(beside it what of that was allocated, and what the whole device held), on a CPU the resident set less what was "
-    "resident before the model; the floor is the largest phase's least need."
+    "Memory: greatest peak over ranks, phases and runs, in GiB (2^30 bytes): on a GPU what the allocator "
+    "reserved (also shown: how much of that was allocated, and what the whole device held), on a CPU the resident set "
+    "less what was resident before the model was built; the floor is the least that the most demanding phase needs."
 )
 _SCALING = (
     "Scaling: eta(N; N0) = (rate at N / N) / (rate at N0 / N0), N0 the fewest ranks measured with the same strategy."

@@ -1,4 +1,4 @@
-"""Runs that did not end well, as rows: nothing that was tried is left out of a report."""
+"""Runs that did not succeed, as rows: nothing that was tried is left out of a report."""
 
 from __future__ import annotations
 

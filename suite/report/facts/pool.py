@@ -18,7 +18,7 @@ from suite.theory.parameters import parameter_count
 
 @dataclass(frozen=True)
 class Row:
-    """One configuration: the runs of equal manifest hash in one launch. Figures come from runs that ended well alone.
+    """One configuration: the runs of equal manifest hash in one launch. Figures come only from runs that succeeded.
 
     ``started``: when the runs in ``measured`` began, in Unix seconds, as far as that is known.
     """

@@ -72,7 +72,7 @@ def _handles(lines: Sequence[Series], failed: bool) -> list[Line2D]:
         for line in lines
     ]
     return handles + (
-        [Line2D([], [], color=style.INK, marker="x", linewidth=0, label="no run ended well")] if failed else []
+        [Line2D([], [], color=style.INK, marker="x", linewidth=0, label="no run succeeded")] if failed else []
     )
 
 

@@ -19,7 +19,7 @@ Show = Callable[[str], str]
 #: Groups that get a clause each; more are counted.
 _MOST_GROUPS = 16
 _MOST_NAMES = 8
-_NOTHING_EQUAL = "Nothing of equal work stands side by side, so nothing is ranked"
+_NOTHING_EQUAL = "No two configurations did equal work under equal conditions, so nothing is ranked"
 _SETTING_WORDS = {
     "kind": "{} backends",
     "track": "{}",
@@ -44,7 +44,7 @@ def _measured(model: ReportModel, show: Show) -> str:
     sizes = list(dict.fromkeys(row.size for row in model.rows))
     ranks = sorted({row.ranks for row in model.rows})
     ended = (
-        f"{model.runs_ok:,} of {counted(model.runs, 'run')} ended well, in {counted(len(model.rows), 'configuration')}"
+        f"{model.runs_ok:,} of {counted(model.runs, 'run')} succeeded, in {counted(len(model.rows), 'configuration')}"
     )
     return (
         f"PPO iterations of {_workloads(model, show)} were timed with {listed(named[:_MOST_NAMES])} at "
@@ -79,7 +79,7 @@ def _devices(model: ReportModel, show: Show) -> str:
 def _faster(model: ReportModel, show: Show) -> str:
     groups = model.ranking.groups
     if not any(row.measured for row in model.rows):
-        return "No run ended well with an iteration that counts, so there is no rate to compare."
+        return "No run succeeded with an iteration that counts, so there is no rate to compare."
     if not groups:
         return _unranked(model, show)
     kinds = {row.setting.kind for row in model.rows if row.measured}
@@ -90,7 +90,7 @@ def _faster(model: ReportModel, show: Show) -> str:
             f"{RUNS_TO_PUBLISH} runs of each are needed to publish and {RUNS_TO_RANK} to rank, and some have {weakest}"
         )
     elif weakest < RUNS_TO_RANK:
-        tail = f"the order is provisional, for ranking takes {RUNS_TO_RANK} runs of each and some have {weakest}"
+        tail = f"the order is provisional, because ranking takes {RUNS_TO_RANK} runs of each and some have {weakest}"
     else:
         tail = ""
     alone = len(model.alone)
@@ -98,7 +98,7 @@ def _faster(model: ReportModel, show: Show) -> str:
     clauses = (
         text,
         f"not ranked with {counted(other_kind, 'configuration')} of the other kind" if other_kind else "",
-        f"{counted(alone, 'more configuration')} had no other of equal work and conditions, so no rank"
+        f"{counted(alone, 'more configuration')} could not be ranked, with no other of equal work and conditions"
         if alone
         else "",
         tail,
@@ -114,9 +114,9 @@ def _unranked(model: ReportModel, show: Show) -> str:
     span = rates[0] if len(rates) == 1 else f"from {rates[0]} to {rates[-1]}"
     few = min(len(row.measured) for row in measured)
     tail = (
-        f", and figures of fewer than {RUNS_TO_PUBLISH} runs are not to be published" if few < RUNS_TO_PUBLISH else ""
+        f", from fewer than the {RUNS_TO_PUBLISH} runs that a published figure needs" if few < RUNS_TO_PUBLISH else ""
     )
-    why = "Engines and trainers stand side by side, but nothing is ranked" if model.beside else _NOTHING_EQUAL
+    why = "Engines and trainers are shown side by side, but nothing is ranked" if model.beside else _NOTHING_EQUAL
     return f"{why}; the rate is {span}{tail}."
 
 
@@ -197,12 +197,12 @@ def _rest(model: ReportModel, show: Show) -> str:
 
 def _scaling(curves: Sequence[Curve], show: Show) -> str:
     if not curves:
-        return "scaling is not known, for nothing was measured on two rank counts under one strategy"
+        return "scaling is unknown, because nothing was measured on two rank counts under one strategy"
     phrases = []
     for kind in ("weak", "strong"):
         members = sorted((curve for curve in curves if curve.kind == kind), key=lambda curve: curve.largest.eta.value)
         if members:
-            phrases.append(f"{kind} scaling keeps {_etas(members, show)}")
+            phrases.append(f"{kind} scaling has {_etas(members, show)}")
     return listed(phrases)
 
 
@@ -220,7 +220,7 @@ def _etas(curves: Sequence[Curve], show: Show) -> str:
 def _memory(model: ReportModel) -> str:
     times = sorted(1 / row.memory.efficiency for row in model.rows if row.memory and row.memory.efficiency)
     if not times:
-        return "memory against the floor is not known"
+        return "memory against the floor is unknown"
     low, high = number(times[0]), number(times[-1])
     return f"peak memory is {low if low == high else f'{low} to {high}'} times the theoretical floor"
 
@@ -233,7 +233,7 @@ def _failures(model: ReportModel) -> str:
     if not total:
         return "no run failed"
     by_kind = listed([f"{count} {kind}" for kind, count in sorted(kinds.items(), key=lambda item: (-item[1], item[0]))])
-    return f"{counted(total, 'run')} did not end well ({by_kind})"
+    return f"{counted(total, 'run')} did not succeed ({by_kind})"
 
 
 def _figure(estimate: Interval | None) -> str:

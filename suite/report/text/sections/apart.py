@@ -21,7 +21,7 @@ def _blocks(model: ReportModel) -> Iterator[str]:
         (Column("work", False), lambda row: row.work_hash[:8]),
         (Column("samples/s [95 %]"), lambda row: interval(row.samples_per_second)),
     ]
-    yield "Apart, because no other row did equal work on as many ranks under equal conditions:"
+    yield "Not compared, because no other row did equal work on as many ranks under equal conditions:"
     yield grid(table_of(columns, model.alone))
 
 

@@ -1,4 +1,4 @@
-"""Runs that did not end well, with their evidence and what to do next."""
+"""Runs that did not succeed, with their evidence and what to do next."""
 
 from __future__ import annotations
 

@@ -13,9 +13,7 @@ from suite.report.formatting.numbers import UNKNOWN, gib, number, percent
 from suite.report.text.columns import IDENTITY, Shown
 from suite.report.text.section import Picture, Section
 
-_BELOW_FLOOR = (
-    "(!) A peak below the floor: kept, and a reason to doubt how memory was told, for no correct run needs less."
-)
+_BELOW_FLOOR = "(!) A peak below the floor, although no correct run needs less: doubt how the memory was measured."
 #: As ``Shown``, of the memory that a row used.
 _Figure = tuple[Column, Callable[[MemoryUse], str]]
 

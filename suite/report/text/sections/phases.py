@@ -28,7 +28,7 @@ def _blocks(model: ReportModel) -> Iterator[str]:
         names = dict.fromkeys(cost.name for row in rows for cost in row.parts)
         columns = [(Column(inline(name)), _cell(name, lambda row: row.parts)) for name in names]
         yield (
-            "Parts that trainers time within phases, in seconds per iteration of the slowest rank, and share of the "
+            "What trainers time within phases, in seconds per iteration of the slowest rank, and share of the "
             "iteration:"
         )
         yield grid(table_of([*IDENTITY, *columns], rows))

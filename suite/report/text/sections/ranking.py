@@ -31,7 +31,7 @@ def _blocks(model: ReportModel) -> Iterator[str]:
 
 def _unranked(model: ReportModel) -> str:
     if not any(row.measured for row in model.rows):
-        return "No run ended well with an iteration that counts, so there is nothing to rank."
+        return "No run succeeded with an iteration that counts, so there is nothing to rank."
     kind = " of one kind" if model.beside else ""
     return f"No two configurations{kind} did equal work under equal conditions, so nothing is ranked."
 
@@ -62,14 +62,14 @@ def _table(groups: Sequence[Group]) -> Table:
     if any(ranked.verdict == "too few runs" for _, ranked in members):
         notes.append(
             f"Too few runs: {RUNS_TO_PUBLISH} are needed to publish a figure and {RUNS_TO_RANK} to rank; "
-            "the order shown is no result."
+            "the order shown is not a result."
         )
     if any(ranked.provisional for _, ranked in members):
         notes.append(f"Provisional: {RUNS_TO_PUBLISH} runs are enough to publish, but it takes {RUNS_TO_RANK} to rank.")
     if any(not ranked.in_turns for _, ranked in members):
         notes.append(
-            "Not in turns: all runs of this row came before or after those of the best, so what changed on the machine "
-            "meanwhile is in their ratio."
+            "Not in turns: all runs of this row came before or after those of the best, so their ratio "
+            "includes whatever changed on the machine in between."
         )
     return Table(columns, rows, tuple(notes))
 

@@ -18,11 +18,11 @@ _HEADINGS = {"weak": "Weak: equal work per rank", "strong": "Strong: equal work 
 def _blocks(model: ReportModel) -> Iterator[str]:
     curves = model.scaling.curves
     if not curves:
-        yield "Nothing was measured on two rank counts under one strategy, so there is no efficiency to tell."
+        yield "Nothing was measured on two rank counts under one strategy, so there is no efficiency to report."
         return
     yield (
-        "The last columns are the eta of each phase's own time. Rows of different N0 or strategy are not to be "
-        f"compared.{_shared_cpu(curves)}"
+        "The last columns are the eta of each phase's own time. Do not compare rows of different N0 or "
+        f"strategy.{_shared_cpu(curves)}"
     )
     for kind, heading in _HEADINGS.items():
         members = [curve for curve in curves if curve.kind == kind]
@@ -39,8 +39,8 @@ def _shared_cpu(curves: Sequence[Curve]) -> str:
     if not any(row.setting.device == "cpu" and row.nodes < row.ranks for row in rows):
         return ""
     return (
-        " On a CPU the ranks of a node share its cores and memory bandwidth, so eta here speaks of that machine and "
-        "of the code's overhead, not of a network of devices."
+        " On a CPU the ranks of a node share its cores and memory bandwidth, so eta here describes that machine and "
+        "the code's overhead, not a network of devices."
     )
 
 
@@ -57,7 +57,7 @@ def _table(curves: Sequence[Curve]) -> Table:
     rows = tuple(_cells(curve, point, known, nodes) for curve, point in points)
     notes = []
     if any(point.above_one for _, point in points):
-        notes.append("(!) eta above 1: kept, and a reason to look at the base, which may be short of memory or cache.")
+        notes.append("(!) eta above 1: look at the base, which may be short of memory or cache.")
     return Table(columns, rows, tuple(notes))
 
 

@@ -32,8 +32,9 @@ def _blocks(model: ReportModel) -> Iterator[str]:
     if cells:
         yield "### Engines and trainers side by side"
         yield (
-            "Asked for equal work under equal conditions. An engine runs the suite's own iteration, a trainer its "
-            "stack's, which\ndiffers in the work itself as told under Work: the ratio contains that, and is no ranking."
+            "These rows were asked for equal work under equal conditions. An engine runs the suite's own iteration, a "
+            "trainer its\nstack's. Where that does different work (see Work), the ratio includes the difference, so it "
+            "is not a ranking."
         )
         yield grid(Table(_COLUMNS, cells))
 

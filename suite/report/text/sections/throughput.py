@@ -15,7 +15,7 @@ from suite.report.text.columns import IDENTITY, Shown, common, table_of, varying
 from suite.report.text.section import Picture, Section
 
 _MOST_NAMED = 12
-_ABOVE_PEAK = "Above 100 %: kept, and a reason to doubt the time or the device's name, for no device passes its peak"
+_ABOVE_PEAK = "Above 100 %, which no device can reach: doubt the time or the device's name"
 
 
 def _blocks(model: ReportModel) -> Iterator[str]:
@@ -47,7 +47,7 @@ def _table(rows: Sequence[Row]) -> Table:
 
 def _too_few(names: Sequence[str]) -> str:
     shown = ", ".join(names) if len(names) <= _MOST_NAMED else f"{len(names)} rows"
-    return f"Fewer than {RUNS_TO_PUBLISH} runs, so not to be published: {shown}."
+    return f"Fewer than {RUNS_TO_PUBLISH} runs, too few to publish: {shown}."
 
 
 def _per_device(row: Row) -> float | None:
