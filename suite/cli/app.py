@@ -1,49 +1,76 @@
-"""The commands, each in a file of its own. Nothing heavy is imported before a command runs."""
+"""The application: commands by name, of which only the one that is asked for is imported."""
 
 from __future__ import annotations
 
-import typer
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Annotated, Any
 
-from suite.cli import (
-    backends,
-    cancel,
-    claims,
-    collect,
-    compare,
-    doctor,
-    images,
-    plan,
-    render,
-    report,
-    rerun,
-    run,
-    sizes,
-    status,
-    submit,
-    verify,
-)
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from suite.cli.commands import ABOUT, COMMANDS, Command, Group
+from suite.cli.help_layout import GroupedCommand
+from suite.cli.saved_help import content_width
+
+
+class Commands(TyperGroup):
+    """A group whose commands are listed from the table and imported when one is run, explained or completed."""
+
+    def __init__(self, *, table: Mapping[str, Command | Group] = COMMANDS, **settings: Any) -> None:
+        listed = {
+            name: TyperCommand(name, short_help=entry.summary, rich_markup_mode=None) for name, entry in table.items()
+        }
+        super().__init__(**{**settings, "commands": listed})
+        self._table = table
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Text is as wide as the saved help would be."""
+        return super().make_context(info_name, args, parent, **{"max_content_width": content_width(), **extra})
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """The command that a word names. Lists and completions of names never come here."""
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, listed and load(listed.name or "", self._table[listed.name or ""]), rest
+
+
+def load(name: str, entry: Command | Group) -> TyperCommand | TyperGroup:
+    """The command as the command line runs it. Its module is imported here."""
+    if isinstance(entry, Group):
+        return Commands(table=entry.commands, name=name, help=entry.help, no_args_is_help=True, rich_markup_mode=None)
+    module, _, function = entry.function.partition(":")
+    single = typer.Typer(rich_markup_mode=None, add_completion=False)
+    single.command(name, cls=GroupedCommand, short_help=entry.summary)(
+        getattr(import_module(f"suite.cli.{module}"), function)
+    )
+    made = typer.main.get_command(single)
+    assert isinstance(made, TyperCommand)
+    return made
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from suite.cli.main import version_line
+
+        typer.echo(version_line())
+        raise typer.Exit
+
+
+def _suite(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """What holds for every command."""
+
 
 app = typer.Typer(
     name="suite",
-    help="Measure how well distributed training backends carry PPO: throughput, scaling and memory efficiency.",
+    cls=Commands,
+    help=ABOUT,
+    callback=_suite,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("run", short_help="measure backends x sizes x ranks x layouts")(run.run)
-app.command("plan", short_help="predict memory, time and cost before a run")(plan.plan)
-app.command("report", short_help="write a Markdown report with plots")(report.report)
-app.command("compare", short_help="compare two results folders, with a gate")(compare.compare)
-app.command("verify", short_help="derive records again: equal, or what differs")(verify.verify)
-app.command("rerun", short_help="run a manifest once more, as it was")(rerun.rerun)
-app.add_typer(render.app, name="render", short_help="write what a cluster's engine takes")
-app.add_typer(submit.app, name="submit", short_help="hand runs to a cluster: Slurm or Kubernetes")
-app.command("status", short_help="say where the runs are that clusters have")(status.status)
-app.command("cancel", short_help="end runs that a cluster has")(cancel.cancel)
-app.command("collect", short_help="bring the bundles of a cluster's runs home")(collect.collect)
-app.command("sizes", short_help="list the model sizes by ladder")(sizes.sizes)
-app.command("backends", short_help="list the backends and the versions found")(backends.backends)
-app.add_typer(images.app, name="images", short_help="list, build, lock and check the images of the stacks")
-app.add_typer(claims.app, name="claims", short_help="check published figures against each other")
-app.command("doctor", short_help="say what this machine can run, and why not")(doctor.doctor)

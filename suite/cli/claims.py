@@ -12,15 +12,7 @@ from suite.cli.exits import DONE, GATE_NOT_MET, command
 if TYPE_CHECKING:
     from suite.claims.check import Claims
 
-app = typer.Typer(help="Recompute published figures from each other.", no_args_is_help=True)
 
-
-@app.callback()
-def claims() -> None:
-    """Recompute published figures from each other."""
-
-
-@app.command("check")
 @command
 def check(
     table: Annotated[Path, typer.Argument(help="CSV file, or Markdown file whose first table is read")],

@@ -20,20 +20,17 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> None:
-        from suite.bundle.store import DamagedBundle
-        from suite.spec.base import UsageError
-
         signal.signal(signal.SIGTERM, _as_interrupt)
         try:
             code = function(*args, **kwargs) or DONE
-        except (UsageError, DamagedBundle) as error:
-            code = complain(str(error))
         except KeyboardInterrupt:
             code = complain("interrupted; what was measured is kept", INTERRUPTED)
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise
             code = complain(_os_error_message(error))
+        except _caused_by_the_user() as error:
+            code = complain(str(error))
         raise typer.Exit(code)
 
     return run
@@ -45,6 +42,14 @@ def complain(text: str, code: int = BAD_USAGE) -> int:
 
     print(f"error: {printable(text[:_LONGEST_LINE])}", file=sys.stderr)
     return code
+
+
+def _caused_by_the_user() -> tuple[type[Exception], ...]:
+    """Asked for when something was raised: a command that is done well does not import them."""
+    from suite.bundle.files import DamagedBundle
+    from suite.spec.base import UsageError
+
+    return UsageError, DamagedBundle
 
 
 def _os_error_message(error: OSError) -> str:

@@ -10,17 +10,10 @@ import typer
 
 from suite.cli.exits import BAD_USAGE, DONE, GATE_NOT_MET, RUN_FAILED, command, complain
 
-app = typer.Typer(
-    help="List, build, lock and check the images that hold the stacks.",
-    rich_markup_mode=None,
-    no_args_is_help=True,
-)
-
 AsJson = Annotated[bool, typer.Option("--json", help="print as JSON")]
 Checkout = Annotated[Path | None, typer.Option("--project", help="checkout of the suite [default: this one]")]
 
 
-@app.command("list")
 @command
 def list_images(as_json: AsJson = False) -> None:
     """List the images of the catalogue, their bases, and what of it the runtime has. Works without a runtime."""
@@ -44,7 +37,6 @@ def list_images(as_json: AsJson = False) -> None:
         print_rows(found, why)
 
 
-@app.command("build")
 @command
 def build(
     name: Annotated[str, typer.Argument(help="image of the catalogue (see `suite images list`)")],
@@ -90,7 +82,6 @@ def build(
     return DONE
 
 
-@app.command("wheelhouse")
 @command
 def wheelhouse(checkout: Checkout = None, as_json: AsJson = False) -> None:
     """Fetch what a CPU build of the image engines needs into build/image, so that the build itself fetches nothing."""
@@ -106,7 +97,6 @@ def wheelhouse(checkout: Checkout = None, as_json: AsJson = False) -> None:
         typer.echo(f"{len(wheels)} wheels in {folder}")
 
 
-@app.command("lock")
 @command
 def lock(
     names: Annotated[list[str] | None, typer.Argument(help="images whose bases are asked for [default: all]")] = None,
@@ -138,7 +128,6 @@ def lock(
     return GATE_NOT_MET if not update and any(answer.verdict == "differs" for answer in answers) else DONE
 
 
-@app.command("check")
 @command
 def check(
     name: Annotated[str, typer.Argument(help="image of the catalogue")],

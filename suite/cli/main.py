@@ -1,23 +1,40 @@
-"""Entry point of the console script. `suite --help` is answered from saved text, before anything is imported.
-
-The text is what the application itself would print (a test holds it to that); typer alone costs a tenth of a second.
-"""
+"""Entry point of the console script. Help and the version are answered before anything heavy is imported."""
 
 from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
-HELP = Path(__file__).with_name("help.txt")
+from suite.cli.saved_help import saved_page
+
 COMPLETION = "_SUITE_COMPLETE"
 
 
 def main() -> None:
     """Run the command line."""
-    if sys.argv[1:] in (["--help"], ["-h"]) and COMPLETION not in os.environ:
-        print(HELP.read_text(encoding="utf-8"), end="")
-        return
+    if COMPLETION not in os.environ:
+        arguments = sys.argv[1:]
+        text = version_line() + "\n" if arguments == ["--version"] else saved_page(arguments)
+        if text is not None:
+            _show(text)
+            return
     from suite.cli.app import app
 
     app(prog_name="suite")
+
+
+def version_line() -> str:
+    """What `suite --version` prints."""
+    from suite.spec.version import suite_version
+
+    return f"suite {suite_version()}"
+
+
+def _show(text: str) -> None:
+    """Print text into what may be a pipe that is closed already."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

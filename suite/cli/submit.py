@@ -13,10 +13,7 @@ from suite.cli.options.kubernetes import USUAL_PODS, Pods
 from suite.cli.options.slurm import USUAL_QUEUE, Queue
 from suite.cli.options.work import USUAL_WORK, Work
 
-app = typer.Typer(help="Hand runs to a cluster's engine.", no_args_is_help=True)
 
-
-@app.command("slurm")
 @command
 @takes_groups
 def slurm(
@@ -50,7 +47,6 @@ def slurm(
     typer.echo(f"bring them home: suite collect --wait --runs {nodes.runs}")
 
 
-@app.command("kubernetes")
 @command
 @takes_groups
 def kubernetes(

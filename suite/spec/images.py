@@ -7,11 +7,10 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Annotated, Any
 
-import yaml
 from pydantic import Field
 
 from suite.spec.base import Frozen, UsageError
-from suite.spec.catalogue import data_root
+from suite.spec.catalogue import data_file
 from suite.spec.names import nearest
 
 #: Label of a package's version: ``suite.stack.torch``. A package that the image lacks has no label.
@@ -127,4 +126,4 @@ def _images() -> Mapping[str, Image]:
 
 @lru_cache(maxsize=1)
 def _data() -> Mapping[str, Any]:
-    return yaml.safe_load((data_root() / "images.yaml").read_text(encoding="utf-8"))
+    return data_file("images.yaml")

@@ -1,0 +1,81 @@
+"""The table of commands: the function behind each name, and the line that help shows for it. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+ABOUT = "Measure how well distributed training backends carry PPO: throughput, scaling and memory efficiency."
+
+
+class Command(NamedTuple):
+    """One command. ``function`` is ``MODULE:NAME`` below `suite.cli`, imported when the command is asked for."""
+
+    function: str
+    summary: str
+
+
+class Group(NamedTuple):
+    """A command that has commands of its own."""
+
+    summary: str
+    help: str
+    commands: Mapping[str, Command]
+
+
+COMMANDS: Mapping[str, Command | Group] = {
+    "run": Command("run:run", "measure backends, model sizes, numbers of ranks and layouts"),
+    "plan": Command("plan:plan", "predict memory, time and cost before a run"),
+    "report": Command("report:report", "write a Markdown report with plots"),
+    "compare": Command("compare:compare", "compare two results folders, with a gate for CI"),
+    "verify": Command("verify:verify", "derive records again from the raw events and compare"),
+    "rerun": Command("rerun:rerun", "repeat a run from its manifest"),
+    "render": Group(
+        "write Slurm scripts or Kubernetes manifests",
+        "Write Slurm scripts or Kubernetes manifests without submitting them.",
+        {
+            "slurm": Command("render:slurm", "write Slurm batch scripts"),
+            "kubernetes": Command("render:kubernetes", "write Kubernetes manifests"),
+        },
+    ),
+    "submit": Group(
+        "submit runs to Slurm or Kubernetes",
+        "Submit runs to Slurm or Kubernetes. `suite collect` fetches their results.",
+        {
+            "slurm": Command("submit:slurm", "submit Slurm batch jobs"),
+            "kubernetes": Command("submit:kubernetes", "submit Kubernetes jobs and fetch their results"),
+        },
+    ),
+    "status": Command("status:status", "show the state of submitted runs"),
+    "cancel": Command("cancel:cancel", "cancel submitted runs"),
+    "collect": Command("collect:collect", "fetch the results of submitted runs"),
+    "sizes": Command("sizes:sizes", "list the model sizes and the presets"),
+    "backends": Command("backends:backends", "list the backends and the versions installed"),
+    "images": Group(
+        "list, build, lock and check the container images",
+        "List, build, lock and check the container images that hold the training stacks.",
+        {
+            "list": Command("images:list_images", "list the images, their bases and what is here already"),
+            "build": Command("images:build", "build an image from this checkout"),
+            "wheelhouse": Command("images:wheelhouse", "download what a CPU image is built from"),
+            "lock": Command("images:lock", "compare the pinned digests of the bases with the registries"),
+            "check": Command("images:check", "compare an image's contents with its locks and labels"),
+        },
+    ),
+    "claims": Group(
+        "check published figures against each other",
+        "Check published figures against each other.",
+        {"check": Command("claims:check", "recompute the columns of a published table")},
+    ),
+    "doctor": Command("doctor:doctor", "show what this machine can run, and why not the rest"),
+}
+
+
+def command_paths() -> list[tuple[str, ...]]:
+    """The words of every command and group, ``()`` for the application itself."""
+    paths: list[tuple[str, ...]] = [()]
+    for name, entry in COMMANDS.items():
+        paths.append((name,))
+        if isinstance(entry, Group):
+            paths += [(name, below) for below in entry.commands]
+    return paths

@@ -1,0 +1,148 @@
+"""How `--help` lays a command out: options under headings, in plain words."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from typer.core import TyperCommand
+
+ARGUMENTS, OTHER = "Arguments", "Options"
+#: headings of options (`rich_help_panel`), in the order in which help shows them
+HEADINGS = (
+    "Work",
+    "Layout",
+    "Measuring",
+    "Search",
+    "Published figures",
+    "Where it runs",
+    "Nodes",
+    "Queue",
+    "Pods",
+    "Containers",
+    "Output",
+)
+#: what stands for the value of an option that names nothing better
+_BY_NAME = {
+    "SIZE": {"memory", "memory_per_rank", "scratch", "shared_memory", "shm_size"},
+    "DURATION": {
+        "allowance",
+        "budget",
+        "hang_timeout",
+        "keep",
+        "pending_timeout",
+        "silence",
+        "timeout",
+    },
+    "NAME": {
+        "account",
+        "backend",
+        "claim",
+        "context",
+        "device",
+        "gpu",
+        "gpu_type",
+        "image",
+        "ladder",
+        "namespace",
+        "network",
+        "objective",
+        "partition",
+        "preset",
+        "priority_class",
+        "pull_secret",
+        "qos",
+        "queue",
+        "reservation",
+        "runtime_class",
+        "service_account",
+        "size",
+        "tag",
+        "target",
+        "variant",
+        "workload",
+    },
+    "NAME=VALUE": {"build_arg", "env", "node_selector", "pod_annotation", "stack", "ulimit"},
+    "PATH": {"python"},
+    "N|all": {"ranks"},
+}
+_METAVARS = {option: metavar for metavar, options in _BY_NAME.items() for option in options}
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose help has one table of options for each heading."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """``[OPTIONS] MANIFEST [FILE]...``"""
+        pieces = [self.options_metavar] if self.options_metavar else []
+        for param in self.get_params(ctx):
+            if param.param_type_name == "argument":
+                name = argument_name(param)
+                pieces.append(name if param.required else f"[{name}]" + "..." * (param.nargs != 1))
+        return pieces
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the tables. A command that names fewer than two headings has one table."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None:
+                found.setdefault(heading(param), []).append(plain_record(param, *record))
+        named = [name for name in found if name not in (ARGUMENTS, OTHER)]
+        if len(named) < 2:
+            options = [param for param in found if param != ARGUMENTS]
+            found = {ARGUMENTS: found.get(ARGUMENTS, []), OTHER: [row for name in options for row in found[name]]}
+        for name in sorted(found, key=_place):
+            if found[name]:
+                with formatter.section(name):
+                    formatter.write_dl(found[name])
+
+
+def heading(param: Any) -> str:
+    """The heading under which help shows a parameter."""
+    if param.param_type_name == "argument":
+        return ARGUMENTS
+    return getattr(param, "rich_help_panel", None) or OTHER
+
+
+def _place(name: str) -> int:
+    order = (ARGUMENTS, *HEADINGS)
+    return order.index(name) if name in order else len(order)
+
+
+def argument_name(param: Any) -> str:
+    """``FILES...`` for an argument that may be repeated."""
+    return (param.metavar or param.name.upper().replace("_", "-")) + "..." * (param.nargs != 1 and param.required)
+
+
+def plain_record(param: Any, label: str, text: str) -> tuple[str, str]:
+    """A row of the table, in plain words.
+
+    Args:
+        param: the option or argument.
+        label: its names and its type, as Typer shows them.
+        text: its help, followed by its default.
+    """
+    if param.param_type_name == "argument":
+        return argument_name(param), text.replace("  [required]", "")
+    if getattr(param, "secondary_opts", ()):
+        name = param.opts[0].removeprefix("--")
+        text = re.sub(rf"(; )?default: no-{re.escape(name)}(?=[;\]])", "", text).removesuffix("  []")
+        return f"--[no-]{name}", text.replace(f"default: {name}]", "default: on]")
+    names = ", ".join(sorted(param.opts, key=lambda name: len(name) - len(name.lstrip("-"))))
+    if getattr(param, "is_flag", False) or getattr(param, "count", False):
+        return names, text
+    return f"{names} {metavar(param, label)}", text
+
+
+def metavar(param: Any, label: str) -> str:
+    """What stands for an option's value: its own metavar, else one by its name, else one by its type in ``label``."""
+    if param.metavar:
+        return str(param.metavar)
+    if param.name in _METAVARS:
+        return _METAVARS[param.name]
+    kind = label.rpartition(param.opts[-1])[2].lower()
+    for word, stands in (("path", "PATH"), ("file", "PATH"), ("int", "N"), ("float", "NUMBER")):
+        if word in kind:
+            return stands
+    return "TEXT"

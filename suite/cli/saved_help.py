@@ -1,0 +1,117 @@
+"""Help from saved text: `suite X --help` is answered before Typer or a command is imported.
+
+``python -m suite.cli.saved_help`` writes the file, and a build does so (``hatch_build.py``). It names the sources that
+the text comes from and their digest: where one was changed since, or the file is missing, help is answered live.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent.parent
+FILE = Path(__file__).with_name("saved_help.json")
+HELP_OPTIONS = ("-h", "--help")
+#: columns of the two layouts; a narrower terminal is answered live
+NORMAL, WIDE = 80, 110
+
+
+def columns() -> int:
+    """Width of the terminal as `shutil.get_terminal_size` has it, whose module would cost more than the answer."""
+    try:
+        wanted = int(os.environ.get("COLUMNS", "0"))
+    except ValueError:
+        wanted = 0
+    if wanted > 0:
+        return wanted
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or NORMAL  # type: ignore[union-attr]
+    except (AttributeError, ValueError, OSError):
+        return NORMAL
+
+
+def content_width() -> int:
+    """At most so many columns are used: one of two layouts, so that text can be saved for both."""
+    return WIDE if columns() >= WIDE else NORMAL
+
+
+def saved_page(arguments: Sequence[str]) -> str | None:
+    """Help for the words of a command line, or None where it is no plain question for help or must be answered live."""
+    if not arguments or arguments[-1] not in HELP_OPTIONS or columns() < NORMAL:
+        return None
+    import json
+
+    try:
+        saved = json.loads(FILE.read_text(encoding="utf-8"))
+        page = saved["pages"][str(content_width())].get(" ".join(arguments[:-1]))
+        return page if page and sources_digest(saved["sources"]) == saved["digest"] else None
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def sources_digest(names: Sequence[str]) -> str:
+    """SHA-256 over source files, named from the folder that holds the package. Raises OSError when one is missing."""
+    import hashlib
+
+    found = hashlib.sha256()
+    for name in names:
+        content = _source(name).read_bytes()
+        found.update(f"{name}\0{len(content)}\0".encode())
+        found.update(content)
+    return found.hexdigest()
+
+
+def _source(name: str) -> Path:
+    path = PACKAGE.parent / name
+    # an installation has the data folder inside the package
+    return path if path.exists() or not name.startswith("manifests/") else PACKAGE / name
+
+
+def write_pages(file: Path = FILE) -> None:
+    """Save the help of every command in both layouts."""
+    import json
+
+    pages = {str(width): _pages(width) for width in (NORMAL, WIDE)}
+    sources = _sources()
+    saved = {"digest": sources_digest(sources), "sources": sources, "pages": pages}
+    file.write_text(json.dumps(saved, indent=0, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _pages(width: int) -> dict[str, str]:
+    import contextlib
+    import io
+
+    from suite.cli.app import app
+    from suite.cli.commands import command_paths
+
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = str(width)
+    try:
+        pages = {}
+        for path in command_paths():
+            with contextlib.redirect_stdout(io.StringIO()) as told:
+                app([*path, "--help"], prog_name="suite", standalone_mode=False)
+            pages[" ".join(path)] = told.getvalue()
+        return pages
+    finally:
+        if before is None:
+            del os.environ["COLUMNS"]
+        else:
+            os.environ["COLUMNS"] = before
+
+
+def _sources() -> list[str]:
+    """Every module of the package that help needed, and the data folder: the names of presets and sizes are there."""
+    modules = {
+        Path(module.__file__).resolve()
+        for name, module in list(sys.modules.items())
+        if name.split(".")[0] in ("suite", "__main__") and getattr(module, "__file__", None)
+    }
+    names = {path.relative_to(PACKAGE.parent).as_posix() for path in modules if path.is_relative_to(PACKAGE)}
+    return sorted(names | {f"manifests/{path.name}" for path in _source("manifests/sizes.yaml").parent.glob("*.yaml")})
+
+
+if __name__ == "__main__":
+    write_pages()
