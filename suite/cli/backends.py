@@ -16,7 +16,7 @@ def backends(
     python: Python = None,
     as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
 ) -> None:
-    """List the backends, what each needs, and the versions found."""
+    """List the backends, the packages that each needs, and the versions installed."""
     from suite.backends.registry import backends as known
     from suite.cli.options.reading import print_json
     from suite.launch.probe import stack_versions

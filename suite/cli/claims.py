@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 def check(
     table: Annotated[Path, typer.Argument(help="CSV file, or Markdown file whose first table is read")],
     column: Annotated[
-        list[str] | None, typer.Option(help="NAME=MEANING for a column whose name is not known; repeat")
+        list[str] | None, typer.Option(help="meaning of a column whose name is not recognised; repeat for several")
     ] = None,
-    tolerance: Annotated[float, typer.Option(help="relative difference allowed beside rounding")] = 0.02,
-    most: Annotated[int, typer.Option(help="flagged cells to print; --json has all")] = 40,
+    tolerance: Annotated[float, typer.Option(help="relative difference allowed on top of rounding")] = 0.02,
+    most: Annotated[int, typer.Option(help="number of flagged cells to print; --json has all")] = 40,
     as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
 ) -> int:
-    """Say which convention explains each column of a table, and flag what none explains (exit code 3)."""
+    """Recompute a published table's columns from each other. Exit 3 when no convention explains a value."""
     from suite.claims.check import check_claims
     from suite.claims.table import read_table
     from suite.cli.options.reading import print_json

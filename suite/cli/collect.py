@@ -8,18 +8,23 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import DONE, RUN_FAILED, command
+from suite.cli.options import completion
 
 
 @command
 def collect(
     run: Annotated[
-        list[str] | None, typer.Argument(help="run ids [default: all that are over and not collected yet]")
+        list[str] | None,
+        typer.Argument(
+            help="run ids [default: all that have ended and were not collected yet]",
+            autocompletion=completion.submitted_runs,
+        ),
     ] = None,
     runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs"),
-    wait: Annotated[bool, typer.Option("--wait", help="wait until the runs are over")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="wait until the runs have ended")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the outcome as JSON")] = False,
 ) -> int:
-    """Make the bundles of runs that a cluster is done with, from what came back of them. Exit 1 when one failed."""
+    """Fetch what submitted runs have written and make their bundles. Exit 1 when one failed."""
     from suite.bundle.store import DamagedBundle
     from suite.cli.options.reading import print_json, without_collector
     from suite.conduct.cluster.standing import Standing, bring_home, chosen, standing, wait_until_over

@@ -16,7 +16,7 @@ Checkout = Annotated[Path | None, typer.Option("--project", help="checkout of th
 
 @command
 def list_images(as_json: AsJson = False) -> None:
-    """List the images of the catalogue, their bases, and what of it the runtime has. Works without a runtime."""
+    """List the images of the catalogue, their bases, and which are here already. Works without a container runtime."""
     from suite.cli.options.reading import print_json
     from suite.images.listing import rows
     from suite.images.show import print_rows
@@ -40,18 +40,21 @@ def list_images(as_json: AsJson = False) -> None:
 @command
 def build(
     name: Annotated[str, typer.Argument(help="image of the catalogue (see `suite images list`)")],
-    base_image: Annotated[str | None, typer.Option(help="another base, e.g. a local one for --cpu")] = None,
-    cpu: Annotated[bool, typer.Option("--cpu", help="with the CPU build of torch in the wheelhouse")] = False,
+    base_image: Annotated[str | None, typer.Option(help="another base image, e.g. a local one for --cpu")] = None,
+    cpu: Annotated[bool, typer.Option("--cpu", help="build with the CPU torch of the wheelhouse")] = False,
     without_trlx: Annotated[
-        bool, typer.Option("--without-trlx", help="leave trlx itself out, where its repository cannot be reached")
+        bool,
+        typer.Option("--without-trlx", help="leave trlx itself out, for a machine that cannot reach its repository"),
     ] = False,
     offline: Annotated[
-        bool, typer.Option("--offline", help="fetch nothing; packages come from the wheelhouse (--cpu does so too)")
+        bool, typer.Option("--offline", help="download nothing: packages come from the wheelhouse, as with --cpu")
     ] = False,
     target: Annotated[str | None, typer.Option(help="stop at this stage, e.g. common: the driver alone")] = None,
     tag: Annotated[str | None, typer.Option(help="name of the image [default: suite-NAME:VERSION]")] = None,
-    build_arg: Annotated[list[str] | None, typer.Option(help="further build argument NAME=VALUE; repeatable")] = None,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="take no step from the runtime's cache")] = False,
+    build_arg: Annotated[list[str] | None, typer.Option(help="further build argument; repeat for several")] = None,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="do not use the container runtime's build cache")
+    ] = False,
     checkout: Checkout = None,
     as_json: AsJson = False,
 ) -> int:
@@ -84,7 +87,7 @@ def build(
 
 @command
 def wheelhouse(checkout: Checkout = None, as_json: AsJson = False) -> None:
-    """Fetch what a CPU build of the image engines needs into build/image, so that the build itself fetches nothing."""
+    """Download what a CPU build of the image `engines` needs into build/image, so that the build needs no network."""
     from suite.cli.options.reading import print_json
     from suite.images.project import Project
     from suite.images.wheelhouse import fill_wheelhouse
@@ -99,12 +102,19 @@ def wheelhouse(checkout: Checkout = None, as_json: AsJson = False) -> None:
 
 @command
 def lock(
-    names: Annotated[list[str] | None, typer.Argument(help="images whose bases are asked for [default: all]")] = None,
-    update: Annotated[bool, typer.Option("--update", help="write them into catalogue and Dockerfiles")] = False,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="images whose base images are looked up [default: all]")
+    ] = None,
+    update: Annotated[
+        bool, typer.Option("--update", help="write the new digests into the catalogue and the Dockerfiles")
+    ] = False,
     checkout: Checkout = None,
     as_json: AsJson = False,
 ) -> int:
-    """Ask the registries which digests the bases have now. Exit 3 when one differs and is not written."""
+    """Look up the current digests of the base images in their registries.
+
+    Exit 3 when a pinned digest is out of date and was not updated.
+    """
     from suite.cli.options.reading import print_json
     from suite.images.digests import ask, write
     from suite.images.project import Project
@@ -130,13 +140,15 @@ def lock(
 
 @command
 def check(
-    name: Annotated[str, typer.Argument(help="image of the catalogue")],
+    name: Annotated[str, typer.Argument(help="image of the catalogue (see `suite images list`)")],
     image: Annotated[str | None, typer.Option(help="tag or id to look at [default: suite-NAME:VERSION]")] = None,
-    sbom: Annotated[Path | None, typer.Option(help="also copy the image's list of components to this file")] = None,
+    sbom: Annotated[
+        Path | None, typer.Option(help="also copy the image's SBOM (list of components) to this file")
+    ] = None,
     checkout: Checkout = None,
     as_json: AsJson = False,
 ) -> int:
-    """Run an image and compare what it holds with its locks and labels. Exit 3 when something differs."""
+    """Compare what an image contains with its lock files and labels. Exit 3 when something differs."""
     from suite.cli.options.reading import print_json
     from suite.images.check import check_image
     from suite.images.inside import SBOM, copy_out

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from suite.cli.exits import DONE, GATE_NOT_MET, command
+from suite.cli.options import completion
 
 if TYPE_CHECKING:
     from suite.planner.ask import Question
@@ -18,32 +19,80 @@ Paths = list[Path] | None
 
 @command
 def plan(
-    files: Annotated[Paths, typer.Argument(help="with --check: more files or folders in the published format")] = None,
-    size: Annotated[str | None, typer.Option(help="model size (see `suite sizes`)")] = None,
-    shape: Annotated[Path | None, typer.Option(help="shape file: YAML, or a Hugging Face config.json")] = None,
-    device: Annotated[str, typer.Option(help="accelerator of the catalogue, e.g. A100-80GB")] = "A100-SXM-80GB",
+    files: Annotated[
+        Paths, typer.Argument(metavar="FILE", help="with --check: more files or folders in the published format")
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(help="model size (see `suite sizes`)", autocompletion=completion.sizes, rich_help_panel="Work"),
+    ] = None,
+    shape: Annotated[
+        Path | None, typer.Option(help="shape file: YAML, or a Hugging Face config.json", rich_help_panel="Work")
+    ] = None,
+    device: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="accelerator of the catalogue, e.g. A100-SXM-80GB",
+            autocompletion=completion.accelerators,
+            rich_help_panel="Where it runs",
+        ),
+    ] = "A100-SXM-80GB",
     devices: Annotated[
-        list[int] | None, typer.Option(help="how many, 1 to 16384; repeat to compare [default: 8]")
+        list[int] | None,
+        typer.Option(
+            help="number of devices, 1 to 16384; repeat to compare [default: 8]", rich_help_panel="Where it runs"
+        ),
     ] = None,
     backend: Annotated[
-        list[str] | None, typer.Option(help="backend; repeat for several [default: deepspeed and megatron]")
+        list[str] | None,
+        typer.Option(
+            help="backend; repeat for several [default: deepspeed and megatron]",
+            autocompletion=completion.backends,
+            rich_help_panel="Work",
+        ),
     ] = None,
-    workload: Annotated[str, typer.Option(help="work of an iteration")] = "trlx-ds-chat",
-    scaling: Annotated[str, typer.Option(help="weak (samples per device fixed) or strong (in all)")] = "weak",
-    trainable_layers: Annotated[int | None, typer.Option(help="train only the last k layers")] = None,
-    reference: Annotated[str | None, typer.Option(help="reference policy: full copy, or hydra")] = None,
-    objective: Annotated[str, typer.Option(help="what is best: throughput, cost or latency")] = "throughput",
-    price: Annotated[float | None, typer.Option(help="money per device and hour")] = None,
-    min_devices: Annotated[bool, typer.Option("--min-devices", help="find the fewest devices that fit")] = False,
-    max_batch: Annotated[bool, typer.Option("--max-batch", help="find the largest micro batch that fits")] = False,
-    scale: Annotated[str | None, typer.Option(help="scaling curve over a range of devices, e.g. 8..16384")] = None,
-    top: Annotated[int, typer.Option(help="layouts to show")] = 8,
+    workload: Annotated[
+        str, typer.Option(help="work of an iteration", autocompletion=completion.workloads, rich_help_panel="Work")
+    ] = "trlx-ds-chat",
+    scaling: Annotated[
+        str, typer.Option(help="weak (samples per device fixed) or strong (in all)", rich_help_panel="Work")
+    ] = "weak",
+    trainable_layers: Annotated[
+        int | None, typer.Option(help="train only the last N layers", rich_help_panel="Work")
+    ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(help="reference policy: a full copy, or hydra on the frozen trunk", rich_help_panel="Work"),
+    ] = None,
+    objective: Annotated[str, typer.Option(help="what to rank layouts by", rich_help_panel="Search")] = "throughput",
+    price: Annotated[float | None, typer.Option(help="money per device and hour", rich_help_panel="Search")] = None,
+    min_devices: Annotated[
+        bool, typer.Option("--min-devices", help="find the fewest devices that fit", rich_help_panel="Search")
+    ] = False,
+    max_batch: Annotated[
+        bool, typer.Option("--max-batch", help="find the largest micro batch that fits", rich_help_panel="Search")
+    ] = False,
+    scale: Annotated[
+        str | None,
+        typer.Option(help="show a scaling curve over this range of devices, e.g. 8..16384", rich_help_panel="Search"),
+    ] = None,
+    top: Annotated[int, typer.Option(help="number of layouts to show", rich_help_panel="Search")] = 8,
     check: Annotated[
-        Paths, typer.Option(help="compare with published rows in this file or folder instead; repeat")
+        Paths,
+        typer.Option(
+            help="compare predictions with the published rows in this file or folder; repeat",
+            rich_help_panel="Check and calibrate",
+        ),
     ] = None,
-    calibrate: Annotated[Path | None, typer.Option(help="learn from the runs in this results folder")] = None,
-    svg: Annotated[Path | None, typer.Option(help="write the chart to this file")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(
+            help="correct predictions by the runs in this results folder", rich_help_panel="Check and calibrate"
+        ),
+    ] = None,
+    svg: Annotated[Path | None, typer.Option(help="write the chart to this file", rich_help_panel="Output")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print as JSON", rich_help_panel="Output")] = False,
 ) -> int:
     """Predict memory, time and cost of layouts before any run: all that fit, best first, and what is missing elsewhere.
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import DONE, INTERRUPTED, RUN_FAILED, command
+from suite.cli.options import completion
 from suite.cli.options.groups import takes_groups
 from suite.cli.options.launchers import HERE, Where
 from suite.cli.options.work import USUAL_WORK, Names, Work
@@ -19,23 +20,57 @@ def run(
     context: typer.Context,
     work: Work = USUAL_WORK,
     ranks: Annotated[
-        Names, typer.Option(envvar="SUITE_RANKS", help="number of ranks, or all; repeat for several [default: 1]")
+        Names,
+        typer.Option(
+            envvar="SUITE_RANKS",
+            help="number of ranks, or all; repeat for several [default: 1]",
+            rich_help_panel="Work",
+        ),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda [default: auto, or cuda for a preset]")] = None,
-    budget: Annotated[str | None, typer.Option(help="start no further run after this long, e.g. 20m")] = None,
-    runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs"),
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|cpu|cuda",
+            help="what ranks compute on [default: auto, or cuda for a preset]",
+            autocompletion=completion.run_devices,
+            rich_help_panel="Where it runs",
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="start no further run after this long, e.g. 20m", rich_help_panel="Measuring")
+    ] = None,
+    runs: Annotated[Path, typer.Option(help="results folder", rich_help_panel="Output")] = Path("runs"),
     where: Where = HERE,
     parallel: Annotated[
-        int, typer.Option(min=1, help="docker: so many runs at once, on devices of their own; they disturb each other")
+        int,
+        typer.Option(
+            min=1,
+            help="docker: so many runs at once, on devices of their own; they disturb each other",
+            rich_help_panel="Containers",
+        ),
     ] = 1,
-    retry_failed: Annotated[bool, typer.Option(help="run again what failed before")] = False,
-    oversubscribe: Annotated[bool, typer.Option(help="allow more CPU ranks than cores")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the plan and run nothing")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print the outcome as JSON")] = False,
+    retry_failed: Annotated[
+        bool, typer.Option(help="run again what failed before", rich_help_panel="Measuring")
+    ] = False,
+    oversubscribe: Annotated[
+        bool, typer.Option(help="allow more CPU ranks than cores", rich_help_panel="Where it runs")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="print the plan and run nothing", rich_help_panel="Output")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="print the outcome as JSON", rich_help_panel="Output")
+    ] = False,
 ) -> int:
-    """Measure: every backend x size x ranks x layout, interleaved, each repeat in fresh processes.
+    """Measure every combination of the backends, model sizes, numbers of ranks and layouts that are given.
 
-    What the results folder already holds is skipped; an interrupted run is done again.
+    \b
+    suite run --ladder cpu --ranks 1 --ranks 2
+    suite run --size 1.3B --ranks 8 --backend deepspeed --zero 1 --zero 3
+    suite run --preset ladder --dry-run
+
+    Each repeat is a run in fresh processes, and repeats of different rows alternate. Runs that the results folder
+    already holds are skipped; an interrupted run is done again.
     """
     from suite.cli.options.reading import print_json, rank_counts, seconds
     from suite.conduct.planning.plan import make_joint_plan

@@ -105,9 +105,9 @@ def _pages(width: int) -> dict[str, str]:
 def _sources() -> list[str]:
     """Every module of the package that help needed, and the data folder: the names of presets and sizes are there."""
     modules = {
-        Path(module.__file__).resolve()
+        Path(file).resolve()
         for name, module in list(sys.modules.items())
-        if name.split(".")[0] in ("suite", "__main__") and getattr(module, "__file__", None)
+        if name.split(".")[0] in ("suite", "__main__") and (file := getattr(module, "__file__", None))
     }
     names = {path.relative_to(PACKAGE.parent).as_posix() for path in modules if path.is_relative_to(PACKAGE)}
     return sorted(names | {f"manifests/{path.name}" for path in _source("manifests/sizes.yaml").parent.glob("*.yaml")})

@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import command
+from suite.cli.options import completion
 
 
 @command
 def sizes(
-    ladder: Annotated[str | None, typer.Option(help="only this ladder")] = None,
+    ladder: Annotated[str | None, typer.Option(help="only this ladder", autocompletion=completion.ladders)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
 ) -> None:
     """List the model sizes by ladder; parameters are computed from the shape, never read off the name.

@@ -12,10 +12,13 @@ from suite.cli.exits import BAD_USAGE, DONE, GATE_NOT_MET, command
 
 @command
 def verify(
-    bundles: Annotated[list[Path], typer.Argument(help="bundles, or folders that hold some")],
+    bundles: Annotated[list[Path], typer.Argument(metavar="BUNDLE", help="bundles, or folders with bundles in them")],
     as_json: Annotated[bool, typer.Option("--json", help="print the outcome as JSON")] = False,
 ) -> int:
-    """Derive each record again from its bundle: equal, or what differs. Exit 3 when one differs, 2 when damaged."""
+    """Derive each record again from the raw events of its bundle and show what differs.
+
+    Exit 3 when a record differs, 2 when a bundle is damaged.
+    """
     from suite.bundle.store import find_bundles
     from suite.bundle.verify import verify as derive_again
     from suite.cli.options.reading import print_json

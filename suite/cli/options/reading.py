@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 #: `--python` of every command that starts a stack or asks one; an image sets the variable to its own stack
 Python = Annotated[
-    str | None, typer.Option(envvar="SUITE_PYTHON", help="interpreter that holds the stack [default: this one]")
+    str | None,
+    typer.Option(
+        envvar="SUITE_PYTHON",
+        help="Python interpreter that has the training stack [default: this one]",
+        rich_help_panel="Where it runs",
+    ),
 ]
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
 

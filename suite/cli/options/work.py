@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from suite.cli.options import completion
 from suite.cli.options.fields import LAYOUT, WORK, LayoutOptions, WorkloadOptions, layout_choices, workload_changes
 
 if TYPE_CHECKING:
@@ -27,20 +28,31 @@ class Basics:
         str | None,
         typer.Option(
             help="a whole measurement: trlx-ds-chat, ladder or ds-chat-step3; other options override the preset's",
+            autocompletion=completion.presets,
             rich_help_panel=WORK,
         ),
     ] = None
     backend: Annotated[
         Names,
         typer.Option(
-            help="backend; repeat for several [default: deepspeed and megatron, or the preset's]", rich_help_panel=WORK
+            help="backend; repeat for several [default: deepspeed and megatron, or the preset's]",
+            autocompletion=completion.backends,
+            rich_help_panel=WORK,
         ),
     ] = None
     size: Annotated[
-        Names, typer.Option(help="model size; repeat for several (see `suite sizes`)", rich_help_panel=WORK)
+        Names,
+        typer.Option(
+            help="model size; repeat for several (see `suite sizes`)",
+            autocompletion=completion.sizes,
+            rich_help_panel=WORK,
+        ),
     ] = None
     ladder: Annotated[
-        str | None, typer.Option(help="all sizes of a ladder, e.g. cpu, true, trlx", rich_help_panel=WORK)
+        str | None,
+        typer.Option(
+            help="all sizes of a ladder, e.g. cpu, true, trlx", autocompletion=completion.ladders, rich_help_panel=WORK
+        ),
     ] = None
     shape: Annotated[
         list[Path] | None,
@@ -50,6 +62,7 @@ class Basics:
         str | None,
         typer.Option(
             help="named work of an iteration, which other options change [default: cpu or trlx-ds-chat]",
+            autocompletion=completion.workloads,
             rich_help_panel=WORK,
         ),
     ] = None
