@@ -22,9 +22,12 @@ def slurm(
     nodes: Nodes = ANY_NODES,
     queue: Queue = USUAL_QUEUE,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="folder for the scripts [default: print them]")
+        Path | None,
+        typer.Option("--output", "-o", help="folder for the scripts [default: print them]", rich_help_panel="Output"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print scripts and runs as JSON")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="print scripts and runs as JSON", rich_help_panel="Output")
+    ] = False,
 ) -> None:
     """Render batch scripts. With -o they can be handed to sbatch as they are, and `suite collect` finds their runs."""
     from suite.cli.options.reading import print_json
@@ -54,9 +57,12 @@ def kubernetes(
     nodes: Nodes = ANY_NODES,
     pods: Pods = USUAL_PODS,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="folder for the YAML [default: print it]")
+        Path | None,
+        typer.Option("--output", "-o", help="folder for the YAML [default: print it]", rich_help_panel="Output"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print YAML and runs as JSON")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="print YAML and runs as JSON", rich_help_panel="Output")
+    ] = False,
 ) -> None:
     """Render Kubernetes objects. With -o they can be applied as they are, and `suite collect` finds their runs."""
     from suite.cli.options.reading import print_json

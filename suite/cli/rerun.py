@@ -16,10 +16,14 @@ from suite.cli.options.launchers import HERE, Where
 @takes_groups
 def rerun(
     manifest: Annotated[Path, typer.Argument(help="a bundle, or its manifest.json")],
-    runs: Annotated[Path, typer.Option(help="results folder for the new run")] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="results folder for the new run", rich_help_panel="Output")] = Path("runs"),
     where: Where = HERE,
-    oversubscribe: Annotated[bool, typer.Option(help="allow more CPU ranks than cores")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print the new record as JSON")] = False,
+    oversubscribe: Annotated[
+        bool, typer.Option(help="allow more CPU ranks than cores", rich_help_panel="Where it runs")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="print the new record as JSON", rich_help_panel="Output")
+    ] = False,
 ) -> int:
     """Run a manifest once more, exactly as it was, and compare with the record beside it."""
     from suite.conduct.running.display import live_view, print_rerun

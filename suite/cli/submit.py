@@ -20,7 +20,7 @@ def slurm(
     work: Work = USUAL_WORK,
     nodes: Nodes = ANY_NODES,
     queue: Queue = USUAL_QUEUE,
-    as_json: Annotated[bool, typer.Option("--json", help="print the jobs as JSON")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print the jobs as JSON", rich_help_panel="Output")] = False,
 ) -> None:
     """Submit batch jobs. What the results folder or the cluster already has is skipped."""
     from suite.cli.options.reading import print_json
@@ -54,9 +54,16 @@ def kubernetes(
     nodes: Nodes = ANY_NODES,
     pods: Pods = USUAL_PODS,
     detach: Annotated[
-        bool, typer.Option("--detach", help="submit all runs at once and come back; suite collect brings them home")
+        bool,
+        typer.Option(
+            "--detach",
+            help="submit all runs at once and come back; suite collect brings them home",
+            rich_help_panel="Output",
+        ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print the outcome as JSON")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="print the outcome as JSON", rich_help_panel="Output")
+    ] = False,
 ) -> int:
     """Submit runs to Kubernetes, one after the other, and bring their bundles home. Exit 1 when one failed.
 

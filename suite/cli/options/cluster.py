@@ -26,29 +26,46 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class Nodes:
     """The cluster's side of a plan."""
 
-    nodes: Annotated[int | None, typer.Option(min=1, help="nodes of each run [default: 1, or the preset's]")] = None
-    gpus_per_node: Annotated[
-        int | None, typer.Option(min=1, help="GPUs, and so ranks, of each node [default: 8, or the preset's]")
+    nodes: Annotated[
+        int | None, typer.Option(min=1, help="nodes of each run [default: 1, or the preset's]", rich_help_panel="Nodes")
     ] = None
-    device: Annotated[str, typer.Option(help="cuda or cpu")] = "cuda"
+    gpus_per_node: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="GPUs, and so ranks, of each node [default: 8, or the preset's]", rich_help_panel="Nodes"
+        ),
+    ] = None
+    device: Annotated[str, typer.Option(help="cuda or cpu", rich_help_panel="Nodes")] = "cuda"
     gpu: Annotated[
         str | None,
-        typer.Option(help="the nodes' GPU by its name in the catalogue, for layouts that depend on its memory"),
+        typer.Option(
+            help="the nodes' GPU by its name in the catalogue, for layouts that depend on its memory",
+            rich_help_panel="Nodes",
+        ),
     ] = None
-    image: Annotated[str | None, typer.Option(help="container image, best by digest")] = None
+    image: Annotated[str | None, typer.Option(help="container image, best by digest", rich_help_panel="Containers")] = (
+        None
+    )
     python: Python = None
     stack: Annotated[
         list[str] | None,
-        typer.Option(help="PACKAGE=VERSION that the nodes hold, where no lock and no interpreter here tells; repeat"),
+        typer.Option(
+            help="PACKAGE=VERSION that the nodes hold, where no lock and no interpreter here tells; repeat",
+            rich_help_panel="Nodes",
+        ),
     ] = None
     env: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE for every rank, e.g. NCCL_SOCKET_IFNAME=eth0; repeat")
+        list[str] | None,
+        typer.Option(help="NAME=VALUE for every rank, e.g. NCCL_SOCKET_IFNAME=eth0; repeat", rich_help_panel="Nodes"),
     ] = None
     mount: Annotated[
-        list[str] | None, typer.Option(help="SOURCE:TARGET[:rw] of a container, absolute paths; repeat")
+        list[str] | None,
+        typer.Option(help="SOURCE:TARGET[:rw] of a container, absolute paths; repeat", rich_help_panel="Containers"),
     ] = None
-    runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs")
-    retry_failed: Annotated[bool, typer.Option(help="run again what failed before")] = False
+    runs: Annotated[Path, typer.Option(help="results folder", rich_help_panel="Output")] = Path("runs")
+    retry_failed: Annotated[bool, typer.Option(help="run again what failed before", rich_help_panel="Measuring")] = (
+        False
+    )
 
     def plan(self, work: Work, image_python: str) -> Plan:
         """Every run that is asked for. ``image_python``: the stack's interpreter in an image. Raises UsageError."""

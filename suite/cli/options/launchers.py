@@ -27,26 +27,53 @@ _SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 class Where:
     """Where runs are started. Everything but the launcher and the interpreter is the docker launcher's."""
 
-    launcher: Annotated[str, typer.Option(help="local, or docker: a container for each run")] = LOCAL
+    launcher: Annotated[
+        str, typer.Option(help="local, or docker: a container for each run", rich_help_panel="Where it runs")
+    ] = LOCAL
     python: Python = None
-    image: Annotated[str | None, typer.Option(help="docker: image to run in [default: the backend's]")] = None
-    pull: Annotated[str, typer.Option(help="docker: pull the image if missing, never or always")] = "missing"
-    gpus: Annotated[int | None, typer.Option(help="docker: how many of the host's GPUs may be used")] = None
-    gpu_ids: Annotated[str | None, typer.Option(help="docker: which GPUs, by index or UUID: 0,3")] = None
-    gpu_access: Annotated[str, typer.Option(help="docker: ask for GPUs by auto, nvidia (its hook) or cdi")] = "auto"
-    shm_size: Annotated[str, typer.Option(help="docker: size of /dev/shm")] = "16g"
-    ipc: Annotated[str, typer.Option(help="docker: private or host")] = "private"
-    ulimit: Annotated[
-        list[str] | None, typer.Option(help="docker: NAME=VALUE, e.g. memlock=8388608; repeat for several")
+    image: Annotated[
+        str | None, typer.Option(help="docker: image to run in [default: the backend's]", rich_help_panel="Containers")
     ] = None
-    cpuset: Annotated[str | None, typer.Option(help="docker: CPUs of a run, e.g. 0-15")] = None
-    network: Annotated[str, typer.Option(help="docker: bridge, host, none, or a network's name")] = "bridge"
-    memory: Annotated[str | None, typer.Option(help="docker: host memory of one rank, e.g. 64g")] = None
+    pull: Annotated[
+        str, typer.Option(help="docker: pull the image if missing, never or always", rich_help_panel="Containers")
+    ] = "missing"
+    gpus: Annotated[
+        int | None, typer.Option(help="docker: how many of the host's GPUs may be used", rich_help_panel="Containers")
+    ] = None
+    gpu_ids: Annotated[
+        str | None, typer.Option(help="docker: which GPUs, by index or UUID: 0,3", rich_help_panel="Containers")
+    ] = None
+    gpu_access: Annotated[
+        str, typer.Option(help="docker: ask for GPUs by auto, nvidia (its hook) or cdi", rich_help_panel="Containers")
+    ] = "auto"
+    shm_size: Annotated[str, typer.Option(help="docker: size of /dev/shm", rich_help_panel="Containers")] = "16g"
+    ipc: Annotated[str, typer.Option(help="docker: private or host", rich_help_panel="Containers")] = "private"
+    ulimit: Annotated[
+        list[str] | None,
+        typer.Option(help="docker: NAME=VALUE, e.g. memlock=8388608; repeat for several", rich_help_panel="Containers"),
+    ] = None
+    cpuset: Annotated[
+        str | None, typer.Option(help="docker: CPUs of a run, e.g. 0-15", rich_help_panel="Containers")
+    ] = None
+    network: Annotated[
+        str, typer.Option(help="docker: bridge, host, none, or a network's name", rich_help_panel="Containers")
+    ] = "bridge"
+    memory: Annotated[
+        str | None, typer.Option(help="docker: host memory of one rank, e.g. 64g", rich_help_panel="Containers")
+    ] = None
     env: Annotated[
-        list[str] | None, typer.Option(help="docker: NAME=VALUE, or NAME as it is here; repeat for several")
+        list[str] | None,
+        typer.Option(
+            help="docker: NAME=VALUE, or NAME as it is here; repeat for several", rich_help_panel="Containers"
+        ),
     ] = None
     copy_back: Annotated[
-        bool, typer.Option("--copy-back", help="docker: copy results instead of sharing the folder (remote engines do)")
+        bool,
+        typer.Option(
+            "--copy-back",
+            help="docker: copy results instead of sharing the folder (remote engines do)",
+            rich_help_panel="Containers",
+        ),
     ] = False
 
     def open(self, device: str, backends: Sequence[str], planning: bool = False) -> tuple[Machine, Launcher]:

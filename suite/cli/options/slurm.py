@@ -27,31 +27,56 @@ Text = str | None
 class Queue:
     """How the runs are put into the queue."""
 
-    partition: Annotated[Text, typer.Option(help="partition [default: the cluster's]")] = None
-    account: Annotated[Text, typer.Option(help="account that pays")] = None
-    qos: Annotated[Text, typer.Option(help="quality of service")] = None
-    reservation: Annotated[Text, typer.Option(help="reservation")] = None
-    constraint: Annotated[Text, typer.Option(help="features of the nodes, e.g. 'h100&ib'")] = None
-    gpu_request: Annotated[str, typer.Option(help="ask by gpus-per-node, or gres on older clusters")] = "gpus-per-node"
-    gpu_type: Annotated[Text, typer.Option(help="the cluster's name of the GPU, e.g. h100")] = None
-    exclusive: Annotated[bool, typer.Option(help="whole nodes: a neighbour's job would be measured too")] = True
-    cpus_per_node: Annotated[int | None, typer.Option(help="CPUs of each node [default: all, where exclusive]")] = None
-    memory_per_rank: Annotated[Text, typer.Option(help="host memory of a rank, e.g. 64g [default: the whole node]")] = (
+    partition: Annotated[Text, typer.Option(help="partition [default: the cluster's]", rich_help_panel="Queue")] = None
+    account: Annotated[Text, typer.Option(help="account that pays", rich_help_panel="Queue")] = None
+    qos: Annotated[Text, typer.Option(help="quality of service", rich_help_panel="Queue")] = None
+    reservation: Annotated[Text, typer.Option(help="reservation", rich_help_panel="Queue")] = None
+    constraint: Annotated[Text, typer.Option(help="features of the nodes, e.g. 'h100&ib'", rich_help_panel="Queue")] = (
         None
     )
-    allowance: Annotated[str, typer.Option(help="added to --timeout: start, image, end")] = "10m"
-    requeue: Annotated[bool, typer.Option(help="let Slurm start a preempted run again from its beginning")] = False
+    gpu_request: Annotated[
+        str, typer.Option(help="ask by gpus-per-node, or gres on older clusters", rich_help_panel="Queue")
+    ] = "gpus-per-node"
+    gpu_type: Annotated[
+        Text, typer.Option(help="the cluster's name of the GPU, e.g. h100", rich_help_panel="Queue")
+    ] = None
+    exclusive: Annotated[
+        bool, typer.Option(help="whole nodes: a neighbour's job would be measured too", rich_help_panel="Queue")
+    ] = True
+    cpus_per_node: Annotated[
+        int | None, typer.Option(help="CPUs of each node [default: all, where exclusive]", rich_help_panel="Queue")
+    ] = None
+    memory_per_rank: Annotated[
+        Text, typer.Option(help="host memory of a rank, e.g. 64g [default: the whole node]", rich_help_panel="Queue")
+    ] = None
+    allowance: Annotated[str, typer.Option(help="added to --timeout: start, image, end", rich_help_panel="Queue")] = (
+        "10m"
+    )
+    requeue: Annotated[
+        bool, typer.Option(help="let Slurm start a preempted run again from its beginning", rich_help_panel="Queue")
+    ] = False
     container: Annotated[
-        Text, typer.Option(help="pyxis, apptainer or none [default: pyxis with --image, else none]")
+        Text,
+        typer.Option(
+            help="pyxis, apptainer or none [default: pyxis with --image, else none]", rich_help_panel="Containers"
+        ),
     ] = None
     starter: Annotated[
-        str, typer.Option(help="torchrun: one task a node; engine: one task a rank, started by Slurm itself")
+        str,
+        typer.Option(
+            help="torchrun: one task a node; engine: one task a rank, started by Slurm itself", rich_help_panel="Queue"
+        ),
     ] = "torchrun"
-    array: Annotated[bool, typer.Option("--array", help="one array job for all runs that ask for the same")] = False
-    array_limit: Annotated[int, typer.Option(help="runs of an array at the same time; more disturb each other")] = 1
-    sbatch: Annotated[list[str] | None, typer.Option(help="a further option of sbatch, e.g. --sbatch=--exclude=n7")] = (
-        None
-    )
+    array: Annotated[
+        bool, typer.Option("--array", help="one array job for all runs that ask for the same", rich_help_panel="Queue")
+    ] = False
+    array_limit: Annotated[
+        int, typer.Option(help="runs of an array at the same time; more disturb each other", rich_help_panel="Queue")
+    ] = 1
+    sbatch: Annotated[
+        list[str] | None,
+        typer.Option(help="a further option of sbatch, e.g. --sbatch=--exclude=n7", rich_help_panel="Queue"),
+    ] = None
 
     def scripts(self, work: Work, nodes: Nodes) -> tuple[list[Script], ToDo]:
         """The scripts of all runs that are still to be done. Raises UsageError."""
