@@ -22,6 +22,7 @@ HEADINGS = (
     "Containers",
     "Output",
 )
+_UNBROKEN_HYPHEN = "\u2011"
 #: what stands for an option's value in help, where its type does not say it
 _METAVARS = {
     "account": "NAME",
@@ -95,6 +96,7 @@ _METAVARS = {
     "topology": "LABEL",
     "track": "TRACK",
     "ulimit": "NAME=VALUE",
+    "variant": "NAME",
     "workload": "NAME",
 }
 
@@ -111,13 +113,18 @@ class GroupedCommand(TyperCommand):
                 pieces.append(name if param.required else f"[{name}]" + "..." * (param.nargs != 1))
         return pieces
 
+    def get_help(self, ctx: Any) -> str:
+        """Names such as ``ds-chat-step3`` stay whole where lines are broken."""
+        return super().get_help(ctx).replace(_UNBROKEN_HYPHEN, "-")
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the tables. A command that names fewer than two headings has one table."""
         found: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
             if record is not None:
-                found.setdefault(heading(param), []).append(plain_record(param, *record))
+                label, text = plain_record(param, *record)
+                found.setdefault(heading(param), []).append((label, text.replace("-", _UNBROKEN_HYPHEN)))
         named = [name for name in found if name not in (ARGUMENTS, OTHER)]
         if len(named) < 2:
             options = [param for param in found if param != ARGUMENTS]

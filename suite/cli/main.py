@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -18,6 +19,8 @@ def main() -> None:
         if text is not None:
             _show(text)
             return
+    # what is imported lives until the end: looking for garbage in it after every 700 objects costs a tenth of a start
+    gc.set_threshold(50_000)
     from suite.cli.app import app
 
     app(prog_name="suite")

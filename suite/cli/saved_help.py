@@ -76,7 +76,9 @@ def write_pages(file: Path = FILE) -> None:
     pages = {str(width): _pages(width) for width in (NORMAL, WIDE)}
     sources = _sources()
     saved = {"digest": sources_digest(sources), "sources": sources, "pages": pages}
-    file.write_text(json.dumps(saved, indent=0, sort_keys=True) + "\n", encoding="utf-8")
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    draft.write_text(json.dumps(saved, indent=0, sort_keys=True) + "\n", encoding="utf-8")
+    draft.replace(file)
 
 
 def _pages(width: int) -> dict[str, str]:

@@ -12,7 +12,6 @@ import pytest
 from suite.bundle.derive import derive
 from suite.bundle.store import Bundle
 from suite.cli.app import app
-from suite.cli.main import HELP
 from suite.spec.presets import presets
 from tests.synthetic import make_bundle, synthetic_manifest
 
@@ -31,15 +30,6 @@ def test_help_names_every_command() -> None:
     done = suite("--help", scripted=False)
     assert done.returncode == 0
     assert all(f"  {command} " in done.stdout for command in COMMANDS)
-
-
-def test_the_saved_help_is_what_the_application_prints(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    with pytest.raises(SystemExit):
-        app(["--help"], prog_name="suite")
-    assert HELP.read_text() == capsys.readouterr().out, "write the second to the first"
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from suite.cli import images as commands
 from suite.cli.app import app
 from suite.images.check import Difference
 from suite.images.digests import Answer
@@ -147,4 +146,3 @@ def test_nothing_heavy_is_imported_to_explain_the_commands() -> None:
     code = "import sys, suite.cli.images; print(*{name.split('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert not {"docker", "pydantic", "requests", "rich"} & set(done.stdout.split())
-    assert commands.app.info.help

@@ -1,0 +1,264 @@
+"""Help: what it shows, that it is answered before anything heavy is imported, and never from stale text."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from suite.cli import saved_help
+from suite.cli.app import app, load
+from suite.cli.commands import COMMANDS, Command, Group, command_paths
+from suite.cli.help_layout import HEADINGS, heading
+from suite.spec.version import suite_version
+
+ROOT = Path(__file__).resolve().parents[2]
+PATHS = [" ".join(path) for path in command_paths()]
+BUILT = ("suite", "manifests", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE")
+_PROBE = """
+import sys
+from pathlib import Path
+import suite.cli.saved_help
+suite.cli.saved_help.FILE = Path(sys.argv.pop(1))
+from suite.cli.main import main
+try:
+    main()
+finally:
+    print("typer" in sys.modules, file=sys.stderr)
+"""
+
+
+def commands() -> dict[str, Command]:
+    """Every command that is no group, by its words."""
+    found = {}
+    for name, entry in COMMANDS.items():
+        below = {f"{name} {word}": each for word, each in entry.commands.items()} if isinstance(entry, Group) else {}
+        found.update(below if isinstance(entry, Group) else {name: entry})
+    return found
+
+
+def live_help(arguments: str, columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with pytest.raises(SystemExit) as ended:
+        app([*arguments.split(), "--help"], prog_name="suite")
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Help as an installation saves it, from a process of its own."""
+    file = tmp_path_factory.mktemp("help") / "saved_help.json"
+    write = "import sys, pathlib, suite.cli.saved_help as help; help.write_pages(pathlib.Path(sys.argv[1]))"
+    subprocess.run([sys.executable, "-c", write, str(file)], cwd=ROOT, check=True)
+    return file
+
+
+def probe(file: Path, *arguments: str, columns: int = 80) -> tuple[str, bool]:
+    """What a fresh process prints, and whether it imported Typer for it."""
+    done = subprocess.run(
+        [sys.executable, "-c", _PROBE, str(file), *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"COLUMNS": str(columns), "PATH": "/usr/bin:/bin"},
+    )
+    return done.stdout, done.stderr.strip() == "True"
+
+
+@pytest.mark.parametrize("columns", [80, 109, 110, 200])
+def test_saved_help_is_what_the_application_prints(
+    columns: int, saved: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(saved_help, "FILE", saved)
+    for words in PATHS:
+        live = live_help(words, columns, monkeypatch, capsys)
+        assert saved_help.saved_page([*words.split(), "--help"]) == live, words
+        assert max(map(len, live.splitlines())) <= min(columns, saved_help.WIDE)
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("run", "-h"), ("render", "slurm", "--help")])
+def test_help_is_answered_before_typer_is_imported(arguments: tuple[str, ...], saved: Path) -> None:
+    text, imported = probe(saved, *arguments)
+    assert text.startswith(f"Usage: suite {' '.join(arguments[:-1])}".rstrip()) and not imported
+
+
+def test_the_version_is_printed_before_typer_is_imported(saved: Path) -> None:
+    assert probe(saved, "--version") == (f"suite {suite_version()}\n", False)
+
+
+def test_the_version_is_an_option_of_the_application_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        app(["--version", "sizes"], prog_name="suite")
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"suite {suite_version()}\n")
+
+
+def test_saved_help_of_other_sources_is_not_shown(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    package = tmp_path / "suite"
+    shutil.copytree(ROOT / "suite", package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "manifests", package / "manifests")
+    monkeypatch.setattr(saved_help, "PACKAGE", package)
+    monkeypatch.setattr(saved_help, "FILE", saved)
+    assert saved_help.saved_page(["run", "--help"]), "an installed package with its data inside has the same sources"
+    for changed in ("cli/options/slurm.py", "spec/layout.py", "manifests/presets.yaml"):
+        text = (package / changed).read_text()
+        (package / changed).write_text(text + "\n")
+        assert saved_help.saved_page(["run", "--help"]) is None, changed
+        (package / changed).write_text(text)
+    (package / "cli/plan.py").unlink()
+    assert saved_help.saved_page(["run", "--help"]) is None
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "{}", '{"pages": {"80": {"run": "text"}}}'])
+def test_without_saved_help_it_is_answered_live(content: str | None, tmp_path: Path) -> None:
+    file = tmp_path / "saved_help.json"
+    if content is not None:
+        file.write_text(content)
+    text, imported = probe(file, "sizes", "--help")
+    assert text.startswith("Usage: suite sizes") and imported
+
+
+def test_only_a_plain_question_in_a_wide_enough_terminal_is_answered_from_saved_help(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saved_help, "FILE", saved)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert saved_help.saved_page(["run", "-h"])
+    for arguments in ([], ["run"], ["run", "--size", "--help"], ["nothing", "--help"], ["--help", "run"]):
+        assert saved_help.saved_page(arguments) is None, arguments
+    monkeypatch.setenv("COLUMNS", "60")
+    assert saved_help.saved_page(["run", "--help"]) is None
+
+
+def test_asking_for_one_command_imports_no_other() -> None:
+    code = "import sys; from suite.cli.app import app; app(['sizes'], standalone_mode=False); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    files = {entry.function.partition(":")[0] for entry in commands().values()}
+    assert {file for file in files if f"suite.cli.{file}" in loaded} == {"sizes"}
+    assert not [name for name in loaded if name.startswith(("suite.bundle", "suite.launch", "suite.conduct"))]
+
+
+def test_a_mistyped_command_names_those_that_it_resembles(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        app(["imges"], prog_name="suite")
+    assert ended.value.code == 2 and "Did you mean 'images'" in capsys.readouterr().err
+
+
+class TestText:
+    def test_values_of_options_have_plain_names(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        unnamed: set[str] = set()
+        for words in PATHS:
+            text = live_help(words, 110, monkeypatch, capsys)
+            assert not re.search(r"<\w|x>=|no-\w+\]", text), words
+            texts = re.findall(r"^  (?:-\w, )?(--[\w-]+)(?:, --[\w-]+)* TEXT(?:  |$)", text, flags=re.MULTILINE)
+            unnamed.update(texts)
+        assert unnamed == {"--title"}, "give the others a metavar that says what they take"
+
+    def test_every_heading_is_a_known_one(self) -> None:
+        for words, entry in commands().items():
+            found = {heading(param) for param in load(words, entry).params}
+            assert found <= {*HEADINGS, "Options", "Arguments"}, words
+
+    def test_options_of_run_are_under_headings_in_order(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        text = live_help("run", 80, monkeypatch, capsys)
+        shown = ["Work", "Layout", "Measuring", "Where it runs", "Containers", "Output", "Options"]
+        assert re.findall(r"^(\w.*):$", text, flags=re.MULTILINE) == shown
+        assert text[text.index("Options:\n") + 9 :] == "  -h, --help  Show this message and exit.\n"
+
+    def test_a_command_with_few_options_has_one_list(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert re.findall(r"^(\w.*):$", live_help("doctor", 80, monkeypatch, capsys), re.MULTILINE) == ["Options"]
+
+    def test_switches_show_both_names_and_whether_they_are_on(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        text = " ".join(live_help("render slurm", 110, monkeypatch, capsys).split())
+        assert "--[no-]exclusive whole nodes: a neighbour's job would be measured too [default: on]" in text
+        assert "--[no-]requeue let Slurm start a preempted run again from its beginning --" in text
+
+    def test_run_starts_with_one_sentence_and_examples_that_parse(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        usage, sentence, examples = live_help("run", 110, monkeypatch, capsys).split("\n\n")[:3]
+        assert usage == "Usage: suite run [OPTIONS]" and sentence.count(".") == 1
+        lines = [line.split() for line in examples.splitlines()]
+        assert len(lines) == 3
+        run = load("run", COMMANDS["run"])
+        for program, command, *arguments in lines:
+            assert (program, command) == ("suite", "run")
+            assert run.make_context("run", arguments).args == []
+
+    def test_names_are_not_broken_at_their_hyphens(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        for words in PATHS:
+            lines = live_help(words, 80, monkeypatch, capsys).partition(":\n")[2].splitlines()
+            assert not [line for line in lines if line.endswith("-")], words
+
+    def test_every_command_has_a_summary_in_plain_words(self) -> None:
+        for words, entry in commands().items():
+            assert entry.summary and entry.summary[0].islower() and not entry.summary.endswith("."), words
+            assert len(entry.summary) <= 64, words
+
+
+class TestBuild:
+    @pytest.fixture
+    def checkout(self, tmp_path: Path) -> Path:
+        for name in BUILT:
+            if (ROOT / name).is_dir():
+                shutil.copytree(
+                    ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "saved_help.json")
+                )
+            else:
+                shutil.copy(ROOT / name, tmp_path / name)
+        shutil.copy(ROOT / ".gitignore", tmp_path / ".gitignore")
+        return tmp_path
+
+    def build(self, checkout: Path, how: str, broken: str = "") -> Path:
+        pytest.importorskip("hatchling", reason="the build tools come with `make test`")
+        code = f"import hatchling.build; print(hatchling.build.{how}('built'))"
+        environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": broken}
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=checkout, capture_output=True, text=True, env=environment, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+        return checkout / "built" / done.stdout.split()[-1]
+
+    def test_a_wheel_answers_help_from_saved_text(self, checkout: Path) -> None:
+        wheel = self.build(checkout, "build_wheel")
+        installed = checkout / "installed"
+        zipfile.ZipFile(wheel).extractall(installed)
+        code = "import sys; from suite.cli.main import main; main(); print('typer' in sys.modules)"
+        done = subprocess.run(
+            [sys.executable, "-c", code, "run", "--help"],
+            cwd=installed,
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"COLUMNS": "100"},
+        )
+        assert done.stdout.startswith("Usage: suite run") and done.stdout.endswith("\nFalse\n")
+
+    def test_an_editable_installation_saves_help_in_the_checkout(self, checkout: Path) -> None:
+        self.build(checkout, "build_editable")
+        assert set(json.loads((checkout / "suite/cli/saved_help.json").read_text())["pages"]["80"]) == set(PATHS)
+
+    def test_a_build_without_typer_is_a_build_without_saved_help(self, checkout: Path) -> None:
+        (checkout / "broken/typer").mkdir(parents=True)
+        (checkout / "broken/typer/__init__.py").write_text("raise ImportError('no typer here')\n")
+        wheel = self.build(checkout, "build_wheel", broken=str(checkout / "broken"))
+        assert "suite/cli/saved_help.json" not in zipfile.ZipFile(wheel).namelist()
