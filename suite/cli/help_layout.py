@@ -23,8 +23,8 @@ HEADINGS = (
     "Output",
 )
 _UNBROKEN_HYPHEN = "\u2011"
-#: what stands for an option's value in help, where its type does not say it
-_METAVARS = {
+#: what stands for an option's value in help, the same in every command, where its type does not say it
+METAVARS = {
     "account": "NAME",
     "allowance": "DURATION",
     "backend": "NAME",
@@ -160,7 +160,8 @@ def plain_record(param: Any, label: str, text: str) -> tuple[str, str]:
         label: its names and its type, as Typer shows them.
         text: its help, followed by its default.
     """
-    text = re.sub(r"x>=(\d+)", r"at least \1", text.replace("  [", " ["))
+    # older versions of Typer escape brackets whether they are markup or not
+    text = re.sub(r"x>=(\d+)", r"at least \1", text.replace("\\[", "[").replace("  [", " ["))
     if param.param_type_name == "argument":
         return argument_name(param), text.removesuffix(" [required]")
     if getattr(param, "secondary_opts", ()):
@@ -177,8 +178,8 @@ def metavar(param: Any, label: str) -> str:
     """What stands for an option's value: its own metavar, else one by its name, else one by its type in ``label``."""
     if param.metavar:
         return str(param.metavar)
-    if param.name in _METAVARS:
-        return _METAVARS[param.name]
+    if param.name in METAVARS:
+        return METAVARS[param.name]
     kind = label.rpartition(param.opts[-1])[2].lower()
     for word, stands in (("path", "PATH"), ("file", "PATH"), ("int", "N"), ("float", "NUMBER")):
         if word in kind:

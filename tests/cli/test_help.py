@@ -15,7 +15,7 @@ import pytest
 from suite.cli import saved_help
 from suite.cli.app import app, load
 from suite.cli.commands import COMMANDS, Command, Group, command_paths
-from suite.cli.help_layout import HEADINGS, heading
+from suite.cli.help_layout import HEADINGS, METAVARS, heading
 from suite.spec.version import suite_version
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -164,6 +164,11 @@ class TestText:
             texts = re.findall(r"^  (?:-\w, )?(--[\w-]+)(?:, --[\w-]+)* TEXT(?:  |$)", text, flags=re.MULTILINE)
             unnamed.update(texts)
         assert unnamed == {"--title"}, "give the others a metavar that says what they take"
+
+    def test_every_plain_name_is_of_an_option(self) -> None:
+        assert set(METAVARS) <= {
+            param.name for words, entry in commands().items() for param in load(words, entry).params
+        }
 
     def test_every_heading_is_a_known_one(self) -> None:
         for words, entry in commands().items():
