@@ -24,6 +24,10 @@ class _Accelerate:
     kind: BackendKind = "trainer"
     # trlx imports DeepSpeed on DDP too
     packages: tuple[str, ...] = _PACKAGES
+    installation = (
+        'give trlx an interpreter of its own (docs/backends.md, section "Installing it") and name that with --python, '
+        "or build its image with `suite images build trlx` and measure with --launcher docker"
+    )
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Beyond divisibility: what trlx on Accelerate cannot do."""

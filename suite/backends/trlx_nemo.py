@@ -28,6 +28,10 @@ class TrlxNemo:
     summary = "trlx's NeMoPPOTrainer on NeMo-Megatron 1.17; not run on a GPU yet"
     packages: tuple[str, ...] = ("torch", "nemo_toolkit", "apex", "pytorch-lightning", "transformers")
     settings: tuple[str, ...] = ("tensor", "pipeline", "sequence_parallel", "recompute")
+    installation = (
+        "NeMo 1.17 needs Python 3.8 and a build of apex, so do not install it here but use its image: "
+        "`suite images build nemo`, then --launcher docker (docs/backends.md, section trlx-nemo)"
+    )
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
         """Data parallel beside the tensor degree: the one trlx's script has for a size of this name, or 1."""
@@ -64,7 +68,7 @@ class TrlxNemo:
         return {"WANDB_MODE": "disabled"}
 
     def stack_errors(self, python: str) -> list[str]:
-        """Releases that trlx's trainer cannot be imported on, told before NeMo would tell it in its own way."""
+        """Releases that trlx's trainer cannot be imported on, found before NeMo hides them behind a message of its own."""
         found = stack_versions(python, self.packages)
         errors = []
         if found["nemo_toolkit"] not in (None, NEMO_VERSION):

@@ -18,14 +18,15 @@ def doctor(
     runs: Annotated[Path, typer.Option(help="results folder to look at")] = Path("runs"),
     as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
 ) -> int:
-    """Look at interpreter, stacks, devices, memory, disk and container engine. Exit 3 when no backend can run here."""
+    """Look at interpreter, stacks, devices, memory, disk and container runtime. Exit 3 when no backend can run here."""
     from suite.cli.options.reading import print_json
     from suite.conduct.doctor.display import print_diagnosis
     from suite.conduct.doctor.examine import examine
+    from suite.report.formatting.width import terminal_columns
 
     diagnosis = examine(python or sys.executable, runs)
     if as_json:
         print_json({**diagnosis.model_dump(mode="json"), "able": diagnosis.able})
     else:
-        print_diagnosis(diagnosis)
+        print_diagnosis(diagnosis, terminal_columns())
     return DONE if diagnosis.able else GATE_NOT_MET

@@ -21,7 +21,9 @@ def shape_from_config(config: Config, *, name: str, where: str) -> dict[str, Any
     reader = _READERS.get(family) if isinstance(family, str) else None
     if reader is None:
         raise UsageError(
-            f"{where}: model type {_shown(family)} is not supported; supported are {', '.join(sorted(_READERS))}"
+            f"{where}: model type {_shown(family)} is not supported; supported are {', '.join(sorted(_READERS))}. "
+            "To plan or measure a model of that size all the same, write a YAML file with name, architecture (one of "
+            "these), layers, hidden, ffn, heads, kv_heads, vocab and positions, and name that with --shape"
         )
     try:
         fields = reader(config)

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from suite.conduct.doctor.examine import Diagnosis
+from suite.report.formatting.width import unbroken, wrapped
+
+_STATE_WIDTH = len("missing  ")
 
 
-def print_diagnosis(diagnosis: Diagnosis) -> None:
-    """The checks line by line, then which sizes one device can hold at the least."""
-    marks = {"ok": "ok     ", "warning": "warning", "missing": "missing"}
+def print_diagnosis(diagnosis: Diagnosis, columns: int | None = None) -> None:
+    """The checks line by line, then which sizes one device can hold at the least.
+
+    ``columns``: what lines are broken at; ``None``: nowhere.
+    """
+    width = max(len(check.name) for check in diagnosis.checks) + 2
     for check in diagnosis.checks:
-        print(f"{marks[check.state]}  {check.name:<20} {check.found}")
+        lines = wrapped(check.found, columns, f"{check.state:<{_STATE_WIDTH}}{check.name:<{width}}")
         if check.advice:
-            print(f"{'':9}{'':20} -> {check.advice}")
-    print("memory floor of one device (a lower bound; what does not fit needs more devices or offload):")
+            lines += wrapped(check.advice, columns, " " * _STATE_WIDTH + "-> ")
+        print("\n".join(lines))
+    floors = "memory floor of one device (a lower bound; what does not fit needs more devices or offload):"
+    lines = wrapped(floors, columns, rest="  ")
     for ladder in dict.fromkeys(fit.ladder for fit in diagnosis.fits):
         row = {fit.size: fit for fit in diagnosis.fits if fit.ladder == ladder}
         cells = [f"{name} {fit.floor_bytes / 2**30:.2f} GiB{'' if fit.fits else ' (no)'}" for name, fit in row.items()]
-        print(f"  {ladder}: {', '.join(cells)}")
+        lines += wrapped(unbroken(cells), columns, f"  {ladder}: ", "    ")
+    print("\n".join(lines))

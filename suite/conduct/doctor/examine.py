@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -60,11 +61,11 @@ class Diagnosis(Frozen):
 
 
 def examine(python: str, runs: Path) -> Diagnosis:
-    """Look at interpreter, stacks, devices, memory, disk and container engine. Raises UsageError for no interpreter."""
+    """Look at interpreter, stacks, devices, memory, disk and container runtime. Raises UsageError for no interpreter."""
     gpus = local_devices()
     checks = [_python_check()]
     checks += [_backend_check(driver, python) for driver in backends().values()]
-    checks += [_gpu_check(gpus), _cores_check(), _memory_check(), _disk_check(runs), _engine_check()]
+    checks += [_gpu_check(gpus), _cores_check(), _memory_check(), _disk_check(runs), _runtime_check()]
     room = smallest_memory(gpus) if gpus else psutil.virtual_memory().total
     return Diagnosis(
         python=python,
@@ -84,17 +85,29 @@ def _backend_check(driver: BackendDriver, python: str) -> Check:
     versions = stack_versions(python, driver.packages)
     missing = [package for package, version in versions.items() if version is None]
     found = ", ".join(f"{package} {version}" for package, version in versions.items() if version)
-    if missing:
-        return Check(
-            name=f"backend {driver.name}",
-            state="missing",
-            found=found or "nothing",
-            advice=f"install {', '.join(missing)} into {python}, or name another interpreter with --python",
-        )
-    errors = driver.stack_errors(python)
-    if errors:
-        return Check(name=f"backend {driver.name}", state="missing", found=found, advice="; ".join(errors))
-    return Check(name=f"backend {driver.name}", state="ok", found=found)
+    # a stack with an installation of its own can say what else is wrong although packages are missing
+    installation: str | None = getattr(driver, "installation", None)
+    errors = driver.stack_errors(python) if installation or not missing else []
+    if not (missing or errors):
+        return Check(name=f"backend {driver.name}", state="ok", found=found)
+    return Check(
+        name=f"backend {driver.name}",
+        state="missing",
+        found=found or "nothing",
+        advice=_stack_advice(python, missing, errors, installation),
+    )
+
+
+def _stack_advice(python: str, missing: list[str], errors: list[str], installation: str | None) -> str:
+    """How to get a stack that can be measured, and all that this one lacks, each package once."""
+    if installation is None:
+        if not missing:
+            return "; ".join(errors)
+        return f"install {', '.join(missing)} into {python}, or name another interpreter with --python"
+    named = {word for error in errors for word in re.findall(r"[\w-]+", error)}
+    lacking = [package for package in missing if package not in named]
+    problems = [f"{python} lacks {', '.join(lacking)}"] if lacking else []
+    return f"{installation}; missing in this one: {'; '.join([*problems, *errors])}"
 
 
 def _gpu_check(gpus: tuple[LocalDevice, ...]) -> Check:
@@ -145,22 +158,22 @@ def _memory_check() -> Check:
 
 
 def _disk_check(runs: Path) -> Check:
-    place = runs if runs.exists() else runs.absolute().parent
-    if not place.is_dir():
+    folder = runs if runs.exists() else runs.absolute().parent
+    if not folder.is_dir():
         return Check(
             name="results folder", state="missing", found=f"{runs} is no folder", advice="name another with --runs"
         )
-    free = shutil.disk_usage(place).free
+    free = shutil.disk_usage(folder).free
     found = f"{free / 2**30:.1f} GiB free"
     if free < FREE_DISK_BYTES:
         return Check(name="results folder", state="warning", found=found, advice="free some space before a long ladder")
     return Check(name="results folder", state="ok", found=found)
 
 
-def _engine_check() -> Check:
+def _runtime_check() -> Check:
     look = look_at_runtime()
     state: Literal["ok", "warning"] = "ok" if look.is_there else "warning"
-    return Check(name="container engine", state=state, found=look.found, advice=look.advice)
+    return Check(name="container runtime", state=state, found=look.found, advice=look.advice)
 
 
 def _fits(room: int | None, precision: Precision) -> list[Fit]:

@@ -6,7 +6,7 @@ import sys
 
 from rich.console import Console
 
-PIPE_COLUMNS = 160
+from suite.report.formatting.width import PIPE_COLUMNS
 
 
 def console() -> Console:

@@ -1,0 +1,39 @@
+"""How wide the terminal is, and breaking plain text at words so that it fits."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable
+
+#: what a pipe or a log is taken to be as wide as, where a table needs a width
+PIPE_COLUMNS = 160
+#: narrower than this is no terminal that anybody reads
+LEAST_COLUMNS = 40
+_UNBROKEN = "\N{NO-BREAK SPACE}"
+
+
+def terminal_columns() -> int | None:
+    """Columns of the terminal on standard output; ``None`` in a pipe or a file, where no line is broken."""
+    return max(LEAST_COLUMNS, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
+
+
+def wrapped(text: str, columns: int | None, first: str = "", rest: str | None = None) -> list[str]:
+    """``text`` in lines of at most ``columns``, broken between words alone: a longer word, a path, keeps its line.
+
+    ``first`` opens the first line and ``rest`` the others (default: spaces below ``first``). Without ``columns`` it is
+    one line.
+    """
+    if columns is None:
+        return [first + text.replace(_UNBROKEN, " ")]
+    after = " " * len(first) if rest is None else rest
+    lines = textwrap.wrap(
+        text, columns, initial_indent=first, subsequent_indent=after, break_long_words=False, break_on_hyphens=False
+    )
+    return [line.replace(_UNBROKEN, " ") for line in lines] or [first.rstrip()]
+
+
+def unbroken(words: Iterable[str]) -> str:
+    """The words joined by commas, each of which ``wrapped`` keeps on one line."""
+    return ", ".join(word.replace(" ", _UNBROKEN) for word in words)
