@@ -68,7 +68,7 @@ class TrlxNemo:
         return {"WANDB_MODE": "disabled"}
 
     def stack_errors(self, python: str) -> list[str]:
-        """Releases that trlx's trainer cannot be imported on, found before NeMo hides them behind a message of its own."""
+        """Releases that trlx's trainer cannot be imported on, found before NeMo hides them behind its own message."""
         found = stack_versions(python, self.packages)
         errors = []
         if found["nemo_toolkit"] not in (None, NEMO_VERSION):

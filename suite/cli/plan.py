@@ -33,7 +33,7 @@ def plan(
         str,
         typer.Option(
             metavar="NAME",
-            help="accelerator of the catalogue, e.g. A100-SXM-80GB",
+            help="accelerator of the catalogue, e.g. H100-SXM-80GB; H100 is enough",
             autocompletion=completion.accelerators,
             rich_help_panel="Where it runs",
         ),
@@ -170,8 +170,9 @@ def _answer(
     svg: Path | None,
     as_json: bool,
 ) -> bool:
-    from suite.planner.ask import fewest_devices, largest_micro_batch
-    from suite.planner.show import plan_lines
+    from suite.planner.ask import fewest_devices, largest_micro_batch, without_offload
+    from suite.planner.show import fewest_text, plan_lines, text_lines
+    from suite.report.formatting.width import terminal_columns
 
     fewest = fewest_devices(asked) if min_devices else None
     use = [fewest] if fewest is not None else (counts or [8])
@@ -179,15 +180,18 @@ def _answer(
     extra: dict[str, Any] = {}
     if min_devices:
         extra["min_devices"] = fewest
+        extra["min_devices_without_offload"] = fewest_devices(without_offload(asked))
     if max_batch:
         extra["max_micro_batch"] = largest_micro_batch(asked, use[0])
     if as_json:
         plans.append({**result.model_dump(mode="json"), **extra})
     else:
-        for line in plan_lines(result):
+        columns = terminal_columns()
+        for line in plan_lines(result, columns):
             typer.echo(line)
         if min_devices:
-            typer.echo(f"fewest devices: {fewest if fewest is not None else 'none up to 16384'}")
+            for line in text_lines(fewest_text(result, fewest, extra["min_devices_without_offload"]), columns):
+                typer.echo(line)
         for label, micro in extra.get("max_micro_batch", {}).items():
             typer.echo(f"largest micro batch {micro:>5}  {label}")
         typer.echo("")
@@ -223,16 +227,25 @@ def _scale(questions: list[Question], text: str, as_json: bool) -> int:
     from suite.cli.options.reading import print_json
     from suite.planner.ask import device_range
     from suite.planner.scale import scaling_curve
-    from suite.planner.show import scale_lines
+    from suite.planner.show import scale_lines, text_lines, work_text
+    from suite.report.formatting.width import terminal_columns
 
+    columns = terminal_columns()
     counts = device_range(text)
     curves: dict[str, list[Any]] = {}
     for asked in questions:
         points = scaling_curve(asked, counts, "weak") + scaling_curve(asked, counts, "strong")
         curves[asked.profile.name] = [point.model_dump(mode="json") for point in points]
         if not as_json:
-            typer.echo(f"{asked.shape.name} on {asked.hardware.name}, {asked.profile.name}")
-            for line in scale_lines(points):
+            weak = asked.workload.model_copy(update={"scaling": "weak"})
+            for line in (
+                f"{asked.shape.name} on {asked.hardware.name}, {asked.profile.name}",
+                f"one iteration: {work_text(weak, counts[:1])}; strong scaling keeps the samples of {counts[0]:,}",
+                *(f"note: {note}" for note in asked.notes),
+            ):
+                for piece in text_lines(line, columns):
+                    typer.echo(piece)
+            for line in scale_lines(points, columns):
                 typer.echo(line)
     if as_json:
         print_json({"curves": curves})

@@ -36,6 +36,7 @@ class Question:
     profile: Profile
     parameters: Parameters
     power_watts: float | None = None
+    notes: tuple[str, ...] = ()
 
     def plan(
         self, devices: Sequence[int], objective: Objective = "throughput", price: float | None = None, most: int = 8
@@ -44,7 +45,7 @@ class Question:
         for count in devices:
             if not 1 <= count <= MOST_DEVICES:
                 raise UsageError(f"--devices is 1 to {MOST_DEVICES}, not {count}")
-        return make_plan(
+        plan = make_plan(
             self.shape,
             self.workload,
             self.hardware,
@@ -55,14 +56,18 @@ class Question:
             price=price,
             most=most,
             power_watts=self.power_watts,
+            fold_twins=True,
         )
+        return plan.model_copy(update={"notes": [*self.notes, *plan.notes]})
 
 
 def question(
     shape: Shape, workload: Workload, device: str, backend: str, parameters: Parameters | None = None
 ) -> Question:
     """Names resolved. Raises UsageError for a device or backend that is not known, or one without a 16-bit peak."""
-    known = find_device(device) or _variant(device)
+    known, note = find_device(device), None
+    if known is None:
+        known, note = _variant(device)
     hardware = hardware_of(known)
     if hardware is None:
         raise UsageError(f"the catalogue has no 16-bit peak of {known.name}: its speed cannot be predicted")
@@ -74,26 +79,44 @@ def question(
     if workload.trainable_layers is not None and workload.trainable_layers > shape.layers:
         raise UsageError(f"{workload.trainable_layers} trainable layers, but {shape.name} has {shape.layers}")
     return Question(
-        shape, workload, hardware, find_profile(backend), parameters or load_parameters(), known.power_watts
+        shape,
+        workload,
+        hardware,
+        find_profile(backend),
+        parameters or load_parameters(),
+        known.power_watts,
+        (note,) if note else (),
     )
 
 
-def _variant(name: str) -> Device:
-    """``A100-80GB`` for the one SXM device whose name has all its words. UsageError where there is none, or several."""
+def _variant(name: str) -> tuple[Device, str | None]:
+    """The device whose name has all words of ``name``, and a note where others have them too.
+
+    Of several the one that is no PCIe or NVL card is taken: ``H100`` is H100-SXM-80GB. UsageError where there is none,
+    or where several are left.
+    """
     words = set(re.split(r"[\s_-]+", name.strip().upper()))
     matches = [device for device in known_devices().values() if words <= set(device.name.upper().split("-"))]
-    chosen = [device for device in matches if "PCIE" not in device.name.upper()] or matches
-    if len(chosen) == 1:
-        return chosen[0]
+    cards = [device for device in matches if re.search("PCIE|NVL", device.name.upper())]
+    chosen = [device for device in matches if device not in cards] or matches
     if not chosen:
         raise UsageError(f"there is no device {name!r} in the catalogue{nearest(name, known_devices())}")
-    raise UsageError(f"{name!r} is several devices: {', '.join(device.name for device in matches)}; name one")
+    if len(chosen) > 1:
+        raise UsageError(f"{name!r} is several devices: {', '.join(device.name for device in matches)}; name one")
+    others = [device.name for device in matches if device != chosen[0]]
+    note = f"{name} is taken for {chosen[0].name}; --device names another: {', '.join(others)}" if others else None
+    return chosen[0], note
 
 
 def device_counts(limit: int = MOST_DEVICES) -> list[int]:
     """1, 2, 3, 4, 6, 8, 12 ... up to the limit: powers of two and three times these."""
     counts = {2**power for power in range(15)} | {3 * 2**power for power in range(13)}
     return sorted(count for count in counts if count <= limit)
+
+
+def without_offload(asked: Question) -> Question:
+    """The same question of layouts that keep everything on the devices."""
+    return replace(asked, profile=replace(asked.profile, offload_optimizer=False, offload_parameters=False))
 
 
 def fewest_devices(asked: Question) -> int | None:

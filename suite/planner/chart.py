@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
+from suite.planner.iteration_memory import PARTS
 from suite.planner.plan import GIB, Option
 
 COLOURS = (
@@ -25,8 +26,8 @@ FONT = 'font-family="sans-serif" font-size="12"'
 
 def memory_chart(options: Sequence[Option], title: str) -> str:
     """Stacked bars, one for each option; the line is the device's memory."""
-    parts = list(dict.fromkeys(part for option in options for part in option.memory))
-    colours = {part: COLOURS[index % len(COLOURS)] for index, part in enumerate(parts)}
+    parts = [part for part in PARTS if any(part in option.memory for option in options)]
+    colours = {part: COLOURS[PARTS.index(part) % len(COLOURS)] for part in parts}
     left, width, row = 260, 520, 26
     most = max([*(option.memory_bytes for option in options), options[0].capacity_bytes]) * 1.05
     bottom = 40 + row * len(options)

@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from suite.planner.hardware import Hardware
+from suite.planner.host_memory import host_memory
 from suite.planner.iteration import phase_seconds, step_parts_of
 from suite.planner.iteration_memory import PARTS, iteration_memory
 from suite.planner.jobs import Column
@@ -51,6 +52,8 @@ class Option(Frozen):
     kilowatt_hours: float | None = Field(description="devices at their power limit for one iteration")
     cost_per_1000_samples: float | None
     largest_part: str
+    host_memory_bytes: int = Field(default=0, description="of one node, at the least: what is offloaded to it")
+    twins: list[str] = Field(default=[], description="labels of layouts that are predicted to do exactly the same")
 
 
 class Miss(Frozen):
@@ -70,6 +73,7 @@ class Plan(Frozen):
     backend: str
     device: str
     workload: str
+    work: Workload = Field(description="the work that is planned")
     objective: Objective
     considered: int
     fitting: int
@@ -94,17 +98,22 @@ def make_plan(
     price: float | None = None,
     most: int = 8,
     power_watts: float | None = None,
+    fold_twins: bool = False,
 ) -> Plan:
-    """Rank every layout of the backend on each number of devices. ``price`` is money per device and hour."""
+    """Rank every layout of the backend on each number of devices. ``price`` is money per device and hour.
+
+    ``fold_twins``: of layouts with one prediction the first stands for all and names the others.
+    """
     space = candidates(shape, workload, hardware, profile, devices)
     table = predict(space, hardware, profile, parameters)
     memory_error = parameters.bands["memory"].p90
     measure = table.measure(objective)
     order = np.lexsort((table.total, measure))
     fitting = order[table.fits[order]]
-    chosen = _distinct(space, fitting)[:most]
+    chosen = _twins(table, _distinct(space, fitting), fold_twins)[:most]
     made = [
-        _option(space, table, index, shape, workload, hardware, price, power_watts, memory_error) for index in chosen
+        _option(space, table, index, shape, workload, hardware, price, power_watts, memory_error, others)
+        for index, *others in chosen
     ]
     ahead = order[~table.fits[order]]
     if len(fitting):
@@ -115,11 +124,14 @@ def make_plan(
         backend=profile.name,
         device=hardware.name,
         workload=workload.name,
+        work=workload,
         objective=objective,
         considered=len(space.work.jobs),
         fitting=len(fitting),
         options=made,
-        misses=[_miss(space, table, index, hardware) for index in _distinct(space, ahead)[:3]],
+        misses=[
+            _miss(space, table, index, hardware) for index, *_ in _twins(table, _distinct(space, ahead), fold_twins)[:3]
+        ],
         nearest=None
         if closest is None
         else _option(space, table, closest, shape, workload, hardware, price, power_watts, memory_error),
@@ -142,7 +154,8 @@ class Table:
         self.fits = self.total <= space.work.jobs.capacity
         self.samples = space.choices["rollouts"] * space.choices["data"]
         self.rate = self.samples / self.iteration
-        self.per_device = space.choices["devices"] / self.rate
+        self.devices = space.choices["devices"]
+        self.per_device = self.devices / self.rate
 
     def measure(self, objective: Objective) -> Column:
         """What is minimised: seconds per sample, device-seconds per sample, or seconds per iteration."""
@@ -187,6 +200,17 @@ def _distinct(space: Space, order: Column) -> list[int]:
     return kept
 
 
+def _twins(table: Table, order: Sequence[int], fold: bool) -> list[list[int]]:
+    """Candidates in their order, each with those behind it that are predicted to take the same time and memory."""
+    if not fold:
+        return [[index] for index in order]
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for index in order:
+        same = (table.devices[index], table.iteration[index], table.samples[index], table.total[index])
+        alike.setdefault(tuple(f"{value:.9g}" for value in same), []).append(index)
+    return list(alike.values())
+
+
 def _option(
     space: Space,
     table: Table,
@@ -197,8 +221,10 @@ def _option(
     price: float | None,
     power_watts: float | None,
     memory_error: float,
+    twins: Sequence[int] = (),
 ) -> Option:
-    layout = space.layout(index, hardware.node_devices if hardware.node_devices < 16 else 8)
+    node_devices = hardware.node_devices if hardware.node_devices < 16 else 8
+    layout = space.layout(index, node_devices)
     seconds, samples = float(table.iteration[index]), float(table.samples[index])
     micro = int(space.choices["micro_batch"][index])
     replica = int(space.choices["rollouts"][index])
@@ -231,6 +257,8 @@ def _option(
         kilowatt_hours=power_watts * layout.ranks * seconds / 3.6e6 if power_watts else None,
         cost_per_1000_samples=price * layout.ranks / 3600 / rate * 1000 if price is not None else None,
         largest_part=max(memory, key=lambda part: memory[part]),
+        host_memory_bytes=int(host_memory(space.work)[index] / layout.nodes),
+        twins=[space.layout(twin, node_devices).label() for twin in twins],
     )
 
 

@@ -22,8 +22,8 @@ def shape_from_config(config: Config, *, name: str, where: str) -> dict[str, Any
     if reader is None:
         raise UsageError(
             f"{where}: model type {_shown(family)} is not supported; supported are {', '.join(sorted(_READERS))}. "
-            "To plan or measure a model of that size all the same, write a YAML file with name, architecture (one of "
-            "these), layers, hidden, ffn, heads, kv_heads, vocab and positions, and name that with --shape"
+            "To plan or measure a model of that size all the same, name a YAML file with --shape that has name, "
+            "architecture (one of these), layers, hidden, ffn, heads, kv_heads, vocab, positions and tied_embeddings"
         )
     try:
         fields = reader(config)

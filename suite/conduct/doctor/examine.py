@@ -61,7 +61,7 @@ class Diagnosis(Frozen):
 
 
 def examine(python: str, runs: Path) -> Diagnosis:
-    """Look at interpreter, stacks, devices, memory, disk and container runtime. Raises UsageError for no interpreter."""
+    """Look at interpreter, stacks, devices, memory, disk, container runtime. Raises UsageError for no interpreter."""
     gpus = local_devices()
     checks = [_python_check()]
     checks += [_backend_check(driver, python) for driver in backends().values()]
