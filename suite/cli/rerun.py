@@ -34,12 +34,12 @@ def rerun(
     machine, launcher = where.open(wanted.measure.device, (wanted.backend.name,))
     machine.require_room(wanted.layout.ranks, oversubscribe)
     require_same_stack(wanted, machine.stacks([wanted.backend.name])[wanted.backend.name])
-    again = next_repeat(wanted, runs, machine.images([wanted.backend.name])[wanted.backend.name])
-    record = run_one(again, runs, launcher, machine.python, live_view(to_stderr=as_json))
+    repeat = next_repeat(wanted, runs, machine.images([wanted.backend.name])[wanted.backend.name])
+    record = run_one(repeat, runs, launcher, machine.python, live_view(to_stderr=as_json))
     if as_json:
         typer.echo(record.model_dump_json(by_alias=True, indent=2))
     else:
-        typer.echo(f"bundle: {runs / again.run.id}")
+        typer.echo(f"bundle: {runs / repeat.run.id}")
         if before is not None:
             print_rerun(before, record)
     if record.status == "interrupted":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -101,7 +102,7 @@ def run(
     stacks = machine.found_stacks if elsewhere else machine.stacks
     plan = make_joint_plan(requests, stacks(largest.backends), machine.images(largest.backends))
     for line in fit_warnings(plan.manifests, machine.device_name):
-        typer.echo(f"warning: {line}", err=True)
+        _warn("warning: ", line)
     try:
         machine.require_memory(plan.manifests)
     except UsageError as error:
@@ -116,7 +117,7 @@ def run(
         else:
             display.print_plan(plan, rows)
         for line in elsewhere:
-            typer.echo(f"not on this machine: {line}", err=True)
+            _warn("not on this machine: ", line)
         return DONE
     if parallel > 1:
         summary = run_side_by_side(plan, settings, machine, launcher, display.crowd_view(as_json), parallel)
@@ -125,7 +126,14 @@ def run(
     if as_json:
         print_json({"plan": plan.id, **summary.model_dump(mode="json")})
     else:
-        display.print_summary(summary, runs)
+        display.print_summary(summary, plan, runs)
     if summary.interrupted:
         return INTERRUPTED
     return RUN_FAILED if summary.failed or summary.failed_before else DONE
+
+
+def _warn(start: str, line: str) -> None:
+    """A line on standard error, broken at words where that is a terminal."""
+    from suite.report.formatting.width import terminal_columns, wrapped
+
+    typer.echo("\n".join(wrapped(line, terminal_columns(sys.stderr), start, "  ")), err=True)

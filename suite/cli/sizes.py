@@ -20,6 +20,7 @@ def sizes(
     Below them the presets of `suite run`, each a measurement of several sizes.
     """
     from suite.cli.options.reading import print_json
+    from suite.report.formatting.width import terminal_columns, unbroken, wrapped
     from suite.spec.catalogue import find_ladder, find_size, ladders
     from suite.spec.presets import presets
     from suite.theory.parameters import parameter_count
@@ -35,16 +36,24 @@ def sizes(
     if as_json:
         print_json(rows)
         return
+    columns = terminal_columns()
     for name, shapes in rows.items():
         typer.echo(f"ladder {name}")
         typer.echo(
             f"  {'size':<12} {'parameters':>14} {'layers':>6} {'hidden':>6} {'ffn':>6} {'heads':>5} {'vocab':>6}"
         )
         for shape in shapes:
-            typer.echo(
+            line = (
                 f"  {shape['name']:<12} {shape['parameters']:>14,} {shape['layers']:>6} {shape['hidden']:>6} "
-                f"{shape['ffn']:>6} {shape['heads']:>5} {shape['vocab']:>6}  {shape['note'] or ''}".rstrip()
+                f"{shape['ffn']:>6} {shape['heads']:>5} {shape['vocab']:>6}"
             )
+            note = shape["note"] or ""
+            if columns is not None and note:
+                line = "\n".join([line, *wrapped(note, columns, "    ")])
+            else:
+                line = f"{line}  {note}".rstrip()
+            typer.echo(line)
     for preset in () if ladder else presets().values():
-        typer.echo(f"preset {preset.name}: {preset.summary}")
-        typer.echo(f"  {', '.join(f'{point.size} on {point.ranks}' for point in preset.points)} ranks")
+        points = [f"{point.size} on {point.ranks}" for point in preset.points]
+        typer.echo("\n".join(wrapped(preset.summary, columns, f"preset {preset.name}: ", "  ")))
+        typer.echo("\n".join(wrapped(unbroken(points) + " ranks", columns, "  ")))

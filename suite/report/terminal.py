@@ -88,7 +88,7 @@ def _headline(row: Row, eta: str, verdict: str) -> Cells:
         "backend": visible(row.backend, _NAME_LENGTH),
         "layout": row.layout,
         "runs ok": f"{row.runs_ok} of {row.runs}",
-        "samples/s [95 %]": interval(row.samples_per_second) if row.measured else "failed",
+        "samples/s [95 %]": interval(row.samples_per_second) if row.measured else row.without_rate,
         "tokens/s": number(row.tokens_per_second.value if row.tokens_per_second else None),
         "peak GiB": gib(row.memory.peak_bytes if row.memory else None),
         "eta": eta,

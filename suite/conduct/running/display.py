@@ -17,9 +17,15 @@ from suite.conduct.planning.plan import Plan
 from suite.conduct.planning.request import RunState
 from suite.conduct.running.outcome_line import outcome_line
 from suite.conduct.running.progress import CrowdView, LiveView, PlainView
+from suite.conduct.running.results import Result, results
 from suite.conduct.running.session import Summary, View
 from suite.report.formatting.console import console
+from suite.report.formatting.numbers import counted, interval
+from suite.report.formatting.width import terminal_columns, wrapped
+from suite.spec.base import printable
 from suite.spec.manifest import Manifest
+
+RATE = "samples/s [95 %]"
 
 
 def plan_rows(runs: Sequence[tuple[Manifest, RunState]]) -> list[dict]:
@@ -40,14 +46,22 @@ def plan_rows(runs: Sequence[tuple[Manifest, RunState]]) -> list[dict]:
     ]
 
 
+#: what a narrow terminal leaves out of the plan, in this order: a run's id holds all but the scaling
+_FOLDED = ("repeat", "ranks", "size", "backend", "scaling")
+
+
 def print_plan(plan: Plan, rows: Sequence[dict]) -> None:
     """The dry run: every run in order with what the results folder holds of it, then what cannot be run."""
     screen = console()
-    table = Table(box=box.SIMPLE_HEAD, title=f"plan {plan.id}: {len(rows)} runs", title_justify="left")
-    for name in ("run", "backend", "size", "ranks", "layout", "scaling", "samples", "repeat", "state"):
-        table.add_column(name, justify="right" if name in ("ranks", "samples", "repeat") else "left")
-    for row in rows:
-        table.add_row(*(escape(str(value)) for value in row.values()))
+    names = ["run", "backend", "size", "ranks", "layout", "scaling", "samples", "repeat", "state"]
+    heading = f"plan {plan.id}: {counted(len(rows), 'run')}"
+    table = _plan_table(names, rows, heading)
+    for name in _FOLDED:
+        if screen.measure(table, options=screen.options.update(width=1000)).maximum <= screen.width:
+            break
+        if name != "scaling" or len({row["scaling"] for row in rows}) == 1:
+            names.remove(name)
+            table = _plan_table(names, rows, heading)
     screen.print(table)
     for entry in plan.skipped:
         screen.print(
@@ -57,6 +71,16 @@ def print_plan(plan: Plan, rows: Sequence[dict]) -> None:
         screen.print(f"note: {note}")
     counts = Counter(row["state"] for row in rows)
     screen.print(", ".join(f"{count} {state}" for state, count in sorted(counts.items())) + "; nothing was run")
+
+
+def _plan_table(names: Sequence[str], rows: Sequence[dict], heading: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, title=heading, title_justify="left", pad_edge=False)
+    for name in names:
+        right = name in ("ranks", "samples", "repeat")
+        table.add_column(name, justify="right" if right else "left", no_wrap=name in ("run", "state"), overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(str(row[name])) for name in names))
+    return table
 
 
 def live_view(to_stderr: bool = False) -> View:
@@ -70,20 +94,51 @@ def crowd_view(to_stderr: bool = False) -> View:
     return CrowdView(sys.stderr if to_stderr else sys.stdout)
 
 
-def print_summary(summary: Summary, root: Path) -> None:
-    """What was done, in a few lines, with the next command."""
+def print_summary(summary: Summary, plan: Plan, root: Path) -> None:
+    """What was done, in a few lines, the result of each configuration, and the next command."""
     done = len(summary.done_before)
+    _print_results(results(plan, root))
+    lines = []
     if not (summary.measured or summary.failed or summary.interrupted or summary.left_by_budget or summary.busy):
-        print(f"all {done + len(summary.failed_before)} runs are in {root} already; nothing to do")
+        count = done + len(summary.failed_before)
+        lines.append(f"{root} already holds {'the run' if count == 1 else f'all {count} runs'}; nothing to do")
     else:
-        print(f"{len(summary.measured)} runs measured, {len(summary.failed)} failed, {done} were there already")
+        before = f", {done} measured before" if done else ""
+        lines.append(f"{counted(len(summary.measured), 'run')} measured, {len(summary.failed)} failed{before}")
     if summary.failed_before:
-        print(f"{len(summary.failed_before)} runs failed before and were left so; --retry-failed runs them again")
+        count = len(summary.failed_before)
+        lines.append(f"{counted(count, 'run')} failed before and {_were(count)} not run; --retry-failed runs them")
     if summary.left_by_budget:
-        print(f"{len(summary.left_by_budget)} runs were not started for the budget; the same command goes on with them")
+        count = len(summary.left_by_budget)
+        lines.append(
+            f"{counted(count, 'run')} {_were(count)} not started because the budget was spent; "
+            "run the same command to continue"
+        )
     if summary.interrupted:
-        print("interrupted; the same command goes on")
-    print(f"report: suite report {root} -o report.md")
+        lines.append("interrupted; run the same command to continue")
+    if summary.measured or summary.failed or summary.done_before or summary.failed_before:
+        lines.append(f"report: suite report {root} -o report.md")
+    for line in lines:
+        print("\n".join(wrapped(line, terminal_columns(), rest="  ")))
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"
+
+
+def _print_results(rows: Sequence[Result]) -> None:
+    """One line for each configuration that has records."""
+    if not rows:
+        return
+    scalings = len({row.scaling for row in rows}) > 1
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("backend", "size", "ranks", "layout", *(["scaling"] if scalings else []), "runs", RATE):
+        right = name in ("ranks", RATE)
+        table.add_column(name, justify="right" if right else "left", no_wrap=name != "layout", overflow="fold")
+    for row in rows:
+        where = (row.backend, row.size, str(row.ranks), row.layout, *([row.scaling] if scalings else []))
+        table.add_row(*(escape(printable(cell)) for cell in (*where, row.runs, interval(row.samples_per_second))))
+    console().print(table)
 
 
 def print_rerun(before: Record, after: Record) -> None:

@@ -53,7 +53,7 @@ class Ledger:
         if left is not None and (left <= 0 or expected > left):
             self._leave()
             return None
-        self._view.run_started(manifest, self._durations.expect_all(self.waiting))
+        self._view.run_started(manifest, _at_most(self._durations.expect_all(self.waiting), left))
         self.waiting.remove(manifest)
         self._started[manifest.run.id] = self._clock()
         return manifest
@@ -91,10 +91,17 @@ class Ledger:
         self._view.notice(f"{manifest.run.id} is being run by another process and was left to it")
 
     def _leave(self) -> None:
-        self._view.notice(f"budget spent: {len(self.waiting)} runs are left; the same command goes on with them")
+        count = len(self.waiting)
+        runs = "1 run is" if count == 1 else f"{count} runs are"
+        self._view.notice(f"budget spent: {runs} left; the same command goes on with {'it' if count == 1 else 'them'}")
         for manifest in self.waiting:
             self._note("left_by_budget", manifest)
         self.waiting.clear()
 
     def _note(self, what: str, manifest: Manifest) -> None:
         self.outcome.setdefault(what, []).append(manifest.run.id)
+
+
+def _at_most(expected: float | None, left: float | None) -> float | None:
+    """Seconds until the plan ends: never more than the budget has left, for no run is started after it."""
+    return expected if expected is None or left is None else min(expected, left)

@@ -13,4 +13,4 @@ def outcome_line(record: Record) -> str:
         return f"{rate.samples_per_second.value:.4g} samples/s, {rate.tokens_per_second.value:.4g} tokens/s"
     kind = record.failure.kind if record.failure else record.status
     evidence = f": {printable(record.failure.evidence[0])}" if record.failure and record.failure.evidence else ""
-    return f"{record.status} ({kind}){evidence}"
+    return f"{record.status}{f' ({kind})' if kind != record.status else ''}{evidence}"

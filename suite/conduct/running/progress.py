@@ -1,14 +1,21 @@
-"""Showing a session at work. Nothing is drawn but when an event arrives: the driver sleeps while ranks measure."""
+"""Showing a session at work. From the first iteration on nothing is drawn but when an event arrives.
+
+A clock that ticks on the screen would disturb what is measured. So one ticks only while a stack starts and loads its
+model, every few seconds, and stops before the first iteration begins; then the driver sleeps while ranks measure.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import TextIO
 
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 
 from suite.bundle.record import Record
 from suite.conduct.running.outcome_line import outcome_line
@@ -16,6 +23,8 @@ from suite.spec.manifest import Manifest
 from suite.spec.phases import TIMED, TIMED_NAMES
 
 REDRAW_SECONDS = 0.25
+LOADING_REDRAW_SECONDS = 2.0
+_BAR_COLUMNS = 20
 
 
 def duration(seconds: float | None) -> str:
@@ -50,93 +59,121 @@ class PlainView:
     def run_started(self, manifest: Manifest, seconds_left: float | None) -> None:
         self._number += 1
         left = f", {duration(seconds_left)} left" if seconds_left is not None else ""
-        self._say(f"[{self._number}/{self._total}] {title(manifest)}{left}")
+        self._print(f"[{self._number}/{self._total}] {title(manifest)}{left}")
 
     def event(self, event: dict) -> None:
         return
 
     def run_ended(self, manifest: Manifest, record: Record) -> None:
-        self._say(f"    {outcome_line(record)}")
+        self._print(f"    {outcome_line(record)}")
 
     def notice(self, text: str) -> None:
-        self._say(text)
+        self._print(text)
 
     def end(self) -> None:
         return
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         print(text, file=self._stream, flush=True)
 
 
 class CrowdView(PlainView):
-    """As lines, for runs that go on side by side: each names the run it speaks of."""
+    """As lines, for runs that go on side by side: each names its run."""
 
     def run_ended(self, manifest: Manifest, record: Record) -> None:
-        self._say(f"    {title(manifest)}: {outcome_line(record)}")
+        self._print(f"    {title(manifest)}: {outcome_line(record)}")
+
+
+class Ticker:
+    """Calls ``draw`` every so many seconds in a thread of its own; once ``stop`` has returned, never again."""
+
+    def __init__(self, seconds: float, draw: Callable[[], None]) -> None:
+        self._seconds, self._draw = seconds, draw
+        self._stopped, self._lock = threading.Event(), threading.Lock()
+        threading.Thread(target=self._tick, daemon=True).start()
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped.set()
+
+    def _tick(self) -> None:
+        while not self._stopped.wait(self._seconds):
+            with self._lock:
+                if not self._stopped.is_set():
+                    self._draw()
 
 
 class LiveView:
-    """Two bars on a terminal: runs of the plan, and iterations of the run with phase, tokens/s and time left."""
+    """Three lines on a terminal: the run, its iterations with phase and tokens/s, the plan's runs and the time left."""
 
-    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(
+        self,
+        stream: TextIO,
+        clock: Callable[[], float] = time.monotonic,
+        loading_seconds: float = LOADING_REDRAW_SECONDS,
+    ) -> None:
+        self._clock, self._loading_seconds = clock, loading_seconds
         self._drawn = 0.0
-        self._detail = ""
-        self._rate = ""
+        self._ticker: Ticker | None = None
+        self._title = self._detail = self._rate = ""
         self._left: float | None = None
         self._started = 0.0
-        self._run: TaskID | None = None
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[detail]}"),
-            console=Console(file=stream),
-            auto_refresh=False,
-            transient=True,
-        )
+        self._runs, self._runs_done = 0, 0
+        self._iterations, self._iterations_done = 0, 0
+        self._console = Console(file=stream)
+        self._live = Live(console=self._console, auto_refresh=False, transient=True, get_renderable=self._lines)
 
     def begin(self, total: int, done: int) -> None:
-        self._plan = self._progress.add_task("runs", total=total, completed=done, detail="")
-        self._progress.start()
+        self._runs, self._runs_done = total, done
+        self._live.start()
 
     def run_started(self, manifest: Manifest, seconds_left: float | None) -> None:
-        total = manifest.measure.warmup + manifest.measure.iterations
-        self._left, self._started, self._rate, self._detail = seconds_left, self._clock(), "", "starting"
-        self._run = self._progress.add_task(escape(title(manifest)), total=total, detail="starting")
+        self._title, self._detail, self._rate = title(manifest), "starting", ""
+        self._iterations, self._iterations_done = manifest.measure.warmup + manifest.measure.iterations, 0
+        self._left, self._started = seconds_left, self._clock()
         self._draw(force=True)
+        self._ticker = Ticker(self._loading_seconds, self._live.refresh)
 
     def event(self, event: dict) -> None:
         kind = event.get("kind")
+        if kind == "start":
+            self._detail = "loading the stack and the model"
+        else:
+            self._stop_ticking()
         if kind == "phase" and event.get("phase") in TIMED_NAMES:
             following = TIMED_NAMES.index(event["phase"]) + 1
             self._detail = TIMED[following].label if following < len(TIMED) else "between iterations"
         elif kind == "iteration":
             self._count(event)
-        elif kind == "start":
-            self._detail = "loading the stack and the model"
         elif kind == "environment":
             self._detail = "first iteration"
         self._draw()
 
     def run_ended(self, manifest: Manifest, record: Record) -> None:
-        assert self._run is not None
-        self._progress.remove_task(self._run)
-        self._run = None
-        self._progress.console.print(f"{escape(title(manifest))}: {escape(outcome_line(record))}", highlight=False)
-        self._progress.advance(self._plan)
+        self._stop_ticking()
+        self._title = ""
+        self._console.print(f"{title(manifest)}: {outcome_line(record)}", highlight=False, markup=False)
+        if record.status != "interrupted":
+            self._runs_done += 1
+        if self._runs_done == self._runs:
+            self._left = None
         self._draw(force=True)
 
     def notice(self, text: str) -> None:
-        self._progress.console.print(escape(text), highlight=False)
+        self._console.print(text, highlight=False, markup=False)
 
     def end(self) -> None:
-        self._progress.stop()
+        self._stop_ticking()
+        self._live.stop()
+
+    def _stop_ticking(self) -> None:
+        if self._ticker is not None:
+            self._ticker.stop()
+            self._ticker = None
 
     def _count(self, event: dict) -> None:
         counts, seconds = event.get("counts"), event.get("seconds")
-        if self._run is not None:
-            self._progress.advance(self._run)
+        self._iterations_done += 1
         if isinstance(counts, dict) and isinstance(seconds, float) and seconds > 0:
             tokens = counts.get("prompt_tokens", 0) + counts.get("response_tokens", 0)
             self._rate = f"{tokens / seconds:,.0f} tokens/s"
@@ -146,9 +183,22 @@ class LiveView:
         if not force and now - self._drawn < REDRAW_SECONDS:
             return
         self._drawn = now
-        left = None if self._left is None else max(0.0, self._left - (now - self._started))
-        if self._run is not None:
-            detail = "  ".join(part for part in (self._detail, self._rate) if part)
-            self._progress.update(self._run, detail=detail)
-        self._progress.update(self._plan, detail=f"{duration(left)} left")
-        self._progress.refresh()
+        self._live.refresh()
+
+    def _lines(self) -> Group:
+        elapsed = self._clock() - self._started
+        bars = Table.grid(padding=(0, 1))
+        for ratio in (0, 0, 0, 1):
+            bars.add_column(no_wrap=True, overflow="ellipsis", ratio=ratio or None)
+        if self._title:
+            waited = duration(elapsed) if self._ticker is not None else ""
+            shown = "  ".join(text for text in (self._detail, waited, self._rate) if text)
+            bars.add_row("iterations", *_bar(self._iterations_done, self._iterations), Text(shown))
+        left = "" if self._left is None else f"{duration(max(0.0, self._left - elapsed))} left"
+        bars.add_row("runs", *_bar(self._runs_done, self._runs), Text(left))
+        heading = [Text(self._title, no_wrap=True, overflow="ellipsis")] if self._title else []
+        return Group(*heading, bars)
+
+
+def _bar(done: int, total: int) -> tuple[ProgressBar, Text]:
+    return ProgressBar(total=max(1, total), completed=done, width=_BAR_COLUMNS), Text(f"{done}/{total}")

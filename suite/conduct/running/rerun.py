@@ -9,10 +9,13 @@ from suite.bundle.derive import record_of
 from suite.bundle.files import read_text
 from suite.bundle.manifest_file import parse_manifest
 from suite.bundle.record import Record
-from suite.bundle.store import Bundle
+from suite.bundle.store import Bundle, find_bundles
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest, Run
 from suite.spec.resolve import run_id
+
+#: bundles that a message about a whole results folder names
+NAMED_BUNDLES = 3
 
 
 def read_manifest(path: Path) -> tuple[Manifest, Record | None]:
@@ -21,6 +24,7 @@ def read_manifest(path: Path) -> tuple[Manifest, Record | None]:
     Raises UsageError when there is nothing at ``path`` and DamagedBundle when it cannot be used.
     """
     if path.is_dir():
+        _require_bundle(path)
         bundle = Bundle(path)
         return bundle.manifest(), record_of(bundle)
     try:
@@ -31,6 +35,19 @@ def read_manifest(path: Path) -> tuple[Manifest, Record | None]:
     beside = Bundle(path.parent)
     has_events = path.name == "manifest.json" and (path.parent / "events").is_dir()
     return manifest, record_of(beside) if has_events else None
+
+
+def _require_bundle(folder: Path) -> None:
+    """Raises UsageError for a folder of bundles, naming some of them, and for any other folder without a manifest."""
+    if (folder / "manifest.json").exists():
+        return
+    found = [bundle for bundle in find_bundles([folder]) if (bundle.path / "manifest.json").exists()]
+    if not found:
+        raise UsageError(f"{folder} holds no manifest.json and no bundle; name a bundle, or its manifest.json")
+    named = ", ".join(str(bundle.path) for bundle in found[:NAMED_BUNDLES])
+    more = f" and {len(found) - NAMED_BUNDLES} more" if len(found) > NAMED_BUNDLES else ""
+    bundles = "1 bundle" if len(found) == 1 else f"{len(found)} bundles"
+    raise UsageError(f"{folder} is a results folder with {bundles}; name the one to run once more: {named}{more}")
 
 
 def next_repeat(manifest: Manifest, root: Path, image: str | None = None) -> Manifest:

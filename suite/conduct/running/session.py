@@ -20,7 +20,7 @@ from suite.spec.manifest import Manifest
 
 
 class View(Protocol):
-    """What the session tells while it works; a display, or nothing."""
+    """What the session reports to while it works; a display, or nothing."""
 
     def begin(self, total: int, done: int) -> None: ...
 

@@ -32,7 +32,7 @@ Result = Record | DamagedBundle | Exception
 def require_containers(machine: Machine, runs_at_once: int) -> None:
     """Raises UsageError when runs are to go on side by side that have no container to keep them apart."""
     if runs_at_once > 1 and not isinstance(machine, ContainerMachine):
-        raise UsageError(f"--parallel {runs_at_once} keeps runs apart by containers; say --launcher docker")
+        raise UsageError(f"--parallel {runs_at_once} keeps runs apart in containers: add --launcher docker")
 
 
 def run_side_by_side(
@@ -120,7 +120,7 @@ class SideBySide:
         return started
 
     def _run(self, manifest: Manifest, lane: Lane) -> None:
-        """In a thread: one run to its end, told to the main thread, which alone touches ledger and view."""
+        """In a thread: one run to its end, posted to the main thread, which alone touches ledger and view."""
         launcher = self._launcher.beside(
             self._slots.most,
             gpus=lane.devices if manifest.measure.device == "cuda" else (),
@@ -129,12 +129,12 @@ class SideBySide:
         )
         result: Result
         try:
-            result = execute(manifest, self._settings.root, launcher, self._settings.python, self._tell)
+            result = execute(manifest, self._settings.root, launcher, self._settings.python, self._post_event)
         except Exception as error:  # noqa: BLE001 - the main thread raises it
             result = error
         self._mailbox.post(partial(self._end, manifest, lane, result))
 
-    def _tell(self, event: dict[str, Any]) -> None:
+    def _post_event(self, event: dict[str, Any]) -> None:
         self._mailbox.post(partial(self._view.event, event))
 
     def _end(self, manifest: Manifest, lane: Lane, result: Result) -> None:

@@ -42,6 +42,7 @@ class Row:
     series_hash: str
     runs: int
     runs_ok: int
+    runs_interrupted: int
     measured: tuple[RunSeconds, ...]
     started: tuple[float, ...]
     samples_per_iteration: int | None
@@ -64,6 +65,11 @@ class Row:
     predicted_samples_per_second: float | None
     run_ids: tuple[str, ...]
     path: str
+
+    @property
+    def without_rate(self) -> str:
+        """What stands in the place of a rate: why no run of the row has one."""
+        return "interrupted" if self.runs_interrupted == self.runs else "failed"
 
     @property
     def name(self) -> str:
@@ -152,6 +158,7 @@ def _row(number: int, group: RowRuns, variant: str) -> Row:
         series_hash=series_hash(manifest, machine, group.launch),
         runs=len(entries),
         runs_ok=len(records),
+        runs_interrupted=sum(entry.record.status == "interrupted" for entry in entries),
         measured=runs,
         started=tuple(record.run.started for record in measured if record.run.started is not None),
         samples_per_iteration=counts.samples if counts else None,

@@ -6,6 +6,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable
+from typing import TextIO
 
 #: what a pipe or a log is taken to be as wide as, where a table needs a width
 PIPE_COLUMNS = 160
@@ -14,9 +15,9 @@ LEAST_COLUMNS = 40
 _UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
-def terminal_columns() -> int | None:
-    """Columns of the terminal on standard output; ``None`` in a pipe or a file, where no line is broken."""
-    return max(LEAST_COLUMNS, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
+def terminal_columns(stream: TextIO | None = None) -> int | None:
+    """Columns of the terminal on standard output, or ``stream``; ``None`` in a pipe or a file: no line is broken."""
+    return max(LEAST_COLUMNS, shutil.get_terminal_size().columns) if (stream or sys.stdout).isatty() else None
 
 
 def wrapped(text: str, columns: int | None, first: str = "", rest: str | None = None) -> list[str]:

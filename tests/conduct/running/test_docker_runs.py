@@ -123,7 +123,7 @@ def test_what_a_killed_driver_leaves_the_next_session_removes_and_no_other(
         living = [name for name in containers(runtime) if name not in dead]
         assert containers(runtime) == living and len(living) == 1, "the second driver removed what the dead one left"
         done = run(runtime, tmp_path / "killed", "--backend", "deepspeed")
-        assert done.returncode == 0 and "1 runs measured" in done.stdout, done
+        assert done.returncode == 0 and "1 run measured" in done.stdout, done
         assert containers(runtime) == living, "a living driver keeps its own"
         other.send_signal(signal.SIGTERM)
         other.communicate(timeout=20)
