@@ -1,13 +1,17 @@
 """`suite plan` as a user types it."""
 
 import json
+import os
+import pty
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from suite.planner.parameters import load_parameters
 from tests.fitting.rows import PUBLISHED, write_rows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,6 +30,100 @@ def test_the_answer_is_one_screen_with_layouts_memory_and_misses():
     assert re.search(r"misses by \d+\.\d GiB per device: [a-z ]+ take", done.stdout)
     assert "per 1000" in done.stdout
     assert len(done.stdout.splitlines()) < 40
+
+
+H100 = ("--size", "13B", "--device", "H100", "--devices", "8", "--backend", "deepspeed")
+
+
+def test_the_output_says_which_work_it_plans():
+    shown = plan(*H100).stdout
+    (line,) = [line for line in shown.splitlines() if line.startswith("one iteration: ")]
+    for words in (
+        *("16 samples per device (128 on 8)", "256 prompt and 256 new tokens", "1 PPO epoch of 1 optimizer step"),
+        *("micro batch at most 4", "all layers train", "full reference", "no separate critic"),
+    ):
+        assert words in line
+    chat = plan(*H100, "--workload", "ds-chat-step3").stdout
+    assert "a separate critic of 24 layers" in chat
+
+
+def test_h100_is_the_sxm_one_and_the_plan_says_so():
+    shown = plan(*H100).stdout
+    assert "13B on H100-SXM-80GB" in shown
+    assert "note: H100 is taken for H100-SXM-80GB; --device names another: H100-PCIe-80GB, H100-NVL-94GB" in shown
+
+
+def test_every_row_has_its_range_and_tight_rows_are_marked():
+    band = load_parameters().ppo
+    body = json.loads(plan(*H100, "--json").stdout)["plans"][0]
+    shown = plan(*H100).stdout
+    best = body["options"][0]
+    assert best["tight"] and not body["options"][2]["tight"]
+    low, high = (best["samples_per_second"] * share for share in (band.low, band.high))
+    (row,) = [line for line in shown.splitlines() if line.startswith("1 ") and "|" not in line]
+    assert f"{low:.3g} to {high:.3g}" in row and f"{best['memory_bytes'] / 2**30:.1f}!" in row
+    assert "! tight: within" in shown and "3 is the best with room to spare" in shown
+
+
+def test_layouts_with_one_prediction_are_one_row_that_names_the_other():
+    options = json.loads(plan(*H100, "--json").stdout)["plans"][0]["options"]
+    assert len(options) == 8
+    assert len({(option["seconds"], option["memory_bytes"]) for option in options}) == 8
+    twin = next(option for option in options if option["label"] == "zero1 dp8 offload-opt")
+    assert twin["twins"] == ["zero2 dp8 offload-opt"]
+    assert "= zero2 dp8 offload-opt: predicted alike" in plan(*H100).stdout
+
+
+def test_fewest_devices_by_offload_name_the_host_memory():
+    done = plan("--size", "13B", "--device", "H100-SXM-80GB", "--backend", "deepspeed", "--min-devices")
+    parameters = 12_853_386_240
+    least = 16 * parameters / 2**30
+    found = re.search(
+        r"fewest devices: 1, by offload: .* takes at least (\d+) GiB of host memory .* the fewest are (\d+)",
+        done.stdout,
+    )
+    assert found and least <= int(found[1]) < 1.01 * least
+    assert (
+        plan("--size", "13B", "--device", "H100-SXM-80GB", "--backend", "megatron", "--min-devices").stdout.count(
+            "offload"
+        )
+        == 0
+    )
+    assert int(found[2]) > 1
+
+
+@pytest.mark.parametrize("columns", [72, 80, 100, 120, 121])
+@pytest.mark.parametrize(
+    "arguments", [H100, (*H100[:2], "--min-devices", "--price", "2"), (*H100[:2], "--scale", "8..16")]
+)
+def test_no_line_is_longer_than_the_terminal(columns, arguments):
+    shown = on_terminal(columns, *arguments)
+    assert "samples/s" in shown
+    assert not [line for line in shown.splitlines() if len(line) > columns]
+
+
+def test_a_mark_means_one_part_in_all_charts():
+    shown = plan(*H100[:6]).stdout
+    meanings = {}
+    for mark, part in re.findall(r"([█▓▒░▚▞▤▦◫·]) ([A-Za-z ]+?) (?:[\d.]+|-)(?:  |$)", shown, re.MULTILINE):
+        meanings.setdefault(mark, set()).add(part)
+    assert len(meanings) >= 8 and all(len(parts) == 1 for parts in meanings.values())
+
+
+def on_terminal(columns, *arguments):
+    """What a terminal of so many columns shows."""
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "COLUMNS": str(columns)}
+    command = [sys.executable, "-m", "suite", "plan", *arguments]
+    with subprocess.Popen(command, stdout=follower, stderr=follower, cwd=ROOT, env=environment) as process:
+        os.close(follower)
+        chunks = []
+        with suppress(OSError):  # the terminal's end
+            while chunk := os.read(leader, 65536):
+                chunks.append(chunk)
+        os.close(leader)
+    assert process.returncode == 0
+    return b"".join(chunks).decode().replace("\r\n", "\n")
 
 
 def test_json_holds_the_same_plan():
@@ -78,6 +176,7 @@ def test_the_chart_of_memory_is_written(tmp_path):
         ((), "--size"),
         (("--size", "13B", "--shape", "x.yaml"), "name one model"),
         (("--size", "13B", "--device", "A100"), "A100-SXM-40GB, A100-PCIe-40GB"),
+        (("--shape", "QWEN"), "supported are gpt2, llama, opt. To plan or measure a model of that size all the same"),
         (("--size", "13B", "--devices", "0"), "1 to 16384"),
         (("--size", "13B", "--objective", "speed"), "throughput"),
         (("--size", "13B", "--scaling", "odd"), "scaling"),
@@ -88,8 +187,9 @@ def test_the_chart_of_memory_is_written(tmp_path):
         (("--size", "13B", "--scale", "x..y"), "--scale"),
     ],
 )
-def test_a_mistake_is_one_line_and_ends_with_two(arguments, words):
-    done = plan(*arguments)
+def test_a_mistake_is_one_line_and_ends_with_two(arguments, words, tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "qwen2", "hidden_size": 64}')
+    done = plan(*(str(tmp_path / "config.json") if word == "QWEN" else word for word in arguments))
     assert done.returncode == 2
     assert words in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from suite.planner.ask import device_counts, device_range, fewest_devices, largest_micro_batch, question
 from suite.planner.hardware import hardware_of, published_hardware
-from suite.planner.plan import GIB, predict
+from suite.planner.host_memory import host_memory
+from suite.planner.plan import GIB, make_plan, predict
 from suite.planner.profiles import PROFILES
 from suite.planner.scale import LIMITS, scaling_curve
 from suite.planner.space import candidates
@@ -20,6 +21,7 @@ from suite.spec.phases import TIMED_NAMES as PHASES
 from suite.spec.workload import Critic
 from suite.theory.adapters import work_parameters
 from suite.theory.memory import memory_floor
+from suite.theory.parameters import parameter_count
 from tests.theory.shapes import shapes, workloads
 
 BACKENDS = sorted(PROFILES)
@@ -123,6 +125,34 @@ def test_recomputation_needs_less_activation_and_more_time():
     assert predicted.total[again] < predicted.total[plain]
 
 
+def test_offloading_takes_host_memory_as_deepspeed_counts_it():
+    work = find_workload("trlx-ds-chat")
+    space, _ = table(ask("13B", "deepspeed"), [8])
+    whole, choices = host_memory(space.work), space.choices
+    trained = work_parameters(find_size("13B"), work).trainable
+    states, weights = choices["offload_optimizer"] > 0, choices["offload_parameters"] > 0
+    assert whole[~states].max() == 0
+    assert whole[states & ~weights] == pytest.approx(16 * trained)
+    reference = parameter_count(find_size("13B")).total
+    assert whole[weights] == pytest.approx(18 * trained + 2 * reference, rel=1e-3)
+    node = next(option for option in ask("66B", "deepspeed").plan([32]).options if option.layout.offload_optimizer)
+    assert node.layout.nodes == 4
+    assert node.host_memory_bytes == pytest.approx(16 * work_parameters(find_size("66B"), work).trainable / 4)
+
+
+def test_twins_are_folded_for_a_reader_and_kept_for_the_search_of_layouts():
+    asked = ask("13B", "deepspeed", "H100-SXM-80GB")
+    every = make_plan(
+        asked.shape, asked.workload, asked.hardware, asked.profile, [8], asked.parameters, most=64
+    ).options
+    folded = asked.plan([8], most=64).options
+    assert sorted(option.label for option in every) == sorted(
+        label for option in folded for label in (option.label, *option.twins)
+    )
+    assert len(folded) < len(every)
+    assert not any(option.twins for option in every)
+
+
 def test_a_miss_says_by_how_much_and_what_takes_the_room():
     plan = ask("66B", "deepspeed").plan([32])
     assert plan.options
@@ -214,6 +244,27 @@ def test_every_device_of_the_catalogue_can_be_planned(device):
 def test_what_cannot_be_planned_is_one_clear_line(make, words):
     with pytest.raises(UsageError, match=words):
         make()
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("H100", "H100-SXM-80GB"),
+        ("h200", "H200-141GB"),
+        ("A100-80GB", "A100-SXM-80GB"),
+        ("A100 PCIe 40GB", "A100-PCIe-40GB"),
+        ("H100 NVL", "H100-NVL-94GB"),
+    ],
+)
+def test_a_short_name_means_the_device_that_is_no_card(name, expected):
+    assert ask("1.3B", device=name).hardware.name == expected
+
+
+@pytest.mark.parametrize("name", ["A100", "V100"])
+def test_a_name_of_several_such_devices_is_refused_with_all_of_them(name):
+    with pytest.raises(UsageError) as error:
+        ask(device=name)
+    assert all(device in str(error.value) for device in devices() if device.startswith(name))
 
 
 @pytest.mark.parametrize(

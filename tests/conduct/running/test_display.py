@@ -128,5 +128,5 @@ def test_a_results_folder_is_not_a_bundle_and_the_message_names_some(tmp_path: P
     assert "is a results folder with 5 bundles" in text and text.endswith("and 2 more")
     assert str(tmp_path / "runs" / plan.manifests[0].run.id) in text
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match="no manifest.json and no bundle"):
+    with pytest.raises(UsageError, match=r"no manifest\.json and no bundle"):
         read_manifest(tmp_path / "empty")

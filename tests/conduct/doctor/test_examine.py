@@ -1,0 +1,74 @@
+"""What `suite doctor` says is missing, and where it says to get it; how it is printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from suite.conduct.doctor import examine as examined
+from suite.conduct.doctor.display import print_diagnosis
+from suite.conduct.doctor.examine import Diagnosis, examine
+from suite.launch.probe import LocalDevice
+
+ENGINES_STACK = {"torch": "2.13.0", "deepspeed": "0.19.8", "transformers": "5.23.0", "megatron-core": "0.16.1"}
+TRLX_PROBLEMS = ["there is no trlx for python", "trlx imports accelerate, ray, wandb, which python lacks"]
+
+
+@pytest.fixture
+def diagnosis(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Diagnosis:
+    """Of an interpreter that holds the engines' stack, with no trlx in it."""
+    monkeypatch.setattr(
+        examined, "stack_versions", lambda python, packages: {p: ENGINES_STACK.get(p) for p in packages}
+    )
+    monkeypatch.setattr("suite.backends.trlx_nemo.stack_versions", lambda python, packages: dict.fromkeys(packages))
+    for module in ("trlx_deepspeed", "trlx_nemo"):
+        monkeypatch.setattr(f"suite.backends.{module}.trlx_errors", lambda python, engine=False: list(TRLX_PROBLEMS))
+    monkeypatch.setattr(examined, "local_devices", tuple[LocalDevice, ...])
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    return examine("python", tmp_path)
+
+
+def advice(diagnosis: Diagnosis, name: str) -> str:
+    (check,) = [check for check in diagnosis.checks if check.name == name]
+    assert check.state == "missing" and check.advice
+    return check.advice
+
+
+@pytest.mark.parametrize("backend", ["trlx-deepspeed", "trlx-ddp"])
+def test_all_that_trlx_lacks_is_named_with_the_page_and_the_image(diagnosis: Diagnosis, backend: str) -> None:
+    text = advice(diagnosis, f"backend {backend}")
+    assert all(word in text for word in ("there is no trlx", "ray", "wandb", "tokenizers"))
+    assert "docs/backends.md" in text and "suite images build trlx" in text
+    assert text.count("accelerate") == 1, "a package that another line names is not listed twice"
+
+
+def test_nemo_is_not_to_be_installed_here_but_has_its_image(diagnosis: Diagnosis) -> None:
+    text = advice(diagnosis, "backend trlx-nemo")
+    assert all(word in text for word in ("nemo_toolkit", "apex", "pytorch-lightning", "there is no trlx", "ray"))
+    assert "suite images build nemo" in text and "docs/backends.md" in text and "Python 3.8" in text
+    assert "install nemo_toolkit" not in text
+
+
+def test_the_pages_and_images_that_are_named_exist(diagnosis: Diagnosis) -> None:
+    from suite.spec.images import images
+
+    page = (Path(__file__).parents[3] / "docs/backends.md").read_text()
+    assert "### Installing it" in page and "## trlx-nemo" in page
+    assert {"trlx", "nemo"} <= set(images())
+
+
+def test_a_backend_without_a_page_is_installed_here(diagnosis: Diagnosis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examined, "stack_versions", lambda python, packages: dict.fromkeys(packages))
+    text = advice(examine("python", Path()), "backend megatron")
+    assert text == "install torch, megatron-core into python, or name another interpreter with --python"
+
+
+def test_at_80_columns_lines_break_at_words(diagnosis: Diagnosis, capsys: pytest.CaptureFixture[str]) -> None:
+    print_diagnosis(diagnosis, 80)
+    narrow = capsys.readouterr().out
+    print_diagnosis(diagnosis)
+    wide = capsys.readouterr().out
+    assert not [line for line in narrow.splitlines() if len(line) > 80]
+    assert narrow.split() == wide.split(), "the same words, none of them broken"
+    assert "1.3B 24.65 GiB (no)" in narrow or "1.3B 24.65 GiB" in narrow, "a size stays beside its figure"
