@@ -20,7 +20,7 @@ from suite.conduct.running.progress import CrowdView, LiveView, PlainView
 from suite.conduct.running.results import Result, results
 from suite.conduct.running.session import Summary, View
 from suite.report.formatting.console import console
-from suite.report.formatting.numbers import counted, interval
+from suite.report.formatting.numbers import counted
 from suite.report.formatting.width import terminal_columns, wrapped
 from suite.spec.base import printable
 from suite.spec.manifest import Manifest
@@ -131,13 +131,13 @@ def _print_results(rows: Sequence[Result]) -> None:
     if not rows:
         return
     scalings = len({row.scaling for row in rows}) > 1
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("backend", "size", "ranks", "layout", *(["scaling"] if scalings else []), "runs", RATE):
-        right = name in ("ranks", RATE)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for name in ("backend", "size", "ranks", "layout", *(["scaling"] if scalings else []), "runs ok", RATE):
+        right = name in ("ranks", "runs ok", RATE)
         table.add_column(name, justify="right" if right else "left", no_wrap=name != "layout", overflow="fold")
     for row in rows:
         where = (row.backend, row.size, str(row.ranks), row.layout, *([row.scaling] if scalings else []))
-        table.add_row(*(escape(printable(cell)) for cell in (*where, row.runs, interval(row.samples_per_second))))
+        table.add_row(*(escape(printable(cell)) for cell in (*where, f"{row.runs_ok} of {row.runs}", row.rate)))
     console().print(table)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle
 from suite.conduct.planning.plan import Plan
 from suite.report.facts.pool import counted_seconds
+from suite.report.formatting.numbers import interval
 from suite.stats.intervals import Interval, RunSeconds, pooled_rate
 
 
@@ -24,8 +24,17 @@ class Result:
     ranks: int
     layout: str
     scaling: str
-    runs: str
+    runs: int
+    runs_ok: int
+    runs_interrupted: int
     samples_per_second: Interval | None
+
+    @property
+    def rate(self) -> str:
+        """The rate with its interval, or why there is none."""
+        if self.samples_per_second is not None:
+            return interval(self.samples_per_second)
+        return "interrupted" if self.runs_interrupted == self.runs else "failed"
 
 
 def results(plan: Plan, root: Path) -> list[Result]:
@@ -44,17 +53,14 @@ def results(plan: Plan, root: Path) -> list[Result]:
             ranks=manifests[row].layout.ranks,
             layout=manifests[row].layout.label(),
             scaling=manifests[row].workload.scaling,
-            runs=_endings(records),
+            runs=len(records),
+            runs_ok=sum(record.status == "ok" for record in records),
+            runs_interrupted=sum(record.status == "interrupted" for record in records),
             samples_per_second=_rate(records),
         )
         for row, records in repeats.items()
         if records
     ]
-
-
-def _endings(records: list[Record]) -> str:
-    counts = Counter(record.status for record in records)
-    return ", ".join(f"{counts[status]} {status}" for status in ("ok", "failed", "interrupted") if counts[status])
 
 
 def _rate(records: list[Record]) -> Interval | None:
