@@ -42,7 +42,7 @@ class Fit(Frozen):
     size: str
     backend: str
     floor_bytes: int
-    fits: bool | None = Field(description="null where the device does not tell its memory")
+    fits: bool | None = Field(description="null where the device does not report its memory")
 
 
 class Diagnosis(Frozen):

@@ -149,7 +149,7 @@ def test_a_bundle_comes_back_from_an_engine_that_shares_no_folder(
     assert containers(runtime) == []
 
 
-def test_a_full_disk_under_the_results_is_told_and_nothing_is_left(
+def test_a_full_disk_under_the_results_is_reported_and_nothing_is_left(
     runtime: Runtime, scripted_image: str, tmp_path: Path
 ) -> None:
     runs = tmp_path / "small"
@@ -157,8 +157,8 @@ def test_a_full_disk_under_the_results_is_told_and_nothing_is_left(
     subprocess.run(("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(runs)), check=True)
     try:
         done = run(runtime, runs, "--backend", "megatron", at={"iteration": 1, "do": "flood"})
-        told = done.stdout + done.stderr
-        assert done.returncode in (1, 2) and ("disk_full" in told or "no space left" in told.lower()), done
+        shown = done.stdout + done.stderr
+        assert done.returncode in (1, 2) and ("disk_full" in shown or "no space left" in shown.lower()), done
     finally:
         subprocess.run(("umount", str(runs)), check=True)
     assert containers(runtime) == []

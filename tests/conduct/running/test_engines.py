@@ -20,7 +20,7 @@ from suite.report.reading import read_entries
 from suite.report.text.output import write
 from suite.spec.manifest import Measure
 from tests.conduct.requests import shape, workload
-from tests.conduct.running.test_session import Told
+from tests.conduct.running.test_session import Remembering
 
 pytestmark = [pytest.mark.ranks, pytest.mark.timeout(400)]
 
@@ -34,7 +34,7 @@ def stacks() -> dict[str, dict[str, str]]:
 
 def run(request: Request, root: Path) -> list[Bundle]:
     plan = make_plan(request, stacks())
-    summary = run_plan(plan, Settings(root=root, python=sys.executable), LocalLauncher(), Told())
+    summary = run_plan(plan, Settings(root=root, python=sys.executable), LocalLauncher(), Remembering())
     logs = [path.read_text()[-2000:] for path in sorted(root.glob("*/logs/rank-0.log"))]
     assert not summary.failed, logs
     return find_bundles([root])

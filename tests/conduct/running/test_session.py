@@ -27,7 +27,7 @@ from tests.scripted_suite import WORKER
 ROOT = Path(__file__).resolve().parents[3]
 
 
-class Told:
+class Remembering:
     """A view that remembers."""
 
     def __init__(self) -> None:
@@ -64,21 +64,21 @@ def script(monkeypatch: pytest.MonkeyPatch, **fields: object) -> None:
     monkeypatch.setenv("SUITE_SCRIPT", json.dumps(fields))
 
 
-def work(plan: Plan, root: Path, **settings: object) -> tuple[Summary, Told]:
-    told = Told()
-    return run_plan(plan, Settings(root=root, python=sys.executable, **settings), LocalLauncher(), told), told
+def work(plan: Plan, root: Path, **settings: object) -> tuple[Summary, Remembering]:
+    seen = Remembering()
+    return run_plan(plan, Settings(root=root, python=sys.executable, **settings), LocalLauncher(), seen), seen
 
 
 def test_every_run_is_measured_and_a_second_call_does_nothing(tmp_path: Path) -> None:
     plan = make_plan(request(ranks=(1, 2), repeats=1), STACKS)
-    summary, told = work(plan, tmp_path)
-    assert len(summary.measured) == 4 and not summary.failed and told.kinds >= {"start", "phase", "iteration", "end"}
+    summary, seen = work(plan, tmp_path)
+    assert len(summary.measured) == 4 and not summary.failed and seen.kinds >= {"start", "phase", "iteration", "end"}
     bundles = find_bundles([tmp_path])
     assert {bundle.record().status for bundle in bundles} == {"ok"}
     assert {verify(bundle).status for bundle in bundles} == {"equal"}
     start = time.monotonic()
-    again, told = work(plan, tmp_path)
-    assert len(again.done_before) == 4 and not again.measured and not told.ended
+    again, seen = work(plan, tmp_path)
+    assert len(again.done_before) == 4 and not again.measured and not seen.ended
     assert time.monotonic() - start < 2
 
 
@@ -95,9 +95,9 @@ def test_a_failed_run_is_a_record_and_the_rest_goes_on(tmp_path: Path, monkeypat
     )
     script(monkeypatch)
     assert len(work(plan, tmp_path)[0].failed_before) == 2, "a failed run is a result until it is asked for again"
-    retried, told = work(plan, tmp_path, retry_failed=True)
+    retried, seen = work(plan, tmp_path, retry_failed=True)
     assert len(retried.measured) == 2 and len(list((tmp_path / "attic").iterdir())) == 2, "nothing is overwritten"
-    assert "failed before" in told.notices[0]
+    assert "failed before" in seen.notices[0]
 
 
 def test_a_damaged_bundle_is_kept_aside_and_done_again(tmp_path: Path) -> None:
@@ -106,8 +106,8 @@ def test_a_damaged_bundle_is_kept_aside_and_done_again(tmp_path: Path) -> None:
     path = tmp_path / plan.manifests[0].run.id
     (path / "manifest.json").write_text('{"schema": "suite/man')
     assert [state for _, state in states(plan, tmp_path)] == ["damaged"]
-    summary, told = work(plan, tmp_path)
-    assert summary.measured == (path.name,) and "damaged" in told.notices[0]
+    summary, seen = work(plan, tmp_path)
+    assert summary.measured == (path.name,) and "damaged" in seen.notices[0]
     assert (tmp_path / "attic" / f"{path.name}.1" / "manifest.json").read_text() == '{"schema": "suite/man'
 
 
@@ -126,25 +126,25 @@ def test_a_run_that_another_driver_begins_meanwhile_is_left_to_it_and_the_rest_g
     plan = make_plan(request(ranks=(1,), repeats=3, backends=("deepspeed",)), STACKS)
     first, second, third = plan.manifests
 
-    class Meanwhile(Told):
+    class Meanwhile(Remembering):
         def run_started(self, manifest: Manifest, seconds_left: float | None) -> None:
             if manifest == (first if moment == "before it is taken" else second):
                 Bundle.create(tmp_path, second)
 
-    told = Meanwhile()
-    summary = run_plan(plan, Settings(root=tmp_path, python=sys.executable), LocalLauncher(), told)
+    seen = Meanwhile()
+    summary = run_plan(plan, Settings(root=tmp_path, python=sys.executable), LocalLauncher(), seen)
     assert (summary.measured, summary.busy) == ((first.run.id, third.run.id), (second.run.id,))
-    assert told.notices == [f"{second.run.id} is being run by another process and was left to it"]
+    assert seen.notices == [f"{second.run.id} is being run by another process and was left to it"]
 
 
 def test_the_budget_stops_before_a_run_that_would_exceed_it(tmp_path: Path) -> None:
     plan = make_plan(request(ranks=(1,), repeats=3, backends=("deepspeed",)), STACKS)
     ticks = iter(range(0, 10_000, 40))
-    told = Told()
+    seen = Remembering()
     settings = Settings(root=tmp_path, python=sys.executable, budget_seconds=150)
-    summary = run_plan(plan, settings, LocalLauncher(), told, clock=lambda: next(ticks))
+    summary = run_plan(plan, settings, LocalLauncher(), seen, clock=lambda: next(ticks))
     assert len(summary.measured) == 1 and len(summary.left_by_budget) == 2
-    assert "budget" in told.notices[-1]
+    assert "budget" in seen.notices[-1]
 
 
 def test_a_results_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def drive(root: Path, script: dict, *arguments: str) -> subprocess.Popen:
 
 
 def wait_for_iteration(root: Path, number: int) -> Bundle:
-    """Wait until rank 0 has told of that iteration."""
+    """Wait until rank 0 has seen of that iteration."""
     end = time.monotonic() + 30
     while time.monotonic() < end:
         for bundle in find_bundles([root]) if root.exists() else ():
