@@ -18,7 +18,7 @@ from suite.conduct.running.results import results
 from suite.conduct.running.session import Settings, Summary, run_plan, states
 from suite.launch.local import LocalLauncher
 from suite.report.facts.model import build
-from suite.report.text.headline import rows as headline_rows
+from suite.report.terminal import headline_rows
 from suite.report.text.markdown import render
 from suite.spec.base import UsageError
 from tests.conduct.requests import STACKS, request, shape

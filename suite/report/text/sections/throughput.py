@@ -30,7 +30,10 @@ def _table(rows: Sequence[Row]) -> Table:
         *IDENTITY,
         *varying(rows),
         (Column("runs ok"), lambda row: f"{row.runs_ok} of {row.runs}"),
-        (Column("samples/s [95 %]"), lambda row: interval(row.samples_per_second) if row.measured else row.without_rate),
+        (
+            Column("samples/s [95 %]"),
+            lambda row: interval(row.samples_per_second) if row.measured else row.without_rate,
+        ),
     ]
     if any(row.predicted_samples_per_second is not None for row in rows):
         columns.append((Column("predicted"), lambda row: number(row.predicted_samples_per_second)))
