@@ -75,7 +75,6 @@ METAVARS = {
     "queue": "NAME",
     "ranks": "N|all",
     "rdma": "RESOURCE[=N]",
-    "reference": "full|hydra",
     "reservation": "NAME",
     "runtime_class": "NAME",
     "sbatch": "OPTION",

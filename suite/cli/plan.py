@@ -9,15 +9,19 @@ import typer
 
 from suite.cli.exits import DONE, GATE_NOT_MET, command
 from suite.cli.options import completion
+from suite.cli.options.fields import WorkloadOptions, workload_changes
+from suite.cli.options.groups import takes_groups
 
 if TYPE_CHECKING:
     from suite.planner.ask import Question
     from suite.planner.parameters import Parameters
 
 Paths = list[Path] | None
+AS_THE_WORKLOAD = WorkloadOptions()
 
 
 @command
+@takes_groups
 def plan(
     files: Annotated[
         Paths, typer.Argument(metavar="FILE", help="with --check: more files or folders in the published format")
@@ -58,13 +62,7 @@ def plan(
     scaling: Annotated[
         str, typer.Option(help="weak (samples per device fixed) or strong (in all)", rich_help_panel="Work")
     ] = "weak",
-    trainable_layers: Annotated[
-        int | None, typer.Option(help="train only the last N layers", rich_help_panel="Work")
-    ] = None,
-    reference: Annotated[
-        str | None,
-        typer.Option(help="reference policy: a full copy, or hydra on the frozen trunk", rich_help_panel="Work"),
-    ] = None,
+    changes: WorkloadOptions = AS_THE_WORKLOAD,  # type: ignore[valid-type]
     objective: Annotated[str, typer.Option(help="what to rank layouts by", rich_help_panel="Search")] = "throughput",
     price: Annotated[float | None, typer.Option(help="money per device and hour", rich_help_panel="Search")] = None,
     min_devices: Annotated[
@@ -111,7 +109,7 @@ def plan(
     if top < 1 or (price is not None and not price >= 0):
         raise UsageError("--top is at least 1 and --price not negative")
     questions = [
-        _question(size, shape, device, name, workload, scaling, trainable_layers, reference, parameters, calibrate)
+        _question(size, shape, device, name, workload, scaling, changes, parameters, calibrate)
         for name in backend or ["deepspeed", "megatron"]
     ]
     if scale is not None:
@@ -135,8 +133,7 @@ def _question(
     backend: str,
     workload: str,
     scaling: str,
-    trainable_layers: int | None,
-    reference: str | None,
+    changes: Any,
     parameters: Parameters,
     calibrate: Path | None,
 ) -> Question:
@@ -145,14 +142,10 @@ def _question(
     from suite.planner.ask import question
     from suite.spec.base import UsageError
     from suite.spec.catalogue import find_size, find_workload, load_shape
-    from suite.spec.workload import Workload
 
     if (size is None) == (shape is None):
         raise UsageError("name one model: --size (see `suite sizes`) or --shape FILE")
-    body = find_workload(workload).model_dump()
-    given = {"trainable_layers": trainable_layers, "reference": reference, "scaling": scaling}
-    body.update({key: value for key, value in given.items() if value is not None})
-    work = checked(lambda: Workload.model_validate(body))
+    work = checked(lambda: find_workload(workload).changed({**workload_changes(changes), "scaling": scaling}))
     chosen = load_shape(shape) if shape is not None else find_size(size or "")
     asked = question(chosen, work, device, backend, parameters)
     return asked if calibrate is None else calibrated(asked, calibrate)

@@ -35,7 +35,9 @@ def _option(name: str, fact: Declared, info: FieldInfo, panel: str) -> tuple[str
     else:
         plain = _plain_type(info)
         kind, default = (list[plain] | None if fact.choice == "compare" else plain | None), None  # type: ignore[valid-type]
-        option = typer.Option(fact.option, help=fact.help, rich_help_panel=panel)
+        words = get_args(info.annotation) if plain is str else ()
+        metavar = "|".join(map(str, words)) or None
+        option = typer.Option(fact.option, help=fact.help, metavar=metavar, rich_help_panel=panel)
     return name, Annotated[kind, option], field(default=default)  # type: ignore[arg-type]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from suite.cli.options import completion
-from suite.cli.options.fields import LAYOUT, WORK, LayoutOptions, WorkloadOptions, layout_choices, workload_changes
+from suite.cli.options.fields import WORK, LayoutOptions, WorkloadOptions, layout_choices, workload_changes
 
 if TYPE_CHECKING:
     from suite.conduct.planning.machine import Machine
@@ -75,7 +75,7 @@ class Basics:
     ] = None
     precision: Annotated[
         str | None,
-        typer.Option(help="fp32, bf16 or fp16 [default: bf16 on cuda, fp32 on cpu]", rich_help_panel=LAYOUT),
+        typer.Option(help="fp32, bf16 or fp16 [default: bf16 on cuda, fp32 on cpu]", rich_help_panel=MEASURING),
     ] = None
     warmup: Annotated[int, typer.Option(help="iterations recorded but not counted", rich_help_panel=MEASURING)] = 2
     iterations: Annotated[int, typer.Option(help="iterations counted in each run", rich_help_panel=MEASURING)] = 8
