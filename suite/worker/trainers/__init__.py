@@ -2,20 +2,19 @@
 
 from typing import TYPE_CHECKING, Type
 
+from suite.worker.registry import import_class
+
 if TYPE_CHECKING:
     from suite.worker.trainers.base import Trainer
 
-NAMES = ("trlx-deepspeed", "trlx-ddp", "trlx-nemo")
+#: backend -> ``module:class``; a package's ``prepare(device_type)`` runs before its trainer is imported
+TRAINERS = {
+    "trlx-deepspeed": "suite.worker.trainers.trlx.accelerate.trainer:TrlxTrainer",
+    "trlx-ddp": "suite.worker.trainers.trlx.accelerate.trainer:TrlxTrainer",
+    "trlx-nemo": "suite.worker.trainers.trlx.nemo.trainer:TrlxNemoTrainer",
+}
 
 
 def trainer_class(name: str, device_type: str) -> "Type[Trainer]":
     """Import the stack of backend ``name``. Raises ValueError for a backend without a trainer."""
-    if name in ("trlx-deepspeed", "trlx-ddp"):
-        from suite.worker.trainers.trlx.accelerate.trainer import prepared_class
-
-        return prepared_class(device_type)
-    if name == "trlx-nemo":
-        from suite.worker.trainers.trlx.nemo.trainer import prepared_class as prepared_nemo_class
-
-        return prepared_nemo_class(device_type)
-    raise ValueError("backend {!r} has no trainer in this worker; known: {}".format(name, ", ".join(NAMES)))
+    return import_class("trainer", TRAINERS, name, device_type)

@@ -41,7 +41,7 @@ class Sheet:
         self.logprobs_calls = 0
 
     def means(self) -> Dict[str, float]:
-        """Means of the losses over micro batches, and of the gradient norm over steps; NaN where none was told."""
+        """Means of the losses over micro batches, and of the gradient norm over steps; NaN where none was reported."""
         found = {name: [stats[key] for stats in self.step_stats if key in stats] for name, key in _LOSSES.items()}
         found["gradient_norm"] = self.gradient_norms
         return {name: sum(map(float, values)) / len(values) if values else math.nan for name, values in found.items()}

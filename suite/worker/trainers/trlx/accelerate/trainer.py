@@ -6,7 +6,7 @@ import math
 import os
 import tempfile
 from functools import partial
-from typing import Any, Dict, List, Optional, Type
+from typing import Any, Dict, List, Optional
 
 import torch
 import torch.distributed as dist
@@ -21,22 +21,11 @@ from suite.worker.trainers.tally import Tally
 from suite.worker.trainers.trlx import config as trlx_config
 from suite.worker.trainers.trlx.accelerate.hooks import Sheet, TimedPPO
 from suite.worker.trainers.trlx.shims import TRLX_ACCELERATE, apply_shims
-from suite.worker.trainers.trlx.source import COMMIT, use_trlx
+from suite.worker.trainers.trlx.source import COMMIT
 from suite.worker.trainers.trlx.work import notes, work_differences
 from suite.worker.world import World
 
 REGISTERED_NAME = "SuitePPOTrainer"
-
-
-def prepared_class(device_type: str) -> Type["TrlxTrainer"]:
-    """The trainer's class once its stack is imported. Raises ConfigError where trlx is not the measured commit."""
-    os.environ.setdefault("DS_ACCELERATOR", device_type)
-    # ZeRO imports DeepSpeed's Muon, whose torch.compile loads all of Inductor; nothing here compiles.
-    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
-    use_trlx()
-    import trlx.utils.loading  # noqa: F401 - registers trlx's trainers and pipelines
-
-    return TrlxTrainer
 
 
 class TrlxTrainer(Trainer):

@@ -168,7 +168,7 @@ class TimedNeMoPPO:
 
         def timed(batch: List[torch.Tensor], *arguments: Any, **options: Any) -> torch.Tensor:
             padding = self.tokenizer.pad_token_id
-            self.sheet.tally.trained_tokens += sum(int(part.ne(padding).sum()) for part in batch[:2])
+            self.sheet.tally.trained_tokens += sum(int(tensor.ne(padding).sum()) for tensor in batch[:2])
             with self.sheet.clock.detail("train/forward-backward"):
                 loss = step(batch, *arguments, **options)
             self.sheet.losses.append(loss)

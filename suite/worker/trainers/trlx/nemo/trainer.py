@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from typing import Any, Dict, Iterator, List, Optional, Tuple, Type
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
@@ -13,22 +13,10 @@ from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.tally import Tally
 from suite.worker.trainers.trlx.nemo import config as trlx_nemo_config
 from suite.worker.trainers.trlx.nemo.hooks import Sheet, TimedNeMoPPO
-from suite.worker.trainers.trlx.source import COMMIT, use_trlx
+from suite.worker.trainers.trlx.source import COMMIT
 from suite.worker.world import World
 
 REGISTERED_NAME = "SuiteNeMoPPOTrainer"
-
-
-def prepared_class(device_type: str) -> Type["TrlxNemoTrainer"]:
-    """The trainer's class once its stack is imported.
-
-    trlx hides every ImportError of NeMo, apex or Lightning behind a sentence of its own; importing the module itself
-    lets the real one through. Raises ConfigError where trlx is not the measured commit.
-    """
-    use_trlx()
-    import trlx.trainer.nemo_ppo_trainer  # noqa: F401
-
-    return TrlxNemoTrainer
 
 
 class TrlxNemoTrainer(Trainer):

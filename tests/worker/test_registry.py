@@ -1,0 +1,51 @@
+"""Backends by name in the worker: one line each, their packages prepared first."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from suite.backends.registry import _OWN
+from suite.worker.engines import ENGINES, engine_class
+from suite.worker.registry import import_class
+from suite.worker.trainers import TRAINERS, trainer_class
+
+
+def test_every_own_backend_of_the_driver_has_a_class_in_the_worker() -> None:
+    assert {driver.name for driver in _OWN if driver.kind == "engine"} == set(ENGINES)
+    assert {driver.name for driver in _OWN if driver.kind == "trainer"} == set(TRAINERS)
+
+
+@pytest.mark.parametrize("target", sorted({*ENGINES.values(), *TRAINERS.values()}))
+def test_every_line_of_the_tables_names_a_class_that_is_there(target: str) -> None:
+    module, _, attribute = target.partition(":")
+    spec = find_spec(module)
+    assert spec is not None and spec.origin is not None
+    body = ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
+    assert attribute in {node.name for node in body if isinstance(node, ast.ClassDef)}
+
+
+def test_a_package_is_prepared_before_its_module_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "toy_stack"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "device = None\ndef prepare(device_type):\n    global device\n    device = device_type\n"
+    )
+    (package / "engine.py").write_text("import toy_stack\nclass Toy:\n    seen_at_import = toy_stack.device\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    try:
+        assert import_class("engine", {"toy": "toy_stack.engine:Toy"}, "toy", "cuda").seen_at_import == "cuda"
+    finally:
+        for name in ("toy_stack", "toy_stack.engine"):
+            sys.modules.pop(name, None)
+
+
+def test_another_name_is_refused_with_those_that_are_known() -> None:
+    with pytest.raises(ValueError, match="backend 'x' has no engine in this worker; known: deepspeed, megatron"):
+        engine_class("x", "cpu")
+    with pytest.raises(ValueError, match=r"backend 'x' has no trainer .* known: trlx-deepspeed, trlx-ddp, trlx-nemo"):
+        trainer_class("x", "cpu")
