@@ -24,7 +24,7 @@ class Errors(Frozen):
 
 
 class Confusion(Frozen):
-    """How often a job that fits was said to fit, and so on."""
+    """How often a job that fits was predicted to fit, and so on."""
 
     rows: int
     accuracy: float | None

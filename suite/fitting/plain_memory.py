@@ -34,7 +34,7 @@ def megatron_formula(entry: Entry) -> float | None:
     if job is None or not params or job["pipeline"] > 1:
         return None
     data = job["devices"] / job["tensor"]
-    states = sum(part.item() for part in megatron_bytes(np.array(1), np.array(data), np.array(0)))
+    states = sum(column.item() for column in megatron_bytes(np.array(1), np.array(data), np.array(0)))
     tokens, hidden = job["sequence"] * job["micro_batch"], job["hidden"]
     layers = job["layers"] * tokens * hidden * (18 + 4 * job["ffn"] / hidden)
     ends = tokens * (8 + hidden + 4 * (hidden + job["vocab"]))

@@ -23,7 +23,7 @@ from suite.planner.timing import (
 
 #: Seconds that Python and the driver need to launch one block, forward and in training, where nothing is compiled: a
 #: block of Hugging Face's GPT-2 dispatches 37 operators to decode a token (counted), at about 8 microseconds each. Not
-#: fitted: published training hides it, and published PPO rates do not tell it from the computation.
+#: fitted: published training hides it, and published PPO rates cannot separate it from the computation.
 LAUNCH_FORWARD, LAUNCH_TRAIN = 3e-4, 9e-4
 #: Latency of a small all-reduce inside a node.
 COLLECTIVE_LATENCY = 2e-5
@@ -62,7 +62,7 @@ class Iterations:
 def phase_seconds(work: Iterations, p: Mapping[str, float]) -> dict[str, Column]:
     """Seconds of each phase, stacks' effects left out; ``generate`` splits into prefill and decode besides.
 
-    Work as docs/measuring.md tells it: all rollouts of a replica decode together, scoring and training go by micro
+    Work as docs/measuring.md describes it: all rollouts of a replica decode together, scoring and training go by micro
     batches, logits are computed for response positions alone.
     """
     prefill, steps = _prefill(work, p), _decode(work, p)

@@ -39,7 +39,7 @@ def iteration_memory(work: Iterations, p: Mapping[str, float], gradient_buffer: 
     phases = {name: _phase(work, p, gradient_buffer, name) for name in ("generate", "score", "train", "step")}
     totals = np.array([sum(parts.values()) for parts in phases.values()])
     most = totals.argmax(axis=0)
-    return {part: np.choose(most, [phases[name][part] for name in phases]) for part in PARTS}
+    return {kind: np.choose(most, [phases[name][kind] for name in phases]) for kind in PARTS}
 
 
 def _phase(work: Iterations, p: Mapping[str, float], gradient_buffer: bool, phase: str) -> dict[str, Column]:

@@ -235,7 +235,7 @@ def _option(
         micro_batch=micro,
     )
     flops = iteration_flops(shape, workload, int(samples)).model
-    memory = {part: int(table.memory[part][index]) for part in PARTS if table.memory[part][index] >= 1}
+    memory = {kind: int(table.memory[kind][index]) for kind in PARTS if table.memory[kind][index] >= 1}
     rate = samples / seconds
     return Option(
         layout=layout,
@@ -256,7 +256,7 @@ def _option(
         mfu=flops / seconds / (layout.ranks * hardware.peak),
         kilowatt_hours=power_watts * layout.ranks * seconds / 3.6e6 if power_watts else None,
         cost_per_1000_samples=price * layout.ranks / 3600 / rate * 1000 if price is not None else None,
-        largest_part=max(memory, key=lambda part: memory[part]),
+        largest_part=max(memory, key=lambda kind: memory[kind]),
         host_memory_bytes=int(host_memory(space.work)[index] / layout.nodes),
         twins=[space.layout(twin, node_devices).label() for twin in twins],
     )
@@ -265,8 +265,8 @@ def _option(
 def _miss(space: Space, table: Table, index: int, hardware: Hardware) -> Miss:
     label = space.layout(index, hardware.node_devices if hardware.node_devices < 16 else 8).label()
     missing = float(table.total[index]) - hardware.memory_bytes
-    parts = {part: float(table.memory[part][index]) for part in PARTS}
-    largest = max(parts, key=lambda part: parts[part])
+    memory = {kind: float(table.memory[kind][index]) for kind in PARTS}
+    largest = max(memory, key=lambda kind: memory[kind])
     micro = int(space.choices["micro_batch"][index])
     return Miss(
         label=label,
@@ -274,7 +274,7 @@ def _miss(space: Space, table: Table, index: int, hardware: Hardware) -> Miss:
         missing_bytes=int(missing),
         largest_part=largest,
         text=f"{label} (micro batch {micro}) misses by {missing / GIB:.1f} GiB per device: {largest} take "
-        f"{parts[largest] / GIB:.1f} GiB",
+        f"{memory[largest] / GIB:.1f} GiB",
     )
 
 

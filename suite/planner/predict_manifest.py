@@ -49,7 +49,7 @@ def predict_manifest(
         "iteration_seconds": float(table.iteration[0]),
         "phases": {name: float(table.seconds[name][0]) for name in TIMED_NAMES if name in table.seconds},
         "memory_bytes": int(total),
-        "memory": {part: int(table.memory[part][0]) for part in PARTS if table.memory[part][0] >= 1},
+        "memory": {kind: int(table.memory[kind][0]) for kind in PARTS if table.memory[kind][0] >= 1},
         "capacity_bytes": int(hardware.memory_bytes),
         "fits": bool(table.fits[0]),
         "device": hardware.name,
@@ -100,7 +100,7 @@ def fit_warning(manifest: Manifest, device: str) -> str | None:
     predicted = predict_manifest(manifest, device)
     if predicted is None or predicted["fits"]:
         return None
-    largest = max(predicted["memory"], key=lambda part: predicted["memory"][part])
+    largest = max(predicted["memory"], key=lambda kind: predicted["memory"][kind])
     missing = (predicted["memory_bytes"] - predicted["capacity_bytes"]) / GIB
     line = (
         f"{manifest.backend.name} {manifest.size.name} {manifest.layout.label()}: expected to miss by "

@@ -1,4 +1,4 @@
-"""What a stack's name and a row's notes tell of how it runs: the traits that its speed depends on."""
+"""How a stack runs, from its name and a row's notes: the traits that its speed depends on."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from suite.spec.workload import Workload
 from suite.theory.adapters import adapter_elements
 from suite.theory.memory import kv_bytes_per_position
 from suite.theory.parameters import parameter_count
-from suite.theory.shards import WEIGHT_BYTES, part
+from suite.theory.shards import WEIGHT_BYTES, largest_share
 
 
 def decode_bytes(size: Shape, workload: Workload, work: Work, layout: Layout, precision: Precision) -> int:
@@ -24,7 +24,7 @@ def decode_bytes(size: Shape, workload: Workload, work: Work, layout: Layout, pr
     layers = size.layers // layout.pipeline
     head = size.vocab * size.hidden + count.final_norm
     per_layer = count.per_layer + adapter_elements(size, workload)
-    weights = part(layers * per_layer + head, layout.tensor) * WEIGHT_BYTES[precision]
+    weights = largest_share(layers * per_layer + head, layout.tensor) * WEIGHT_BYTES[precision]
     steps = workload.new_tokens - 1
     positions = steps * workload.prompt_tokens + steps * (steps - 1) // 2
     cache = positions * kv_bytes_per_position(size, layers, layout, precision)

@@ -1,6 +1,6 @@
 """Floating-point operations of one PPO iteration: matrix products only, two operations per multiply-add.
 
-As PaLM counts them (Chowdhery et al., arXiv 2204.02311, appendix B), told apart by phase: a token meets every weight
+As PaLM counts them (Chowdhery et al., arXiv 2204.02311, appendix B), phase by phase: a token meets every weight
 matrix once per forward pass (2 FLOPs per element), attention adds 4 h FLOPs per pair of query and key, a backward
 pass costs twice its forward pass, recomputation is no model FLOP. What differs from a language model's pre-training:
 

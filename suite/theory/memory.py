@@ -18,7 +18,7 @@ from suite.spec.manifest import Work
 from suite.spec.phases import TIMED
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
-from suite.theory.shards import WEIGHT_BYTES, Stage, part, stages, states
+from suite.theory.shards import WEIGHT_BYTES, Stage, largest_share, stages, states
 
 LOGIT_BYTES = 4
 Parts = dict[str, int]
@@ -81,7 +81,7 @@ def _phases(
 
 def kv_bytes_per_position(size: Shape, layers: int, layout: Layout, precision: Precision) -> int:
     """Keys and values of one position of one sequence in ``layers`` layers, on one tensor-parallel rank."""
-    return 2 * layers * part(size.kv_heads, layout.tensor) * size.head_dim * WEIGHT_BYTES[precision]
+    return 2 * layers * largest_share(size.kv_heads, layout.tensor) * size.head_dim * WEIGHT_BYTES[precision]
 
 
 def _kv_cache(size: Shape, workload: Workload, work: Work, layout: Layout, precision: Precision, stage: Stage) -> int:
@@ -90,12 +90,12 @@ def _kv_cache(size: Shape, workload: Workload, work: Work, layout: Layout, preci
 
 
 def _logits(size: Shape, workload: Workload, work: Work, layout: Layout) -> int:
-    return LOGIT_BYTES * work.micro_batch * workload.new_tokens * part(size.vocab, layout.tensor)
+    return LOGIT_BYTES * work.micro_batch * workload.new_tokens * largest_share(size.vocab, layout.tensor)
 
 
 def _stored_inputs(
     size: Shape, workload: Workload, work: Work, layout: Layout, precision: Precision, stage: Stage
 ) -> int:
     """One input per trainable layer; of each, sequence parallelism keeps a share."""
-    tokens = part(workload.sequence_tokens, layout.tensor if layout.sequence_parallel else 1)
+    tokens = largest_share(workload.sequence_tokens, layout.tensor if layout.sequence_parallel else 1)
     return WEIGHT_BYTES[precision] * work.micro_batch * tokens * size.hidden * stage.trainable_layers

@@ -99,18 +99,18 @@ def states(stage: Stage, layout: Layout, precision: Precision) -> States:
     on_device = 0 if layout.offload_parameters else weight
     optimizer_on_device = not layout.offload_optimizer
     return States(
-        weights=part(stage.trainable + stage.frozen + stage.critic, layout.tensor, weight_shards) * on_device,
-        reference=part(stage.reference, layout.tensor, weight_shards) * on_device,
-        optimizer=part(stage.trainable + stage.critic, layout.tensor, optimizer_shards)
+        weights=largest_share(stage.trainable + stage.frozen + stage.critic, layout.tensor, weight_shards) * on_device,
+        reference=largest_share(stage.reference, layout.tensor, weight_shards) * on_device,
+        optimizer=largest_share(stage.trainable + stage.critic, layout.tensor, optimizer_shards)
         * OPTIMIZER_BYTES[precision]
         * optimizer_on_device,
-        gradients=part(max(stage.trainable, stage.critic), layout.tensor, gradient_shards)
+        gradients=largest_share(max(stage.trainable, stage.critic), layout.tensor, gradient_shards)
         * weight
         * optimizer_on_device,
     )
 
 
-def part(items: int, *divisors: int) -> int:
+def largest_share(items: int, *divisors: int) -> int:
     """The largest share when items are split as evenly as can be, one divisor after the other."""
     for divisor in divisors:
         items = -(-items // divisor)

@@ -17,14 +17,14 @@ from suite.worker.rank import ConfigError, RankIdentity, read_rank
 from suite.worker.resident import resident_bytes
 from suite.worker.version import __version__
 
-#: ``all``: every rank prints its events, for a launcher that gets nothing back but output
+#: ``all``: every rank prints its events, for a launcher that gets nothing but output back
 STDOUT_VARIABLE = "SUITE_EVENTS_ON_STDOUT"
 #: from a manifest to what builds its engine or trainer (``suite.worker.session.Build``); imports the stack
 FindBuild = Callable[[Dict[str, Any]], Any]
 
 
 def main(arguments: Optional[List[str]] = None, find_build: Optional[FindBuild] = None) -> int:
-    """Run this rank and tell of it in events; whatever goes wrong becomes a ``failure`` event.
+    """Run this rank and write its events; whatever goes wrong becomes a ``failure`` event.
 
     A backend of another package starts its ranks with a module of its own, which calls this with ``find_build``.
     """
@@ -44,7 +44,7 @@ def main(arguments: Optional[List[str]] = None, find_build: Optional[FindBuild] 
     progress = Progress()
     try:
         seconds = _work(manifest, identity, log, progress, find_build)
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever it was, an event tells it
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever it was, an event records it
         _fail(log, error, progress)
         return 1
     log.emit("end", status="ok", iterations=progress.completed_iterations, model_seconds=seconds)

@@ -1,4 +1,4 @@
-"""The GPUs this node shows before anything heavy is imported, held to those that its launcher asked for."""
+"""The GPUs of this node, checked against those that its launcher asked for, before anything heavy is imported."""
 
 import glob
 import os

@@ -9,11 +9,11 @@ from typing import Any, Dict, Iterator, Optional
 
 STDOUT_PREFIX = "::suite:: "
 EVENTS_SCHEMA = "suite/events/1"
-#: Beyond this, what carries output may cut a line or mix it with another rank's: srun carries lines of 1,024 bytes, a
-#: pipe writes 4,096 at once. The text of a piece can double when it is quoted.
+#: Longer lines may be cut, or mixed with another rank's, on their way to the launcher: srun carries lines of
+#: 1,024 bytes, a pipe writes 4,096 at once. The text of a piece can double when it is quoted.
 _LONGEST_LINE = 1000
 _PIECE_CHARACTERS = 400
-#: A flush disturbs the rank beside whose work it goes on, so there is at most one in this time.
+#: A flush slows the rank whose work it runs beside, so there is at most one in this time.
 _SECONDS_BETWEEN_FLUSHES = 1.0
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
@@ -53,8 +53,8 @@ class EventLog:
         line = _ENCODER.encode(event) + "\n"
         if self._mirror:
             is_long = self._longest_line is not None and len(line) > self._longest_line
-            for part in self._pieces(line) if is_long else (line,):
-                sys.stdout.write(STDOUT_PREFIX + part)
+            for piece in self._pieces(line) if is_long else (line,):
+                sys.stdout.write(STDOUT_PREFIX + piece)
                 sys.stdout.flush()
         self._file.write(line.encode())
         self._file.flush()
@@ -73,8 +73,8 @@ class EventLog:
     def _pieces(self, line: str) -> Iterator[str]:
         """A long event as several short ones of the kind ``piece``, whose texts together are its line."""
         starts = range(0, len(line), _PIECE_CHARACTERS)
-        for part, start in enumerate(starts):
-            piece: Dict[str, Any] = {"kind": "piece", "rank": self._rank, "seq": self._seq - 1, "part": part}
+        for index, start in enumerate(starts):
+            piece: Dict[str, Any] = {"kind": "piece", "rank": self._rank, "seq": self._seq - 1, "part": index}
             piece.update(parts=len(starts), text=line[start : start + _PIECE_CHARACTERS])
             yield _ENCODER.encode(piece) + "\n"
 

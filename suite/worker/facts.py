@@ -1,4 +1,4 @@
-"""The environment a rank runs in, as docs/contracts.md tells it; unknown is None."""
+"""The environment a rank runs in, as docs/contracts.md describes it; what is unknown is None."""
 
 import os
 import platform
@@ -29,7 +29,7 @@ def collect_facts(world: World, stack: Iterable[str]) -> Dict[str, Any]:
         "gpus": list(seen_gpus().uuids) if DEVICES_VARIABLE in os.environ and world.rank == 0 else None,
         "driver": driver_version(_read(_DRIVER) or "") if is_cuda else None,
         "cuda": torch.version.cuda if is_cuda else None,
-        "nccl": ".".join(str(part) for part in torch.cuda.nccl.version()) if is_cuda else None,
+        "nccl": ".".join(str(number) for number in torch.cuda.nccl.version()) if is_cuda else None,
         "packages": {name: version for name, version in packages.items() if version is not None},
         "python": platform.python_version(),
         "variables": relevant_variables(os.environ),
@@ -43,7 +43,7 @@ def collect_facts(world: World, stack: Iterable[str]) -> Dict[str, Any]:
 
 
 def driver_version(text: str) -> Optional[str]:
-    """The version in what NVIDIA's kernel module tells of itself; None where it tells none."""
+    """The version in the text of NVIDIA's kernel module; None where it has none."""
     found = re.search(r"Kernel Module.*?\s(\d+\.\d+[.\d]*)", text)
     return found.group(1) if found else None
 
@@ -78,7 +78,7 @@ def _cpu() -> Dict[str, Any]:
 
 
 def _physical_cores(cpuinfo: str) -> Optional[int]:
-    """Distinct pairs of socket and core, or None where the kernel does not tell them (virtual machines, ARM)."""
+    """Distinct pairs of socket and core, or None where the kernel does not list them (virtual machines, ARM)."""
     cores: Set[Tuple[str, str]] = set()
     for block in cpuinfo.split("\n\n"):
         fields = dict(re.findall(r"^(physical id|core id)\s*:\s*(\d+)$", block, re.MULTILINE))

@@ -77,10 +77,10 @@ class PPOLoop:
     def _reward(
         self, tokens: torch.Tensor, logprobs: torch.Tensor, values: torch.Tensor, reference: torch.Tensor
     ) -> Rollouts:
-        """Scores by way of the main process, KL penalty, advantages whitened over all replicas."""
+        """Scores from the main process, KL penalty, advantages whitened over all replicas."""
         coefficients, prompt_tokens = self._workload["ppo"], self._workload["prompt_tokens"]
         gathered = self._replicas.gather(tokens)
-        scored = [score_samples(self._workload["reward"], part[:, prompt_tokens:]) for part in gathered]
+        scored = [score_samples(self._workload["reward"], replica[:, prompt_tokens:]) for replica in gathered]
         scores = self._replicas.scatter(scored, torch.empty(tokens.size(0), device=tokens.device))
         rewards = ppo.penalised_rewards(scores, logprobs, reference, coefficients["kl_coefficient"])
         advantages, returns = ppo.advantages_and_returns(
@@ -123,7 +123,7 @@ class PPOLoop:
         return counts
 
     def _statistics(self, rollouts: Rollouts, steps: List[Dict[str, float]]) -> Stats:
-        """Means over optimizer steps and replicas; null what the engine does not tell or what is not finite."""
+        """Means over optimizer steps and replicas; null where the engine reports none or it is not finite."""
         means = [_mean([step.get(name, math.nan) for step in steps]) for name in TRAIN_STATS]
         totals = self._replicas.sum(torch.tensor(means, dtype=torch.float64, device=self._engine.device))
         stats = dict(zip(TRAIN_STATS, (totals / self._engine.data_parallel_size).tolist()))

@@ -1,4 +1,4 @@
-"""Reading the manifest with the standard library alone: the driver has validated it, here it is held to the facts."""
+"""Reading the manifest with the standard library alone, and checking this process against it."""
 
 import json
 from importlib import metadata
@@ -50,7 +50,7 @@ def check_stack(wanted: Dict[str, str]) -> None:
 
 
 def installed_version(package: str) -> Any:
-    """The version that the package's metadata tells, or None where it is not installed."""
+    """The version in the package's metadata, or None where it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

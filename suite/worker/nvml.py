@@ -21,7 +21,7 @@ Summary = Dict[str, Any]
 
 
 class Sample(NamedTuple):
-    """One reading; None where this GPU does not tell."""
+    """One reading; None where this GPU does not report it."""
 
     power_watts: Optional[float]
     sm_clock_mhz: Optional[int]
@@ -133,14 +133,14 @@ def _mean(values: List[float]) -> Optional[float]:
 def open_gpu(device: torch.device) -> NvmlGpu:
     """The NVML handle of torch's ``device``, found by UUID because CUDA_VISIBLE_DEVICES renumbers.
 
-    Raises ImportError without nvidia-ml-py, RuntimeError where the UUID cannot be told or found.
+    Raises ImportError without nvidia-ml-py, RuntimeError where the UUID is unknown or not found.
     """
     import pynvml
 
     properties = torch.cuda.get_device_properties(device)
     uuid = getattr(properties, "uuid", None)
     if uuid is None:
-        raise RuntimeError("this torch does not tell a device's UUID")
+        raise RuntimeError("this torch does not report a device's UUID")
     try:
         pynvml.nvmlInit()
         handle = pynvml.nvmlDeviceGetHandleByUUID("GPU-{}".format(uuid))

@@ -1,6 +1,6 @@
 """The arithmetic of PPO on tensors: penalised rewards, advantages, the two clipped losses.
 
-Shapes: b samples, R response tokens. Column j speaks of response token j.
+Shapes: b samples, R response tokens. Column j is response token j.
 PPO: Schulman et al., arXiv 1707.06347. GAE: Schulman et al., arXiv 1506.02438. KL penalty: Ziegler et al., arXiv
 1909.08593.
 """
@@ -17,7 +17,7 @@ def penalised_rewards(
 ) -> torch.Tensor:
     """Reward of each token: ``-kl_coefficient (log pi - log ref)``, on the last also the sample's score.
 
-    1909.08593, equation 2, told token by token.
+    1909.08593, equation 2, token by token.
 
     ``scores`` [b], ``logprobs`` and ``reference`` [b, R] -> [b, R].
     """
@@ -51,7 +51,7 @@ def moments(numbers: torch.Tensor) -> torch.Tensor:
 
 
 def whiten(numbers: torch.Tensor, all_moments: torch.Tensor) -> torch.Tensor:
-    """``numbers`` less the mean, over the (population) standard deviation that ``all_moments`` [3] tell."""
+    """``numbers`` less the mean, over the (population) standard deviation by ``all_moments`` [3]."""
     count, total, squares = all_moments.unbind()
     mean = total / count
     variance = (squares / count - mean.square()).clamp_min(0.0)

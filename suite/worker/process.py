@@ -1,4 +1,4 @@
-"""What every rank asks of the kernel and of Python at its start."""
+"""What every rank sets up with the kernel and with Python when it starts."""
 
 import ctypes
 import faulthandler

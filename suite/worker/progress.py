@@ -1,4 +1,4 @@
-"""How far a rank has come, for whoever must tell of a failure."""
+"""How far a rank has come, for the failure event."""
 
 from dataclasses import dataclass
 from typing import Optional

@@ -1,4 +1,4 @@
-"""Which rank this process is, read before anything heavy is imported."""
+"""This process's rank among all, read from the environment before anything heavy is imported."""
 
 import os
 from typing import Mapping, NamedTuple
@@ -9,11 +9,11 @@ _NUMBERS = LAUNCH_VARIABLES[:4]
 
 
 class ConfigError(ValueError):
-    """The run cannot be what its manifest, or the launcher that started it, asks for."""
+    """The run is not, or cannot be, what its manifest or its launcher asks for."""
 
 
 class RankIdentity(NamedTuple):
-    """``rank`` of ``world_size`` ranks in all, ``local_rank`` of ``local_world_size`` on this node."""
+    """Rank ``rank`` of ``world_size`` in all, and ``local_rank`` of ``local_world_size`` on this node."""
 
     rank: int
     world_size: int
@@ -22,9 +22,9 @@ class RankIdentity(NamedTuple):
 
 
 def read_rank(environment: Mapping[str, str]) -> RankIdentity:
-    """The identity that torchrun's variables tell; with none of them set, one rank alone.
+    """The rank that torchrun's variables give; with none of them set, a single rank.
 
-    Raises ConfigError when only some are set, or one is not a number.
+    Raises ConfigError when only some are set, one is not a number, or a rank lies outside its world.
     """
     missing = [name for name in LAUNCH_VARIABLES if name not in environment]
     if not any(name in environment for name in _NUMBERS):
@@ -41,7 +41,7 @@ def read_rank(environment: Mapping[str, str]) -> RankIdentity:
 
 
 def complete_environment() -> bool:
-    """Set the variables of one rank alone where a launcher set none, because stacks read them too; true if set."""
+    """Set the variables of a single rank where no launcher set them, because stacks read them too; true if it did."""
     alone = not any(name in os.environ for name in _NUMBERS)
     if alone:
         os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1")

@@ -1,4 +1,4 @@
-"""Replicas speaking to the main process and to each other: gather, scatter, sums over replica leaders."""
+"""Gather and scatter between the replicas and the main process, and sums over replicas."""
 
 from typing import List
 

@@ -1,4 +1,4 @@
-"""Scores of finished samples, computed in the main process as a reward model would be asked."""
+"""Scores of finished samples, computed in the main process, where a reward model would run."""
 
 from typing import Any, Dict
 

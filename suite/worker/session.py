@@ -61,8 +61,8 @@ def run(
     try:
         subject = build(manifest, world)
     finally:
-        # Also of a run whose model does not fit, a reader wants to know where that was.
-        _tell_of(subject, facts, notes)
+        # Emitted also where the model does not fit: a reader wants to know where that was.
+        _describe(subject, facts, notes)
         log.emit("environment", facts=facts)
     model_seconds = time.perf_counter() - began
     log.emit("memory", iteration=None, phase="setup", **memory.peaks())
@@ -85,8 +85,8 @@ def own_build(manifest: Dict[str, Any]) -> Build:
     return find(manifest["backend"]["name"], manifest["measure"]["device"])
 
 
-def _tell_of(subject: Optional[Subject], facts: Dict[str, Any], notes: List[str]) -> None:
-    """What the subject says of itself, beside what was found around it."""
+def _describe(subject: Optional[Subject], facts: Dict[str, Any], notes: List[str]) -> None:
+    """Add the notes, work differences and versions that the engine or trainer reports."""
     facts["notes"] = notes + list(subject.notes if subject is not None else ())
     if isinstance(subject, Trainer):
         facts["work_differences"] = list(subject.work_differences)

@@ -14,7 +14,7 @@ from suite.worker.rank import RankIdentity, complete_environment
 
 @dataclass(frozen=True)
 class World:
-    """This process among all: ``rank`` of ``world_size``, ``local_rank`` of ``local_world_size`` on its node."""
+    """A rank (as ``RankIdentity`` has it) with the device it computes on, once the process group is there."""
 
     rank: int
     world_size: int
@@ -24,7 +24,7 @@ class World:
 
 
 def join(identity: RankIdentity, device_type: str, timeout_seconds: float) -> World:
-    """Initialise torch.distributed, gloo on ``cpu`` and NCCL on ``cuda``; a rank alone needs no address."""
+    """Initialise torch.distributed, gloo on ``cpu`` and NCCL on ``cuda``; a single rank needs no address."""
     alone = complete_environment()
     options: Dict[str, Any] = {"timeout": timedelta(seconds=timeout_seconds)}
     if alone:
@@ -38,7 +38,7 @@ def join(identity: RankIdentity, device_type: str, timeout_seconds: float) -> Wo
     else:
         device = torch.device("cpu")
         dist.init_process_group("gloo", **options)
-    # DeepSpeed makes groups of its own and names no time-out, which would then be torch's half hour.
+    # DeepSpeed makes groups of its own without a time-out, which would then be torch's half hour.
     dist.new_group = partial(dist.new_group, timeout=options["timeout"])
     return World(identity.rank, identity.world_size, identity.local_rank, identity.local_world_size, device)
 

@@ -1,4 +1,4 @@
-"""What a rank checks before it imports a stack: its place, its manifest, its packages."""
+"""What a rank checks before it imports a stack: its rank, its manifest, its packages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from suite.worker.rank import ConfigError, RankIdentity, read_rank
 from tests.worker.tiny import rank_environment, start_ranks, tiny_manifest, wait_for, write_manifest
 
 
-class TestPlace:
+class TestRank:
     def test_without_a_launcher_one_rank_is_alone(self) -> None:
         assert read_rank({"HOME": "/"}) == RankIdentity(0, 1, 0, 1)
 
@@ -38,13 +38,13 @@ class TestManifest:
         assert read_manifest(str(write_manifest(manifest, tmp_path)))["hash"] == manifest.hash
 
     @pytest.mark.parametrize(
-        ("text", "said"),
+        ("text", "message"),
         [("{", "cannot read"), ("[]", "schema None"), ('{"schema": "suite/manifest/9"}', "suite/manifest/9")],
     )
-    def test_another_file_is_refused(self, tmp_path: Path, text: str, said: str) -> None:
+    def test_another_file_is_refused(self, tmp_path: Path, text: str, message: str) -> None:
         path = tmp_path / "manifest.json"
         path.write_text(text)
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(ConfigError, match=message):
             read_manifest(str(path))
 
     def test_a_missing_section_is_named(self, tmp_path: Path) -> None:

@@ -91,12 +91,12 @@ def start_ranks(manifest_path: Path, ranks: int) -> list[subprocess.Popen[str]]:
 def wait_for(processes: list[subprocess.Popen[str]], folder: Path, seconds: float = RUN_SECONDS) -> Finished:
     """Wait for all; whoever is left after ``seconds`` is killed and the test fails."""
     try:
-        said = [process.communicate(timeout=seconds) for process in processes]
+        outputs = [process.communicate(timeout=seconds) for process in processes]
     finally:
         for process in processes:
             process.kill()
     return Finished(
-        [process.returncode for process in processes], [out for out, _ in said], [err for _, err in said], folder
+        [process.returncode for process in processes], [out for out, _ in outputs], [err for _, err in outputs], folder
     )
 
 

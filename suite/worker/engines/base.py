@@ -22,7 +22,7 @@ class Engine(ABC):
     device: torch.device
     data_parallel_rank: int
     data_parallel_size: int
-    #: true on exactly one rank of each replica: the one that speaks for it in gather and scatter
+    #: true on exactly one rank of each replica: the one whose tensors stand for it in gather and scatter
     replica_leader: bool
     #: policy with value head, summed over all ranks, without vocabulary padding
     total_parameters: int
@@ -39,7 +39,7 @@ class Engine(ABC):
     def score(self, tokens: torch.Tensor, prompt_tokens: int) -> Tuple[torch.Tensor, torch.Tensor]:
         """Log-probs and values of the policy without gradient: [b, T] -> ([b, R], [b, R]), fp32.
 
-        Column j speaks of response token j: its log-prob given all before it, and the value of the
+        Column j is response token j: its log-prob given all before it, and the value of the
         state before it. Runs in micro batches of the manifest.
         """
 
@@ -53,5 +53,5 @@ class Engine(ABC):
 
         Splits into the manifest's micro batches, runs forward, ``loss_fn`` and backward on each, accumulates the
         mean gradient over micro batches and replicas, clips, steps. Returns the mean of the loss's statistics over
-        this replica's micro batches, with ``gradient_norm`` (before clipping) where the stack tells it.
+        this replica's micro batches, with ``gradient_norm`` (before clipping) where the stack reports it.
         """

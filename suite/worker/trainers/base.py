@@ -7,7 +7,7 @@ from suite.worker.trainers.clock import NullClock
 
 
 class Trainer(ABC):
-    """A trainer that brings its own PPO iteration; it tells a clock where its phases begin and end.
+    """A trainer that brings its own PPO iteration; it reports to a clock where its phases begin and end.
 
     Built as ``Class(manifest, world)`` on every rank at the same time, after torch.distributed was initialised. The
     constructor builds the model and raises ConfigError or ValueError for what the stack cannot do.
@@ -19,7 +19,7 @@ class Trainer(ABC):
     work_differences: Tuple[str, ...] = ()
     #: how the stack was configured, in its own words; empty where the manifest says it all
     configuration: Dict[str, Any] = {}  # noqa: RUF012 - read, never changed
-    #: names and versions of what the package metadata does not tell, e.g. a source tree's commit
+    #: names and versions of what the package metadata does not hold, e.g. a source tree's commit
     versions: Dict[str, str] = {}  # noqa: RUF012 - read, never changed
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""The recorder for iterations that the suite does not write: phases in pieces, and parts of phases."""
+"""The recorder for iterations that the suite does not write: phases in pieces, and details inside of them."""
 
 import time
 from contextlib import contextmanager
@@ -24,14 +24,14 @@ class NullClock(NullRecorder):
 
     @contextmanager
     def phase(self, name: str, more: bool = False, alone: bool = False) -> Iterator[None]:
-        """``open`` and ``close`` around a block. An exception leaves the piece open, for whoever tells of it."""
+        """``open`` and ``close`` around a block. An exception leaves the piece open, for the failure event."""
         self.open(name, alone)
         yield
         self.close(more)
 
     @contextmanager
     def detail(self, name: str) -> Iterator[None]:
-        """A part of the iteration called ``phase/part``, timed on the device without stopping it.
+        """A piece of work called ``phase/name``, timed on the device without stopping it.
 
         What an inner one takes is not counted to the one around it.
         """
@@ -49,7 +49,7 @@ class _Pieces:
 
 @dataclass(frozen=True)
 class _Detail:
-    """A part, the one it was inside of, and two readings of the device's time."""
+    """A detail, the one it was inside of, and two readings of the device's time."""
 
     name: str
     outer: Optional[str]
@@ -67,8 +67,9 @@ class PhaseClock(NullClock, Recorder):
     """The engines' clock on a foreign iteration.
 
     Between phases lies work of the trainer's own, in which ranks drift apart. So a piece begins with a barrier too,
-    and what a rank waits there is ``other``. A phase may come in pieces; its event is written when the last one ends.
-    Every rank tells of every phase, also of one it has no part in (``alone``), once in each iteration.
+    and the time a rank waits there counts as ``other``. A phase may come in pieces; its event is written when the last
+    one ends.
+    Every rank writes an event for every phase in each iteration, also for one it takes no part in (``alone``).
     """
 
     def __init__(self, *arguments: Any) -> None:
@@ -154,7 +155,7 @@ def _marker(world: World) -> Callable[[], Any]:
 
 
 def _sums(details: List[_Detail]) -> Dict[str, float]:
-    """Seconds by name, without those of parts inside."""
+    """Seconds by name, without those of details inside."""
     sums: Dict[str, float] = {}
     for detail in details:
         seconds = detail.seconds()

@@ -1,4 +1,4 @@
-"""What a trainer really did in an iteration, counted from its tensors and held to the manifest."""
+"""What a trainer really did in an iteration, counted from its tensors and compared with the manifest."""
 
 from typing import Any, Dict
 
@@ -36,7 +36,7 @@ class Tally:
                     prompts.size(0), found[0], responses.size(0), found[1], *wanted
                 )
             )
-        padded = [int((part == padding).sum()) for part in (prompts, responses)]
+        padded = [int((tensor == padding).sum()) for tensor in (prompts, responses)]
         self.samples += prompts.size(0)
         self.prompt_tokens += prompts.numel() - padded[0]
         self.response_tokens += responses.numel() - padded[1]

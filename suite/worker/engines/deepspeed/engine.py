@@ -84,7 +84,7 @@ class DeepSpeedEngine(Engine):
                 micros = tokens.split(self._micro_batch)
                 return torch.cat([self._reference(micro, prompt_tokens=prompt_tokens)[0] for micro in micros])
             assert self._trunk is not None and self._trunk[0] is tokens, "score comes before reference"
-            pairs = [part.split(self._micro_batch) for part in self._trunk]
+            pairs = [tensor.split(self._micro_batch) for tensor in self._trunk]
             self._trunk = None
             return torch.cat(
                 [

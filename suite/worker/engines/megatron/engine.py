@@ -121,15 +121,15 @@ class MegatronEngine(Engine):
         self._policy.train()
         self._policy.zero_grad_buffer()
         self._optimizer.zero_grad()
-        told = self._run(self._policy, batch, forward, forward_only=False)
+        outputs = self._run(self._policy, batch, forward, forward_only=False)
         _updated, gradient_norm, _zeros = self._optimizer.step()
-        statistics = self._share_statistics(told)
+        statistics = self._share_statistics(outputs)
         if gradient_norm is not None:
             statistics["gradient_norm"] = float(gradient_norm)
         return statistics
 
     def _run(self, model: Any, batch: Micro, forward: Callable, forward_only: bool) -> List[Any]:
-        """One pass of Megatron's schedule over the micro batches; what the last stage told of each, else empty."""
+        """One pass of Megatron's schedule over the micro batches; the last stage's statistics of each, else empty."""
         micros = split_rows(batch, self._micro_batch)
         return get_forward_backward_func()(
             forward_step_func=forward,
@@ -141,11 +141,12 @@ class MegatronEngine(Engine):
             forward_only=forward_only,
         )
 
-    def _share_statistics(self, told: Sequence[Micro]) -> Dict[str, float]:
+    def _share_statistics(self, statistics: Sequence[Micro]) -> Dict[str, float]:
         """The mean over micro batches, from the last pipeline stage to all."""
         shared: List[Any] = [None]
         if parallel_state.is_pipeline_last_stage():
-            shared = [{name: float(sum(part[name] for part in told)) / len(told) for name in told[0]}]
+            names = statistics[0]
+            shared = [{name: float(sum(one[name] for one in statistics)) / len(statistics) for name in names}]
         if parallel_state.get_pipeline_model_parallel_world_size() > 1:
             dist.broadcast_object_list(
                 shared,

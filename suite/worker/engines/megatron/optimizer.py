@@ -70,7 +70,7 @@ def build_optimizer(policy: DistributedDataParallel, manifest: Dict[str, Any]) -
 
 def kernels(optimizer: Any) -> List[str]:
     """The classes that do the update, by module: torch's, or those of a Transformer Engine or Apex that is there."""
-    inner = [part.optimizer for part in _parts(optimizer) if part.optimizer is not None]
+    inner = [one.optimizer for one in _chained(optimizer) if one.optimizer is not None]
     names = ["{}.{}".format(type(one).__module__, type(one).__qualname__) for one in inner]
     fused = [any(group.get("fused") for group in one.param_groups) for one in inner]
     return sorted({name + (", fused" if is_fused else "") for name, is_fused in zip(names, fused)})
@@ -81,11 +81,11 @@ def _take_fused_kernel(optimizer: Any) -> None:
 
     torch then goes through the parameters tensor by tensor, with temporaries of their size.
     """
-    for part in _parts(optimizer):
-        if isinstance(part.optimizer, torch.optim.AdamW):
-            for group in part.optimizer.param_groups:
+    for one in _chained(optimizer):
+        if isinstance(one.optimizer, torch.optim.AdamW):
+            for group in one.optimizer.param_groups:
                 group["fused"] = True
 
 
-def _parts(optimizer: Any) -> List[Any]:
+def _chained(optimizer: Any) -> List[Any]:
     return getattr(optimizer, "chained_optimizers", [optimizer])

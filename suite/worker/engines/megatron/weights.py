@@ -69,17 +69,17 @@ def _whole_shape(name: str, parameter: torch.nn.Parameter, model: PolicyModel) -
 
 
 def shard(whole: torch.Tensor, name: str, parameter: torch.nn.Parameter) -> torch.Tensor:
-    """This tensor rank's part of a whole parameter, padded with zero rows where the vocabulary is."""
+    """This tensor rank's shard of a whole parameter, padded with zero rows where the vocabulary is."""
     if not _is_sharded(parameter):
         return whole
     dimension, width = parameter.partition_dim, parameter.size(parameter.partition_dim)
     first = parallel_state.get_tensor_model_parallel_rank() * width
     held = min(max(whole.size(dimension) - first, 0), width)
-    part = whole.narrow(dimension, min(first, whole.size(dimension)), held)
+    own_rows = whole.narrow(dimension, min(first, whole.size(dimension)), held)
     if held == width:
-        return part
+        return own_rows
     assert name in _VOCABULARY_WEIGHTS, "{} does not divide over the tensor ranks".format(name)
-    return torch.nn.functional.pad(part, (0, 0, 0, width - held))
+    return torch.nn.functional.pad(own_rows, (0, 0, 0, width - held))
 
 
 def _is_sharded(parameter: torch.nn.Parameter) -> bool:

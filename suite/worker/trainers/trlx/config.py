@@ -138,9 +138,9 @@ def deepspeed_config(manifest: Dict[str, Any]) -> Dict[str, Any]:
     if precision == "fp16":
         config["fp16"] = {"enabled": True, "initial_scale_power": _INITIAL_SCALE_POWER}
     host = {"device": "cpu", "pin_memory": manifest["measure"]["device"] == "cuda"}
-    for part, asked in (("optimizer", "offload_optimizer"), ("param", "offload_parameters")):
+    for states, asked in (("optimizer", "offload_optimizer"), ("param", "offload_parameters")):
         if layout[asked]:
-            config["zero_optimization"]["offload_" + part] = host
+            config["zero_optimization"]["offload_" + states] = host
     return config
 
 

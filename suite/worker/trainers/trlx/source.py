@@ -96,7 +96,7 @@ def engine_problem() -> Optional[str]:
 
 def _numbers(version: str) -> Tuple[int, ...]:
     """The first two numbers of a version."""
-    return tuple(int(part) for part in version.split(".")[:2])
+    return tuple(int(number) for number in version.split(".")[:2])
 
 
 def imports_problem() -> Optional[str]:
@@ -128,8 +128,8 @@ def package_digest(folder: str) -> str:
 
 def _python_files(folder: str) -> List[str]:
     found = []
-    for place, _, names in os.walk(folder, onerror=_refuse):
-        relative = os.path.relpath(place, folder)
+    for path, _, names in os.walk(folder, onerror=_refuse):
+        relative = os.path.relpath(path, folder)
         found += [os.path.normpath(os.path.join(relative, name)) for name in names if name.endswith(".py")]
     return sorted(path.replace(os.sep, "/") for path in found)
 

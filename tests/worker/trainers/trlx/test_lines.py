@@ -1,4 +1,4 @@
-"""The lines of trlx that docs and docstrings name: each is known here and holds, in the source, what is said of it."""
+"""The lines of trlx that docs and docstrings cite: each is listed here with words that it holds in trlx's source."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ import pytest
 
 from suite.worker.trainers.trlx import source as trlx_source
 
-ROOT = Path(__file__).resolve().parents[3]
-TELLERS = [ROOT / "docs" / "backends.md", *sorted((ROOT / "suite").rglob("trlx*.py"))]
+ROOT = Path(__file__).resolve().parents[4]
+CITING = [
+    ROOT / "docs" / "backends.md",
+    *sorted((ROOT / "suite" / "backends").glob("trlx*.py")),
+    *sorted((ROOT / "suite" / "worker" / "trainers" / "trlx").rglob("*.py")),
+]
 FILES = {
     "TP": "trainer/nemo_ppo_trainer.py",
     "MP": "models/modeling_nemo_ppo.py",
@@ -56,20 +60,20 @@ HELD = {
 }
 
 
-def lines_of(place: str) -> list[str]:
+def lines_of(cited: str) -> list[str]:
     """The named line, or a range's first and last."""
-    kind, numbers = re.split(r"[: ]", place)
+    kind, numbers = re.split(r"[: ]", cited)
     source = trlx_source._package_folder()
     assert source is not None
     text = (Path(source) / FILES[kind]).read_text().splitlines()
     return [text[int(number) - 1] for number in numbers.split("-")]
 
 
-@pytest.mark.parametrize("teller", TELLERS, ids=lambda path: path.name)
-def test_every_line_that_is_named_is_held_to_the_source(teller: Path) -> None:
+@pytest.mark.parametrize("citing", CITING, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_cited_line_is_listed(citing: Path) -> None:
     named = {
         f"{one[1].upper()}:{one[2]}" if one[1] else f"{one[3].lower()} {one[4]}"
-        for one in CITED.finditer(teller.read_text())
+        for one in CITED.finditer(citing.read_text())
     }
     assert named <= set(HELD)
 
@@ -77,7 +81,13 @@ def test_every_line_that_is_named_is_held_to_the_source(teller: Path) -> None:
 @pytest.mark.skipif(
     trlx_source.trlx_problem() is not None, reason=f"no source to look at: {trlx_source.trlx_problem()}"
 )
-@pytest.mark.parametrize("place", HELD)
-def test_the_source_holds_there_what_is_said(place: str) -> None:
-    for line, words in zip(lines_of(place), HELD[place].split("; "), strict=True):
+@pytest.mark.parametrize("cited", HELD)
+def test_the_source_holds_these_words_there(cited: str) -> None:
+    for line, words in zip(lines_of(cited), HELD[cited].split("; "), strict=True):
         assert words in line
+
+
+def test_the_hooks_cite_lines() -> None:
+    """Else the search above would look at the wrong files."""
+    cited = [path for path in CITING if CITED.search(path.read_text())]
+    assert len(cited) >= 4

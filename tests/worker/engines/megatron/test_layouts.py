@@ -1,6 +1,6 @@
 """Real Megatron ranks on the CPU: one model gives the same numbers in every layout.
 
-Run as a script this file is the program of one rank: ``python test_megatron_layouts.py OUTPUT_FOLDER CASE...``.
+Run as a script this file is the program of one rank: ``python test_layouts.py OUTPUT_FOLDER CASE...``.
 """
 
 from __future__ import annotations
@@ -325,11 +325,17 @@ def launch(folder: Path, ranks: int, cases: list[str]) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[4]
     processes = []
     for rank in range(ranks):
-        place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks, "MASTER_PORT": port}
-        environment = {**os.environ, **{name: str(value) for name, value in place.items()}}
+        variables = {
+            "RANK": rank,
+            "LOCAL_RANK": rank,
+            "WORLD_SIZE": ranks,
+            "LOCAL_WORLD_SIZE": ranks,
+            "MASTER_PORT": port,
+        }
+        environment = {**os.environ, **{name: str(value) for name, value in variables.items()}}
         environment |= {"MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(root)}
         log = (folder / f"{ranks}.{rank}.log").open("w")
         command = [sys.executable, __file__, str(folder), *cases]

@@ -16,7 +16,7 @@ import pytest
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.trlx import source as trlx_source
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 @pytest.fixture
@@ -87,11 +87,11 @@ def test_the_package_itself_named_as_the_source_is_told_apart(checkout: Path, mo
     assert "name the folder that holds the package, not the package" in trlx_source.trlx_problem()
 
 
-@pytest.mark.parametrize("part", ["trlx", "trlx/trainer", "trlx/trainer/__init__.py"])
+@pytest.mark.parametrize("name", ["trlx", "trlx/trainer", "trlx/trainer/__init__.py"])
 def test_a_source_that_cannot_be_read_is_named_and_raises_nothing(
-    part: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    denied = str(checkout / part)
+    denied = str(checkout / name)
 
     def deny(call: Any) -> Any:
         def denying(path: Any, *arguments: Any) -> Any:
@@ -166,8 +166,8 @@ def test_what_trlx_imports_and_nobody_installed_is_named_at_once(monkeypatch: py
     found = {"rich", "pandas", "pyarrow", "tqdm", "deepspeed", "wandb"}
     monkeypatch.setattr(trlx_source.importlib.util, "find_spec", lambda name: name if name in found else None)
     missing = "accelerate, ray, torchtyping"  # what NeMo's trainer does not need of trlx is imported with it
-    said = f"trlx imports {missing}, which {sys.executable} lacks; install {missing}"
-    assert trlx_source.imports_problem() == said
+    expected = f"trlx imports {missing}, which {sys.executable} lacks; install {missing}"
+    assert trlx_source.imports_problem() == expected
 
 
 @pytest.mark.parametrize(

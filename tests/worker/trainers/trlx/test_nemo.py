@@ -216,12 +216,12 @@ def test_another_layout_than_the_manifests_is_told_with_both_numbers(build: Any)
 
 
 def test_an_import_error_of_nemo_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch, build: Any) -> None:
-    from suite.worker.trainers.trlx.nemo.trainer import prepared_class
+    from suite.worker.trainers import trainer_class
 
-    monkeypatch.setattr("suite.worker.trainers.trlx.nemo.trainer.use_trlx", lambda: "")
+    monkeypatch.setattr("suite.worker.trainers.trlx.nemo.use_trlx", lambda: "")
     monkeypatch.setitem(sys.modules, "apex.transformer", None)
     with pytest.raises(ImportError, match=r"apex\.transformer"):
-        prepared_class("cuda")
+        trainer_class("trlx-nemo", "cuda")
 
 
 @pytest.mark.parametrize(

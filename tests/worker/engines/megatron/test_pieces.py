@@ -32,7 +32,7 @@ MANIFEST: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("section", "field", "value", "world", "told"),
+    ("section", "field", "value", "world", "message"),
     [
         ("size", "architecture", "llama", CPU, "gpt2 shapes, not llama"),
         ("workload", "reference", "hydra", CPU, "megatron keeps a full reference copy; use reference full"),
@@ -41,25 +41,25 @@ MANIFEST: dict[str, Any] = {
         ("layout", "offload_optimizer", True, CPU, "means nothing on a CPU"),
     ],
 )
-def test_what_megatron_cannot_do_is_refused(section: str, field: str, value: Any, world: World, told: str) -> None:
+def test_what_megatron_cannot_do_is_refused(section: str, field: str, value: Any, world: World, message: str) -> None:
     manifest = copy.deepcopy(MANIFEST)
     manifest[section][field] = value
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         MegatronEngine(manifest, world)
 
 
 @pytest.mark.parametrize(
-    ("section", "field", "value", "told"),
+    ("section", "field", "value", "message"),
     [
         ("layout", "distributed_optimizer", False, "only with the distributed optimizer"),
         ("measure", "precision", "fp32", "in bf16 and fp16 only"),
     ],
 )
-def test_optimizer_offload_names_what_it_needs(section: str, field: str, value: Any, told: str) -> None:
+def test_optimizer_offload_names_what_it_needs(section: str, field: str, value: Any, message: str) -> None:
     manifest = copy.deepcopy(MANIFEST)
     manifest["layout"]["offload_optimizer"] = True
     manifest[section][field] = value
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         MegatronEngine(manifest, CUDA)
 
 
@@ -69,7 +69,7 @@ def test_micro_batches_hold_every_row_once_and_in_order(micros: int, rows: int) 
     parts = split_rows(batch, rows)
     assert len(parts) == micros
     for name, tensor in batch.items():
-        assert torch.equal(torch.cat([part[name] for part in parts]), tensor)
+        assert torch.equal(torch.cat([micro[name] for micro in parts]), tensor)
 
 
 def test_a_batch_that_does_not_divide_is_refused() -> None:

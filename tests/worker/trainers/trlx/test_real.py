@@ -126,30 +126,30 @@ def facts(record: Record) -> dict[str, Any]:
 
 @pytest.mark.parametrize("family", SHAPES)
 def test_every_layout_does_the_same_training_and_tells_every_phase(family: str, tmp_path: Path) -> None:
-    told = {}
+    found = {}
     for name, backend, stage in (
         ("ddp", "trlx-ddp", 0),
         *((f"zero{stage}", "trlx-deepspeed", stage) for stage in range(4)),
     ):
         record, bundle = run(tmp_path, backend, family, stage)
-        told[name] = stats_of(bundle)
+        found[name] = stats_of(bundle)
         _check_times(record)
         assert facts(record)["packages"]["trlx"] == "0.7.0 (3340c2f3)"
         hidden = SHAPES[family].hidden
         value_head = 2 * hidden**2 + 4 * hidden + 1
         assert record.counts.total_parameters == parameter_count(SHAPES[family]).total + value_head
         assert record.counts.trainable_parameters == record.counts.total_parameters
-    first = told["zero2"][0]
+    first = found["zero2"][0]
     assert first["kl"] == pytest.approx(0, abs=1e-6), "policy and reference start from equal weights"
     assert first["reward"] == 0.5
-    for stats in told.values():
+    for stats in found.values():
         # DDP does not clip, so after its first optimizer step it is another training
         assert stats[0]["loss"] == pytest.approx(first["loss"], rel=0.02)
     for stage in (0, 1, 3):
         for index in range(3):
             for key in ("loss", "value_loss"):
-                assert told[f"zero{stage}"][index][key] == pytest.approx(told["zero2"][index][key], rel=1e-3)
-    assert all(stats["gradient_norm"] > 0 for stats in told["zero2"])
+                assert found[f"zero{stage}"][index][key] == pytest.approx(found["zero2"][index][key], rel=1e-3)
+    assert all(stats["gradient_norm"] > 0 for stats in found["zero2"])
 
 
 def _check_times(record: Record) -> None:
@@ -189,13 +189,13 @@ def test_only_the_shims_that_were_needed_are_listed(tmp_path: Path) -> None:
         run(tmp_path, stage=1)[0],
         run(tmp_path, stage=1, micro_batch=4)[0],
     ]
-    told = [
+    found = [
         sorted(note.split()[1].rstrip(":") for note in facts(record)["notes"] if note.startswith("shim "))
         for record in records
     ]
-    assert told[0] == ["ddp-peft-type"]
-    assert told[1] == ["accelerate-gloo", "accumulation-boundary", "no-shared-memory-operator"]
-    assert told[2] == ["accelerate-gloo", "no-shared-memory-operator"]
+    assert found[0] == ["ddp-peft-type"]
+    assert found[1] == ["accelerate-gloo", "accumulation-boundary", "no-shared-memory-operator"]
+    assert found[2] == ["accelerate-gloo", "no-shared-memory-operator"]
 
 
 @pytest.mark.parametrize("stage", [2, 3])

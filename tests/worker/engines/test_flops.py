@@ -1,7 +1,7 @@
 """What real engines compute in each phase is what the theory counts: the proof that their work is equal.
 
 torch's own counter over one iteration on the CPU, attention as plain matrix products. Run as a script this file is the
-rank: ``python -m tests.worker.test_engine_flops BACKEND`` prints one JSON object, case -> phase -> FLOPs.
+rank: ``python -m tests.worker.engines.test_flops BACKEND`` prints one JSON object, case -> phase -> FLOPs.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ pytestmark = [pytest.mark.ranks, pytest.mark.timeout(240)]
 def counted(request: pytest.FixtureRequest) -> tuple[str, dict[str, dict[str, int]]]:
     """A backend and what its engine computed."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "tests.worker.test_engine_flops", request.param]
+    command = [sys.executable, "-m", "tests.worker.engines.test_flops", request.param]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr[-3000:]
     return request.param, json.loads(done.stdout.splitlines()[-1])

@@ -1,6 +1,7 @@
 """From equal weights both engines take the same optimizer steps: the same losses, gradients, clipping and updates.
 
-Run as a script this file is the one rank that holds both: ``python -m tests.worker.test_engines_agree STAGE SHARDED``.
+Run as a script this file is the one rank that holds both:
+``python -m tests.worker.engines.test_agreement STAGE SHARDED``.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ STEPS, PROMPT_TOKENS, NEW_TOKENS, ROWS = 4, 8, 8, 4
 
 
 def manifest_of(layout: dict[str, Any]) -> dict[str, Any]:
-    """Two micro batches a step, a learning rate that shows, and the shape of test_megatron_layouts."""
-    from tests.worker.test_megatron_layouts import FFN, HIDDEN, LAYERS
+    """Two micro batches a step, a learning rate that shows, and the shape of megatron/test_layouts.py."""
+    from tests.worker.engines.megatron.test_layouts import FFN, HIDDEN, LAYERS
 
     return tiny_manifest(
         stack={},
@@ -39,7 +40,7 @@ def rank_program(zero_stage: int, distributed_optimizer: bool) -> None:
     from suite.worker.loop import ppo_loss
     from suite.worker.rank import RankIdentity
     from suite.worker.world import join
-    from tests.worker.test_megatron_layouts import copy_weights
+    from tests.worker.engines.megatron.test_layouts import copy_weights
 
     torch.set_num_threads(1)
     world = join(RankIdentity(0, 1, 0, 1), "cpu", 60.0)
@@ -78,7 +79,7 @@ def test_from_equal_weights_both_engines_take_the_same_steps(zero_stage: int, di
     command = [
         sys.executable,
         "-m",
-        "tests.worker.test_engines_agree",
+        "tests.worker.engines.test_agreement",
         str(zero_stage),
         str(int(distributed_optimizer)),
     ]
