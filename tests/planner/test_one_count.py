@@ -1,0 +1,116 @@
+"""Exact counts of suite/theory and array formulas of suite/planner/formulas are one arithmetic, where both exist."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from suite.planner.formulas import activations, blocks, decode
+from suite.spec.catalogue import sizes
+from suite.spec.layout import Layout
+from suite.spec.manifest import Work
+from suite.spec.shape import Shape
+from suite.spec.workload import Workload
+from suite.theory.bandwidth import decode_bytes
+from suite.theory.flops import iteration_flops
+from suite.theory.memory import kv_bytes_per_position
+from suite.theory.parameters import layer_matrix_elements, parameter_count
+
+LADDER = ("1.3B", "6.7B", "13B", "20B", "33B", "66B")
+LLAMA = {"architecture": "llama", "vocab": 32000, "positions": 4096, "tied_embeddings": False}
+GROUPED = (
+    Shape(name="llama-70B", layers=80, hidden=8192, ffn=28672, heads=64, kv_heads=8, **LLAMA),
+    Shape(name="llama-8B", layers=32, hidden=4096, ffn=14336, heads=32, kv_heads=8, **LLAMA),
+    Shape(name="llama-7B", layers=32, hidden=4096, ffn=11008, heads=32, kv_heads=32, **LLAMA),
+)
+SHAPES = (*(sizes()[name] for name in LADDER), *GROUPED)
+#: tensor and pipeline degrees
+DEGREES = ((1, 1), (2, 1), (8, 1), (1, 2), (4, 4), (8, 8))
+#: those of a shape that ``suite.planner.space`` considers
+LAYOUTS = [
+    pytest.param(shape, tensor, pipeline, id=f"{shape.name}-tp{tensor}-pp{pipeline}")
+    for shape in SHAPES
+    for tensor, pipeline in DEGREES
+    if not (shape.heads % tensor or shape.kv_heads % tensor or shape.ffn % tensor or shape.layers % pipeline)
+]
+LENGTHS = ((256, 256), (1, 2), (1024, 17))
+ROLLOUTS = 16
+
+cases = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+layouts = pytest.mark.parametrize(("shape", "tensor", "pipeline"), LAYOUTS)
+lengths = pytest.mark.parametrize(("prompt", "new"), LENGTHS)
+
+
+def columns(*numbers: float) -> tuple[np.ndarray, ...]:
+    """As the planner passes them: floats in arrays."""
+    return tuple(np.array([float(number)]) for number in numbers)
+
+
+def elements(shape: Shape) -> np.ndarray:
+    hidden, ffn, kv_share, gated = columns(shape.hidden, shape.ffn, shape.kv_heads / shape.heads, shape.gated_mlp)
+    return blocks.matrix_elements(hidden, ffn, kv_share, gated)
+
+
+def workload(prompt: int, new: int, **rest: object) -> Workload:
+    return Workload(name="counts", prompt_tokens=prompt, new_tokens=new, rollouts=ROLLOUTS, micro_batch=4, **rest)
+
+
+@cases
+def test_matrix_elements_of_a_block(shape: Shape) -> None:
+    assert elements(shape)[0] == layer_matrix_elements(shape)
+
+
+@layouts
+@lengths
+def test_keys_and_values(shape: Shape, tensor: int, pipeline: int, prompt: int, new: int) -> None:
+    layout = Layout(devices_per_node=tensor * pipeline, tensor=tensor, pipeline=pipeline, data=1)
+    layers = shape.layers // pipeline
+    exact = ROLLOUTS * (prompt + new) * kv_bytes_per_position(shape, layers, layout, "bf16")
+    numbers = columns(ROLLOUTS, prompt + new, layers, shape.hidden, shape.kv_heads / shape.heads, tensor)
+    assert activations.kv_cache_bytes(*numbers)[0] == exact
+
+
+@layouts
+@lengths
+def test_bytes_read_to_decode(shape: Shape, tensor: int, pipeline: int, prompt: int, new: int) -> None:
+    """The array formula leaves out biases and norms, which are read too: below 0.1 % of the weights."""
+    layout = Layout(devices_per_node=tensor * pipeline, tensor=tensor, pipeline=pipeline, data=1)
+    work = Work(global_rollouts=ROLLOUTS, replica_rollouts=ROLLOUTS, replica_batch=ROLLOUTS, micro_batch=4)
+    exact = decode_bytes(shape, workload(prompt, new), work, layout, "bf16")
+    layers, width = shape.layers // pipeline, shape.kv_heads * shape.head_dim
+    each_step = decode.weight_read_bytes(*columns(layers), elements(shape), *columns(shape.hidden, shape.vocab, tensor))
+    cache = decode.cache_read_bytes(*columns(ROLLOUTS, prompt, new, layers, width, tensor))
+    count = parameter_count(shape)
+    vectors = layers * (count.per_layer - layer_matrix_elements(shape)) + count.final_norm
+    arrays = (new - 1) * each_step[0] + cache[0]
+    # the exact count rounds up what tensor parallelism does not divide: below one parameter of 2 bytes a step
+    assert 0 <= exact - arrays - (new - 1) * 2 * vectors / tensor < (new - 1) * 2
+    assert 2 * vectors / tensor < 1e-3 * each_step[0]
+
+
+@cases
+@lengths
+@pytest.mark.parametrize("attention", ["full", "causal"])
+def test_flops_of_scoring(shape: Shape, prompt: int, new: int, attention: str) -> None:
+    """Of a causal mask the arrays take half the square; exactly, the diagonal is computed too (2 s h a block)."""
+    exact = iteration_flops(shape, workload(prompt, new), ROLLOUTS, attention=attention)  # type: ignore[arg-type]
+    causal, sequence = float(attention == "causal"), prompt + new
+    tokens, length, hidden, one = columns(ROLLOUTS * sequence, sequence, shape.hidden, 1)
+    block = blocks.linear_flops(tokens, elements(shape), one)
+    block = block + blocks.attention_flops(tokens, length, hidden, one, *columns(causal))
+    head = blocks.head_flops(*columns(ROLLOUTS * new, shape.hidden, shape.vocab, 1))
+    diagonal = causal * 2 * ROLLOUTS * sequence * shape.hidden
+    assert (shape.layers * (block + diagonal) + head)[0] == exact.reference
+    assert exact.train - 3 * exact.score == 0 and exact.score > exact.reference
+
+
+@cases
+@lengths
+def test_flops_of_decoding(shape: Shape, prompt: int, new: int) -> None:
+    """The arrays hold the matrices; attention is in the exact count alone, because the cache's bytes bound it."""
+    exact = iteration_flops(shape, workload(prompt, new), ROLLOUTS).generate_decode
+    numbers = (*columns(ROLLOUTS, shape.layers), elements(shape), *columns(shape.hidden, shape.vocab, 1))
+    steps = new - 1
+    pairs = steps * prompt + steps * (steps + 1) // 2
+    attention = ROLLOUTS * shape.layers * 4 * shape.hidden * pairs
+    assert steps * decode.step_flops(*numbers)[0] + attention == exact
