@@ -9,7 +9,7 @@ import numpy as np
 
 from suite.planner.formulas import decode
 from suite.planner.formulas.communication import all_reduce_bytes, overlapped
-from suite.planner.formulas.offload import fetch_seconds
+from suite.planner.formulas.offload import CAST_BYTES, fetch_seconds, swap_seconds
 from suite.planner.jobs import Column, Jobs
 from suite.planner.timing import (
     block_seconds,
@@ -42,7 +42,7 @@ class Iterations:
 
     ``held`` are parameters before tensor parallelism and sharding, by kind and end of the pipeline (``held_parts``);
     ``critic_share`` is the work of a separate critic over the policy's, ``slower`` a factor on the computation of every
-    pass but decoding.
+    pass but decoding. ``swapped`` are parameters before tensor parallelism whose reference waits in host memory.
     """
 
     jobs: Jobs
@@ -57,25 +57,33 @@ class Iterations:
     held: Mapping[str, Column]
     critic_share: float = 0.0
     slower: Column | float = 1.0
+    swapped: int = 0
 
 
 def phase_seconds(work: Iterations, p: Mapping[str, float]) -> dict[str, Column]:
-    """Seconds of each phase, stacks' effects left out; ``generate`` splits into prefill and decode besides.
+    """Seconds of each phase, stacks' effects left out; ``generate`` splits into prefill and decode besides, and
+    ``swap`` is what of ``reference`` goes to moving weights, where the reference waits in host memory.
 
     Work as docs/measuring.md describes it: all rollouts of a replica decode together, scoring and training go by micro
     batches, logits are computed for response positions alone.
     """
     prefill, steps = _prefill(work, p), _decode(work, p)
     forward = _scoring(work, p)
+    reference = forward * work.reference_share
     train = sum(step_parts_of(work, p).values())
+    swap: dict[str, Column] = {}
+    if work.swapped:
+        swap["swap"] = swap_seconds(work.swapped / work.jobs.tensor)
+        reference = reference + swap["swap"] + _casts(work, p)
     return {
         "prefill": prefill,
         "decode": steps,
         "generate": prefill + steps,
         "score": forward * (1 + work.critic_share),
-        "reference": forward * work.reference_share,
+        "reference": reference,
         "reward": np.full(len(work.jobs), REWARD_SECONDS),
         "train": np.asarray(train),
+        **swap,
     }
 
 
@@ -108,6 +116,12 @@ def _scoring(work: Iterations, p: Mapping[str, float]) -> Column:
     body = (count + jobs.pipeline - 1) * stage
     gathers = count * gather_seconds(jobs, p)
     return body + p["gather_exposed"] * gathers + overlapped(body, gathers, SHARPNESS) + count * _fetches(work, 1)
+
+
+def _casts(work: Iterations, p: Mapping[str, float]) -> Column:
+    """An fp32 reference under autocast: each micro batch casts its weights and multiplies in 16 bit as the policy."""
+    count = np.ceil(work.rollouts / work.jobs.micro_batch)
+    return count * CAST_BYTES * work.swapped / work.jobs.tensor / rates(work.jobs, p).memory
 
 
 def _prefill(work: Iterations, p: Mapping[str, float]) -> Column:

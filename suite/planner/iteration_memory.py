@@ -36,7 +36,8 @@ _SCORE_LOGITS = 10
 
 def iteration_memory(work: Iterations, p: Mapping[str, float], gradient_buffer: bool) -> dict[str, Column]:
     """Bytes by part in the most demanding phase. Never below the memory floor of the same layout."""
-    phases = {name: _phase(work, p, gradient_buffer, name) for name in ("generate", "score", "train", "step")}
+    names = ("generate", "score", *(["reference"] if work.swapped else []), "train", "step")
+    phases = {name: _phase(work, p, gradient_buffer, name) for name in names}
     totals = np.array([sum(parts.values()) for parts in phases.values()])
     most = totals.argmax(axis=0)
     return {kind: np.choose(most, [phases[name][kind] for name in phases]) for kind in PARTS}
@@ -54,6 +55,9 @@ def _phase(work: Iterations, p: Mapping[str, float], gradient_buffer: bool, phas
         "reference": states["reference"],
         "optimizer states": states["optimizer"],
     }
+    if phase == "reference":
+        # In fp32, in the place of the policy's weights, of which the optimizer's buffer keeps a copy.
+        parts["reference"] = np.maximum(parts["reference"], 4 * work.swapped / jobs.tensor)
     parts["gradients"] = states["gradients"] if phase in ("train", "step") or gradient_buffer else zero
     if phase == "step":
         parts["gradients"] = parts["gradients"] + states["cast"]

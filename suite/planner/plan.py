@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from suite.planner.formulas.offload import SWAP_HOST_BYTES
 from suite.planner.hardware import Hardware
 from suite.planner.host_memory import host_memory
 from suite.planner.iteration import phase_seconds, step_parts_of
@@ -138,7 +139,7 @@ def make_plan(
         band=parameters.bands["new stack"],
         memory_band=parameters.bands["memory"],
         rate_band=None if parameters.phases else parameters.ppo,
-        notes=_notes(hardware, len(space.work.jobs), devices, shape, profile, parameters),
+        notes=_notes(hardware, space, devices, shape, profile, parameters),
     )
 
 
@@ -173,7 +174,7 @@ def predict(
     known_factor = parameters.ppo.slower if parameters.ppo and profile.plain_model else 1.0
     work = replace(space.work, slower=known_factor if slower is None else slower)
     own = parameters.phases
-    parts = {"prefill": "generate", "decode": "generate"}
+    parts = {"prefill": "generate", "decode": "generate", "swap": "reference"}
     seconds = {
         name: column * factor * own.get(parts.get(name, name), 1.0)
         for name, column in phase_seconds(work, parameters.values).items()
@@ -280,7 +281,7 @@ def _miss(space: Space, table: Table, index: int, hardware: Hardware) -> Miss:
 
 def _notes(
     hardware: Hardware,
-    considered: int,
+    space: Space,
     devices: Sequence[int],
     shape: Shape,
     profile: Profile,
@@ -295,10 +296,16 @@ def _notes(
     if parameters.phases:
         learnt = ", ".join(f"{name} x {factor:.2f}" for name, factor in sorted(parameters.phases.items()))
         notes.append(f"calibrated on your runs: {learnt}, memory x {parameters.memory_factor:.2f}")
+    if space.work.swapped:
+        notes.append(
+            f"{profile.name} keeps an fp32 reference and a copy of the policy in pinned host memory, "
+            f"{SWAP_HOST_BYTES * space.work.swapped / 1e9:.0f} GB for each data parallel replica; the reference phase "
+            "includes moving them over PCIe"
+        )
     if hardware.architecture in ("volta", "other"):
         notes.append(f"no published step time of {hardware.name} is in the fit: its matrix rate is an assumption")
     if shape.architecture != "gpt2" and profile.name in ("deepspeed", "megatron"):
         notes.append(f"the engine backends build GPT-2 style models: {shape.name} could be planned but not run")
-    if not considered:
+    if not len(space.work.jobs):
         notes.append(f"no layout divides the model and the work on {', '.join(map(str, devices))} devices")
     return notes

@@ -27,6 +27,8 @@ class Profile:
     gathers_to_decode: bool = False
     #: gradients stand in a buffer of their own in fp32 throughout
     gradient_buffer: bool = False
+    #: the reference waits in host memory in fp32 and takes the policy's place for its pass (``Iterations.swapped``)
+    swaps_reference: bool = False
     #: the model is Hugging Face's, run eagerly: slower by what published PPO rates show (``RateBand``)
     plain_model: bool = False
 
@@ -86,6 +88,7 @@ PROFILES = {
             tensor=True,
             always_sharded=True,
             gradient_buffer=True,
+            swaps_reference=True,
         ),
     )
 }

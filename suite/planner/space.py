@@ -16,7 +16,7 @@ from suite.spec.layout import Layout
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 from suite.theory.adapters import critic_shape
-from suite.theory.parameters import layer_matrix_elements
+from suite.theory.parameters import layer_matrix_elements, trainable_count, value_head_parameters
 from suite.theory.shards import stages
 
 _TENSOR = (1, 2, 4, 8, 16)
@@ -168,6 +168,7 @@ def iterations(
         gathers_to_decode=profile.gathers_to_decode,
         held={kind: np.array([held[degree][kind] for degree in pipelines.tolist()], dtype=float) for kind in kinds},
         critic_share=_critic_share(shape, workload),
+        swapped=trained_weights(shape, workload) if profile.swaps_reference else 0,
     )
 
 
@@ -180,6 +181,11 @@ def held_parts(shape: Shape, workload: Workload, pipeline: int) -> dict[str, int
         for end, stage in (("first", each[0]), ("last", each[-1]))
         for kind in ("trainable", "frozen", "reference", "critic")
     }
+
+
+def trained_weights(shape: Shape, workload: Workload) -> int:
+    """Parameters of the language model that train: what a reference in host memory is a copy of."""
+    return trainable_count(shape, workload.trainable_layers) - value_head_parameters(shape.hidden)
 
 
 def _critic_share(shape: Shape, workload: Workload) -> float:

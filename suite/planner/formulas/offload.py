@@ -1,4 +1,4 @@
-"""Training states in host memory: what crosses PCIe in a step, and how fast a host updates."""
+"""States in host memory: what crosses PCIe in a step or an iteration, and how fast a host updates."""
 
 from __future__ import annotations
 
@@ -20,3 +20,17 @@ def optimizer_seconds(parameters: Numbers) -> Numbers:
 def fetch_seconds(parameters: Numbers) -> Numbers:
     """Fetching offloaded 16-bit weights once (arXiv 2104.07857, section 5.1.2: every device brings its own share)."""
     return 2 * parameters / HOST_LINK_BYTES_PER_SECOND
+
+
+#: A reference that waits in host memory (CarperAI/trlx at 3340c2f3, modeling_nemo_ppo.py, lines 182 and 228 to 244):
+#: the policy's 16-bit weights go out, the reference's fp32 weights come in, and the policy's come back.
+SWAP_BYTES = 2 + 4 + 2
+#: Both copies stay in pinned host memory between iterations: the reference in fp32, the policy in 16 bit.
+SWAP_HOST_BYTES = 4 + 2
+#: Each pass casts the fp32 weights to 16 bit: read and written.
+CAST_BYTES = 4 + 2
+
+
+def swap_seconds(parameters: Numbers) -> Numbers:
+    """Moving policy and reference between host and device in one iteration, one copy after the other."""
+    return SWAP_BYTES * parameters / HOST_LINK_BYTES_PER_SECOND

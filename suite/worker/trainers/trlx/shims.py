@@ -1,6 +1,7 @@
-"""What must be mended around a foreign trainer so that it runs, one place for all of it.
+"""What is replaced in trlx and in the packages under it so that trlx runs: all of it is in this module.
 
-A shim changes a package that is not the trainer's own. Each says why it is there and applies itself only where it is
+trlx's files are unchanged (a digest is checked); two of its functions are replaced in the process where they must be,
+as are functions of torch, Accelerate and DeepSpeed. Each shim says why it is there and applies itself only where it is
 needed; the record's notes list those that were active.
 """
 
@@ -8,6 +9,7 @@ import importlib
 import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
 
 from suite.worker.trainers.trlx.config import micro_batches, uses_deepspeed
@@ -85,36 +87,42 @@ def _step_at_boundaries_only() -> None:
     AccelerateRLTrainer._accumulate = accumulate_to_boundary
 
 
-def _ask_no_git() -> None:
-    from trlx.trainer import accelerate_base_trainer
+def _ask_no_git(module: str) -> None:
+    """Answer as trlx does itself where git fails, for ``get_git_tag`` as ``module`` imported it."""
+    setattr(importlib.import_module(module), "get_git_tag", lambda: ("unknown", "unknown"))  # noqa: B010
 
-    accelerate_base_trainer.get_git_tag = lambda: ("unknown", "unknown")
+
+def _no_git(module: str) -> Shim:
+    reason = "trlx's get_git_tag asks git for the name of the current branch, and there is no git: replaced"
+    return Shim("no-git", reason, _has_no_git, partial(_ask_no_git, module))
 
 
 TRLX_ACCELERATE = (
     Shim(
         "ddp-peft-type",
-        "trlx asks the model for peft_type, which torch's DDP wrapper does not pass on",
+        "trlx asks the model for peft_type: torch's DistributedDataParallel gets a property that passes it on",
         _is_ddp,
         _answer_for_ddp,
     ),
     Shim(
         "accelerate-gloo",
-        "Accelerate knows no DeepSpeed on a CPU and is told of gloo",
+        "Accelerate knows no DeepSpeed on a CPU: PartialState._prepare_backend is replaced and answers gloo",
         _is_deepspeed_on_cpu,
         _let_accelerate_know_gloo,
     ),
     Shim(
         "no-shared-memory-operator",
-        "DeepSpeed's shared-memory all-reduce is not compiled; gloo is used",
+        "DeepSpeed's build_shm_op is replaced: its shared-memory all-reduce is not compiled, gloo is used",
         _is_deepspeed_on_cpu,
         _compile_no_shared_memory,
     ),
     Shim(
         "accumulation-boundary",
-        "Accelerate tells DeepSpeed's engine when to step, which trlx, written for an engine that counts, never sets",
+        "trlx's _accumulate is wrapped: Accelerate tells DeepSpeed's engine when to step, which trlx never sets",
         _accumulates_under_deepspeed,
         _step_at_boundaries_only,
     ),
-    Shim("no-git", "trlx asks git for the name of the current branch, and there is no git", _has_no_git, _ask_no_git),
+    _no_git("trlx.trainer.accelerate_base_trainer"),
 )
+
+TRLX_NEMO = (_no_git("trlx.trainer.nemo_ppo_trainer"),)

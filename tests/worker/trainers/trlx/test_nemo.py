@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from suite.bundle.event_fields import FIELDS, wrong_field
+from suite.planner.formulas.offload import SWAP_HOST_BYTES
 from suite.spec.layout import Layout
 from suite.spec.manifest import Backend, Manifest
 from suite.spec.resolve import make_manifest
@@ -181,6 +182,42 @@ def test_phases_lie_where_the_trainer_does_their_work(build: Any) -> None:
         *("open train", *steps, "close train", "stop", "finish 0.5 0.25"),
     ]
     assert diary.lines == [line for index in range(3) for line in (f"begin {index}", *one)]
+
+
+def test_the_reference_is_fp32_because_it_is_copied_before_nemo_casts(build: Any) -> None:
+    """What docs/backends.md says of host memory and of the swap, held on stand-ins that cast when NeMo casts."""
+    import torch
+
+    trainer = build(trainable_layers=2)
+    heads = trainer._trainer.model.model.module
+    trained = [each for each in heads.language_model.parameters() if each.requires_grad]
+    frozen = [each for each in heads.language_model.parameters() if not each.requires_grad]
+    assert trained and frozen
+    swap, swapped = heads.offload_policy_model, []
+
+    def swap_and_look() -> None:
+        swap()
+        swapped.append({each.dtype for each in trained})
+
+    heads.offload_policy_model = swap_and_look
+    trainer.run(Diary(), 3)
+    assert swapped == [{torch.float32}] * 3, "once in each iteration, in its reference pass"
+    assert {each._ref_data.dtype for each in trained} == {torch.float32}
+    assert {each._policy_data.dtype for each in trained} == {torch.bfloat16}
+    assert {each.dtype for each in (*trained, *frozen)} == {torch.bfloat16}, "the policy is back, the rest never left"
+    host_bytes = sum(each._ref_data.nbytes + each._policy_data.nbytes for each in trained)
+    assert host_bytes == SWAP_HOST_BYTES * sum(each.numel() for each in trained)
+    assert any("reference is in fp32" in line for line in trainer.work_differences)
+
+
+def test_without_git_trlxs_question_for_the_branch_is_answered(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda program: None)
+    trainer = build()
+    assert [note for note in trainer.notes if note.startswith("shim ")] == [
+        "shim no-git: trlx's get_git_tag asks git for the name of the current branch, and there is no git: replaced"
+    ]
+    monkeypatch.setenv("PATH", "")
+    trainer.run(Diary(), 3)
 
 
 def test_a_response_that_ended_early_fails_the_run(build: Any) -> None:

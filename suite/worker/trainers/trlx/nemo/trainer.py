@@ -13,6 +13,7 @@ from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.tally import Tally
 from suite.worker.trainers.trlx.nemo import config as trlx_nemo_config
 from suite.worker.trainers.trlx.nemo.hooks import Sheet, TimedNeMoPPO
+from suite.worker.trainers.trlx.shims import TRLX_NEMO, apply_shims
 from suite.worker.trainers.trlx.source import COMMIT
 from suite.worker.world import World
 
@@ -27,7 +28,8 @@ class TrlxNemoTrainer(Trainer):
         trlx_nemo_config.check(manifest)
         self._manifest, self._world = manifest, world
         self.versions = {"trlx": "0.7.0 ({})".format(COMMIT[:8])}
-        self.notes = tuple(lead_lightning(world)) + tuple(_notes())
+        shims = apply_shims(TRLX_NEMO, manifest, world)
+        self.notes = (*lead_lightning(world), *_notes(), *shims)
         self.work_differences = tuple(work_differences(manifest))
         workload = manifest["workload"]
         leader = world.rank % manifest["layout"]["tensor"] == 0
@@ -168,8 +170,14 @@ def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
     yield "generation applies a repetition penalty of 1.2 over all tokens so far, which trlx has no option for"
     yield "generation runs over all samples of a replica at once, and logits are computed on every position"
     yield (
-        "the trained part of the reference lies in pinned host memory; weights are swapped through the host twice in "
-        "each iteration, which the reference phase holds"
+        "the trained part of the reference lies in pinned host memory and is swapped with the policy's weights in each "
+        "iteration: 8 bytes a parameter over the host link, in the reference phase"
+    )
+    yield (
+        "the trained part of the reference is in fp32 (copied before NeMo casts the model); autocast casts its weights "
+        "in each micro batch, so that its products run in {} as the policy's do".format(
+            manifest["measure"]["precision"]
+        )
     )
     yield (
         "training runs on {} positions a sample, {} of them padding that is not counted as trained; logits are "
@@ -191,7 +199,11 @@ def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
 
 
 def _notes() -> Iterator[str]:
-    yield "trlx {} is unmodified; a subclass in its registry tells where phases begin and end".format(COMMIT[:8])
+    yield "trlx {}, files unchanged: a subclass in its registry reports where phases begin and end".format(COMMIT[:8])
+    yield (
+        "the subclass wraps make_experience, generate, infer_logprobs_and_values, the schedule it runs, training_step, "
+        "offload_reference_model, offload_policy_model, the reward function and the optimizer step, and runs each"
+    )
     yield "trlx evaluates at its end over one prompt, outside of every iteration; nothing is saved"
-    yield "kl is trlx's own estimate (exp(r) - 1 - r); policy loss, value loss and gradient norm are not told"
+    yield "kl is trlx's own estimate (exp(r) - 1 - r); policy loss, value loss and gradient norm are not reported"
     yield 'reward scaling is off: the script\'s "ref" would turn a constant 0.5 into the clip value of 10'

@@ -17,15 +17,30 @@ class RefLMHeads(nn.Module):
                 parameter([1]),
             ]
         )
+        for each in self.language_model.parameters():
+            if each.requires_grad:
+                each._ref_data = each.data.clone().cpu()
+                each._policy_data = each.data
         self.reference_model_offloaded = True
 
     def word_embeddings_weight(self):
         return self.language_model.word_embeddings
 
     def offload_reference_model(self):
+        if self.reference_model_offloaded:
+            return
+        for each in self.language_model.parameters():
+            if each.requires_grad:
+                each.data = each._policy_data.to("cpu")
         self.reference_model_offloaded = True
 
     def offload_policy_model(self):
+        if not self.reference_model_offloaded:
+            return
+        for each in self.language_model.parameters():
+            if each.requires_grad:
+                each._policy_data = each.data.to("cpu", non_blocking=True)
+                each.data = each._ref_data.to("cpu", non_blocking=True)
         self.reference_model_offloaded = False
 
     def forward(self, run_policy_model=True, run_reference_model=False):

@@ -9,6 +9,7 @@ from pytorch_lightning import Trainer
 
 from trlx.models.modeling_nemo_ppo import PPOGPT
 from trlx.trainer import BaseRLTrainer, register_trainer
+from trlx.utils import get_git_tag
 
 
 @register_trainer("NeMoPPOTrainer")
@@ -58,6 +59,7 @@ class NeMoPPOTrainer(BaseRLTrainer):
         return elements, {"train/unnorm_scores": scores.numpy(), "train/kl": torch.zeros(num_rollouts).numpy()}
 
     def learn(self):
+        get_git_tag()
         replicas, replica = parallel_state.get_data_parallel_world_size(), parallel_state.get_data_parallel_rank()
         prompts = iter(self.prompt_pipeline.rows[replica::replicas])
         self.model.configure_optimizers()

@@ -62,9 +62,11 @@ class MegatronGPTModel(nn.Module):
 
 
 class Float16Module(nn.Module):
+    """Casts what is inside it when it is made, in NeMo 1.17 too: after ``model_provider_func`` has returned."""
+
     def __init__(self, module):
         super().__init__()
-        self.module = module
+        self.module = module.bfloat16()
 
 
 class Tokenizer:
