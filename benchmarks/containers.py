@@ -15,9 +15,9 @@ from benchmarks.ranks import one_manifest
 from suite.bundle.store import Bundle, find_bundles
 from suite.conduct.running.containers import open_containers
 from suite.conduct.running.execute import execute
-from suite.launch.docker.document import PYTHON, PYTHON_PATH
 from suite.launch.docker.launcher import DockerLauncher
 from suite.launch.docker.settings import DockerSettings
+from suite.launch.image_paths import PYTHON, PYTHON_PATH
 from suite.launch.local import LocalLauncher
 from suite.launch.outcome import Launcher
 from suite.spec.base import UsageError

@@ -19,12 +19,12 @@ import pytest
 
 from suite.launch.docker.connection import Runtime as Connected
 from suite.launch.docker.connection import connect
-from suite.launch.docker.document import PYTHON, RUNS
 from suite.launch.docker.images import find_image
 from suite.launch.docker.launcher import DockerLauncher
 from suite.launch.docker.session import DRIVER_LABEL, RUN_LABEL, SESSION_LABEL, session_id, this_driver
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import ContainerPatience
+from suite.launch.image_paths import PYTHON, RUNS
 from suite.launch.job import Job, JobLimits, Mount
 from suite.spec.images import IMAGE_LABEL, VERSION_LABEL, stack_labels
 from suite.spec.version import suite_version

@@ -20,7 +20,7 @@ def cancel(
     """End runs that a cluster has. Their bundles can be collected: they say that they were interrupted."""
     from suite.cli.options.reading import print_json
     from suite.conduct.cluster.standing import chosen, standing
-    from suite.launch.cluster.scheduler import find_scheduler
+    from suite.launch.cluster.registry import find_scheduler
     from suite.spec.base import UsageError
 
     if bool(run) == everything:

@@ -1,84 +1,56 @@
-"""`suite render`: the files that a cluster's engine takes, without handing them over."""
+"""`suite render`: the files that a cluster's scheduler takes, without submitting them; a sub-command per launcher."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from suite.cli.exits import command
-from suite.cli.options.cluster import ANY_NODES, Nodes
+from suite.cli.options.cluster import Nodes
 from suite.cli.options.groups import takes_groups
-from suite.cli.options.kubernetes import USUAL_PODS, Pods
-from suite.cli.options.slurm import USUAL_QUEUE, Queue
-from suite.cli.options.work import USUAL_WORK, Work
+from suite.cli.options.work import Work
+from suite.launch.cluster.registry import CLUSTER_LAUNCHERS, find_launcher
+
+app = typer.Typer(help="Write Slurm scripts or Kubernetes manifests, without submitting them.", no_args_is_help=True)
 
 
-@command
-@takes_groups
-def slurm(
-    work: Work = USUAL_WORK,
-    nodes: Nodes = ANY_NODES,
-    queue: Queue = USUAL_QUEUE,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="folder for the scripts [default: print them]", rich_help_panel="Output"),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="print scripts and runs as JSON", rich_help_panel="Output")
-    ] = False,
-) -> None:
-    """Render batch scripts. With -o they can be handed to sbatch as they are, and `suite collect` finds their runs."""
-    from suite.cli.options.reading import print_json
-    from suite.conduct.cluster.slurm import write_scripts
+def _render(name: str) -> Callable[..., None]:
+    """The sub-command of one launcher."""
+    kind = find_launcher(name)
 
-    made, found = queue.scripts(work, nodes)
-    paths = [] if output is None else write_scripts(made, output, nodes.runs)
-    if as_json:
-        rows = [
-            {"name": each.name, "runs": [run.run_id for run in each.submissions], "text": each.text} for each in made
-        ]
-        left = found.model_dump(mode="json", exclude={"manifests"})
-        print_json({"scripts": rows, "files": [str(path) for path in paths], **left})
-        return
-    if output is None:
-        for each in made:
-            typer.echo(each.text, nl=False)
-        return
-    for path in paths:
-        typer.echo(f"sbatch {path}")
+    def render(
+        *,
+        work: Work,
+        nodes: Nodes,
+        options: Any,
+        output: Annotated[
+            Path | None, typer.Option("--output", "-o", help="folder for the files [default: print them]")
+        ] = None,
+        as_json: Annotated[bool, typer.Option("--json", help="print files and runs as JSON")] = False,
+    ) -> None:
+        from suite.cli.options.reading import print_json
+        from suite.conduct.cluster.hand_over import write_documents
+
+        launcher = nodes.launcher(kind, options)
+        documents, found = nodes.documents(work, launcher)
+        paths = [] if output is None else write_documents(launcher, documents, output, nodes.runs)
+        if as_json:
+            rows = [launcher.rendered_json(document) for document in documents]
+            others = found.model_dump(mode="json", exclude={"manifests"})
+            print_json({launcher.documents: rows, "files": [str(path) for path in paths], **others})
+        elif output is None:
+            typer.echo(launcher.separator.join(document.text for document in documents), nl=False)
+        else:
+            for path in paths:
+                typer.echo(f"{launcher.command} {path}")
+
+    render.__annotations__["options"] = kind.options
+    render.__doc__ = kind.render_help
+    return command(takes_groups(render))
 
 
-@command
-@takes_groups
-def kubernetes(
-    work: Work = USUAL_WORK,
-    nodes: Nodes = ANY_NODES,
-    pods: Pods = USUAL_PODS,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="folder for the YAML [default: print it]", rich_help_panel="Output"),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="print YAML and runs as JSON", rich_help_panel="Output")
-    ] = False,
-) -> None:
-    """Render Kubernetes objects. With -o they can be applied as they are, and `suite collect` finds their runs."""
-    from suite.cli.options.reading import print_json
-    from suite.conduct.cluster.kubernetes import rendered, write_objects
-
-    settings = pods.settings()
-    submissions, found = pods.submissions(work, nodes)
-    made = rendered(submissions, settings)
-    paths = [] if output is None else write_objects(made, settings, pods.context, output, nodes.runs)
-    if as_json:
-        rows = [{"run": each.submission.run_id, "text": each.text} for each in made]
-        left = found.model_dump(mode="json", exclude={"manifests"})
-        print_json({"objects": rows, "files": [str(path) for path in paths], **left})
-        return
-    if output is None:
-        typer.echo("---\n".join(each.text for each in made), nl=False)
-        return
-    for path in paths:
-        typer.echo(f"kubectl apply -f {path}")
+for _name in CLUSTER_LAUNCHERS:
+    app.command(_name)(_render(_name))

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suite.cli.app import app
-from suite.cli.options.launchers import Where, size
+from suite.cli.options.launchers import Where
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.local import LocalLauncher
 from suite.spec.base import UsageError
+from suite.spec.typed import size
 
 RUN = ("run", "--device", "cpu", "--size", "1M", "--dry-run")
 
@@ -57,17 +58,19 @@ def test_what_is_typed_becomes_the_containers_settings(monkeypatch: pytest.Monke
         env=["NCCL_DEBUG", "A=b=c"],
         memory="512m",
     )
-    assert where._settings() == DockerSettings(
+    assert where.settings() == DockerSettings(
         gpu_ids=("0", "GPU-8f6a"),
         shm_bytes=3 << 29,
         ulimits={"memlock": -1, "nofile": 4096},
         env={"NCCL_DEBUG": "INFO", "A": "b=c"},
         memory_bytes=512 << 20,
     )
-    assert Where(launcher="docker")._settings() == DockerSettings(), "an option's default is the setting's"
+    assert Where(launcher="docker").settings() == DockerSettings(), "an option's default is the setting's"
 
 
-def test_the_local_launcher_takes_its_interpreter_and_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_local_launcher_takes_its_interpreter_and_no_container_runtime(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     machine, launcher = Where(python="/x/python").open("cpu", ("megatron",))
     assert isinstance(launcher, LocalLauncher) and machine.python == "/x/python"

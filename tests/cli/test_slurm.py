@@ -25,7 +25,7 @@ SCRIPTED = str(ROOT / "tests/scripted_suite.py")
 #: 1M on two nodes with two ranks each, started by Slurm itself: torchrun would import torch four times for nothing
 SMALL = ("--backend", "deepspeed", "--size", "1M", "--device", "cpu", "--nodes", "2", "--gpus-per-node", "2")
 ONCE = ("--repeats", "1", "--warmup", "1", "--no-exclusive", "--timeout", "5m", "--allowance", "1m")
-BY_SLURM = ("--starter", "engine")
+BY_SLURM = ("--starter", "srun")
 GPUS = ("--device", "cuda", "--workload", "cpu", "--precision", "fp32")
 
 Suite = Callable[..., subprocess.CompletedProcess]

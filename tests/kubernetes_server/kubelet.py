@@ -28,7 +28,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from kubernetes.client import ApiException, CoreV1Api
 
-from suite.launch.docker.document import PYTHON, PYTHON_PATH
+from suite.launch.image_paths import PYTHON, PYTHON_PATH
 from suite.launch.kubernetes.client import Cluster, Refused
 from suite.launch.kubernetes.read_back import expanded
 from tests.kubernetes_server.server import ROOT, free_port, make_certificate

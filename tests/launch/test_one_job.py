@@ -13,8 +13,9 @@ from suite.backends.base import choice
 from suite.backends.registry import find_backend
 from suite.conduct.running.execute import make_job
 from suite.launch.cluster.torchrun import EVENTS_ON_OUTPUT
-from suite.launch.docker.document import PYTHON, PYTHON_PATH, RUNS, Placing, container_document
+from suite.launch.docker.document import Placing, container_document
 from suite.launch.docker.settings import DockerSettings
+from suite.launch.image_paths import PYTHON, PYTHON_PATH, RUNS
 from suite.launch.job import Job, Mount, Site
 from suite.launch.kubernetes.read_back import placed
 from suite.launch.kubernetes.render import parse, render
@@ -91,7 +92,7 @@ def test_every_launcher_gives_the_ranks_the_same_job(
     assert by_kubernetes(asked) == wanted
     for container in ("none", "pyxis", "apptainer"):
         assert by_slurm(asked, SlurmSettings(container=container)) == wanted
-        assert by_slurm(asked, SlurmSettings(container=container, starter="engine")) == wanted
+        assert by_slurm(asked, SlurmSettings(container=container, starter="srun")) == wanted
     if manifest.layout.nodes == 1:
         assert by_local(asked) == wanted
         assert by_docker(asked) == wanted
@@ -245,7 +246,7 @@ def by_slurm(asked: Asked, queue: SlurmSettings) -> Seen:
     room = int(options["--mem"].removesuffix("M")) << 20
     rest: dict[str, Any] = {"gpus_per_node": int(options.get("--gpus-per-node", 0)), "memory_bytes": room or None}
     rest["run_seconds"] = manifest.limits.run_seconds
-    if queue.starter == "engine":
+    if queue.starter == "srun":
         assert env["WORLD_SIZE"] == str(manifest.layout.ranks)
         kept = {name: value for name, value in env.items() if name in job.env}
         return seen(site, inside[count:], kept, nodes=int(options["--nodes"]), ranks_per_node=tasks, **rest)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from suite.cli.app import app
 from suite.conduct.planning.machine import Machine
 from suite.conduct.planning.plan import Plan
-from suite.launch.docker.document import PYTHON, RUNS
+from suite.launch.image_paths import PYTHON, RUNS
 from suite.launch.local import LocalLauncher
 from suite.launch.outcome import Launcher
 from tests.launch.test_one_job import Asked, expected, gpus, on_this_host

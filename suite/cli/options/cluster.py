@@ -1,4 +1,4 @@
-"""Options of every command that hands runs to a cluster: on which nodes, with which stack, from which folder."""
+"""Options of every command that renders or submits runs for a cluster: on which nodes, with which stack."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from suite.cli.options.reading import Python
 from suite.cli.options.work import Work
+from suite.spec.typed import pair
 
 if TYPE_CHECKING:
     from suite.conduct.cluster.machine import ClusterMachine
+    from suite.conduct.cluster.to_do import ToDo
     from suite.conduct.planning.plan import Plan
+    from suite.launch.cluster.launcher import ClusterLauncher, Document
     from suite.launch.job import Mount
 
 DEFAULT_GPUS_PER_NODE = 8
@@ -26,46 +29,50 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class Nodes:
     """The cluster's side of a plan."""
 
-    nodes: Annotated[
-        int | None, typer.Option(min=1, help="nodes of each run [default: 1, or the preset's]", rich_help_panel="Nodes")
-    ] = None
+    nodes: Annotated[int | None, typer.Option(min=1, help="nodes of each run [default: 1, or the preset's]")] = None
     gpus_per_node: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="GPUs, and so ranks, of each node [default: 8, or the preset's]", rich_help_panel="Nodes"
-        ),
+        int | None, typer.Option(min=1, help="GPUs, and so ranks, of each node [default: 8, or the preset's]")
     ] = None
-    device: Annotated[str, typer.Option(help="cuda or cpu", rich_help_panel="Nodes")] = "cuda"
+    device: Annotated[str, typer.Option(help="cuda or cpu")] = "cuda"
     gpu: Annotated[
         str | None,
-        typer.Option(
-            help="the nodes' GPU by its name in the catalogue, for layouts that depend on its memory",
-            rich_help_panel="Nodes",
-        ),
+        typer.Option(help="the nodes' GPU by its name in the catalogue, for layouts that depend on its memory"),
     ] = None
-    image: Annotated[str | None, typer.Option(help="container image, best by digest", rich_help_panel="Containers")] = (
-        None
-    )
+    image: Annotated[str | None, typer.Option(help="container image, best by digest")] = None
     python: Python = None
     stack: Annotated[
         list[str] | None,
-        typer.Option(
-            help="PACKAGE=VERSION that the nodes hold, where no lock and no interpreter here tells; repeat",
-            rich_help_panel="Nodes",
-        ),
+        typer.Option(help="PACKAGE=VERSION on the nodes, where no lock file and no interpreter here says it; repeat"),
     ] = None
     env: Annotated[
-        list[str] | None,
-        typer.Option(help="NAME=VALUE for every rank, e.g. NCCL_SOCKET_IFNAME=eth0; repeat", rich_help_panel="Nodes"),
+        list[str] | None, typer.Option(help="NAME=VALUE for every rank, e.g. NCCL_SOCKET_IFNAME=eth0; repeat")
     ] = None
     mount: Annotated[
-        list[str] | None,
-        typer.Option(help="SOURCE:TARGET[:rw] of a container, absolute paths; repeat", rich_help_panel="Containers"),
+        list[str] | None, typer.Option(help="SOURCE:TARGET[:rw] of a container, absolute paths; repeat")
     ] = None
-    runs: Annotated[Path, typer.Option(help="results folder", rich_help_panel="Output")] = Path("runs")
-    retry_failed: Annotated[bool, typer.Option(help="run again what failed before", rich_help_panel="Measuring")] = (
-        False
-    )
+    runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs")
+    retry_failed: Annotated[bool, typer.Option(help="run again what failed before")] = False
+
+    def launcher(self, kind: type[ClusterLauncher], options: Any) -> ClusterLauncher:
+        """A launcher of this kind with the user's options. Raises UsageError; its notes go to standard error."""
+        from suite.cli.options.reading import checked
+        from suite.launch.cluster.launcher import NodeSetup
+
+        python = self.interpreter(kind.image_python)
+        setup = NodeSetup(python=python, image=self.image, env=self.variables(), mounts=self.mounts())
+        launcher: ClusterLauncher = checked(lambda: kind(options, setup))
+        for note in launcher.notes:
+            typer.echo(f"note: {note}", err=True)
+        return launcher
+
+    def documents(self, work: Work, launcher: ClusterLauncher) -> tuple[list[Document], ToDo]:
+        """What the scheduler takes for all runs that are still to be done. Raises UsageError."""
+        from suite.conduct.cluster.hand_over import documents_to_do
+
+        plan = self.plan(work, launcher.image_python)
+        for entry in plan.skipped:
+            typer.echo(f"not possible: {entry.backend} {entry.size} on {entry.ranks} ranks: {entry.reason}", err=True)
+        return documents_to_do(launcher, plan.manifests, self.runs, self.retry_failed)
 
     def plan(self, work: Work, image_python: str) -> Plan:
         """Every run that is asked for. ``image_python``: the stack's interpreter in an image. Raises UsageError."""
@@ -126,16 +133,3 @@ class Nodes:
                 raise UsageError(f"--mount is SOURCE:TARGET or SOURCE:TARGET:rw with absolute paths, not {text!r}")
             found.append(Mount(source=source, target=target, read_only=mode != ["rw"]))
         return tuple(found)
-
-
-ANY_NODES = Nodes()
-
-
-def pair(option: str, text: str) -> tuple[str, str]:
-    """``NAME=VALUE`` in two. Raises UsageError for anything else."""
-    from suite.spec.base import UsageError
-
-    name, given, value = text.partition("=")
-    if not name or not given:
-        raise UsageError(f"{option} is NAME=VALUE, not {text!r}")
-    return name, value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +10,8 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from suite.spec.typed import seconds as seconds
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -24,19 +25,6 @@ Python = Annotated[
         rich_help_panel="Where it runs",
     ),
 ]
-_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
-
-
-def seconds(text: str) -> float:
-    """``90``, ``90s``, ``20m``, ``1h30m`` in seconds. Raises UsageError for anything else and for nothing or less."""
-    from suite.spec.base import UsageError
-
-    match = _DURATION.fullmatch(text.strip().lower())
-    parts = match.groups() if match else (None, None, None)
-    total = sum(float(part) * unit for part, unit in zip(parts, (3600, 60, 1), strict=True) if part)
-    if total <= 0:
-        raise UsageError(f"{text!r} is no duration; write 90s, 20m or 1h30m")
-    return total
 
 
 def rank_counts(texts: Sequence[str], most: int) -> tuple[int, ...]:

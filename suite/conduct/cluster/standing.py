@@ -8,7 +8,8 @@ from pathlib import Path
 
 from suite.bundle.record import Record
 from suite.conduct.cluster.collect import collect
-from suite.launch.cluster.scheduler import SchedulerState, find_scheduler
+from suite.launch.cluster.registry import find_scheduler
+from suite.launch.cluster.scheduler import SchedulerState
 from suite.launch.cluster.submission import Submission, read_submission, submission_path, submissions
 from suite.spec.base import Frozen, UsageError
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from suite.conduct.running.execute import make_job
 from suite.conduct.running.provenance import driver_facts
 from suite.conduct.running.state import move_aside, state_of
-from suite.launch.cluster.scheduler import Scheduler, find_scheduler
+from suite.launch.cluster.registry import find_scheduler
+from suite.launch.cluster.scheduler import Scheduler
 from suite.launch.cluster.submission import Submission, read_submission, submission_path
 from suite.launch.job import Site
 from suite.spec.base import Frozen
@@ -29,25 +30,29 @@ class ToDo(Frozen):
 
 def to_do(manifests: Sequence[Manifest], root: Path, retry_failed: bool) -> ToDo:
     """What of a plan no bundle and no cluster has yet. Raises UsageError when a cluster cannot be asked."""
-    parts: dict[str, list[str]] = {"done": [], "failed": [], "under_way": [], "uncollected": []}
+    others: dict[str, list[str]] = {"done": [], "failed": [], "under_way": [], "uncollected": []}
     left = []
     for manifest in manifests:
-        state = state_of(root, manifest)
-        if state == "to run":
-            part = _with_cluster(root, manifest.run.id)
-        else:
-            part = {"done": "done", "running": "under_way", "failed before": "" if retry_failed else "failed"}.get(
-                state
-            )
-        if part:
-            parts[part].append(manifest.run.id)
-        else:
+        list_name = _list_of(root, manifest, retry_failed)
+        if list_name is None:
             left.append(manifest)
-    return ToDo(manifests=tuple(left), **{name: tuple(ids) for name, ids in parts.items()})
+        else:
+            others[list_name].append(manifest.run.id)
+    return ToDo(manifests=tuple(left), **{name: tuple(ids) for name, ids in others.items()})
+
+
+def _list_of(root: Path, manifest: Manifest, retry_failed: bool) -> str | None:
+    """The list of ``ToDo`` that a run belongs to; ``None`` where it is still to be done."""
+    state = state_of(root, manifest)
+    if state == "to run":
+        return _with_cluster(root, manifest.run.id)
+    if state == "failed before":
+        return None if retry_failed else "failed"
+    return {"done": "done", "running": "under_way"}.get(state)
 
 
 def _with_cluster(root: Path, run_id: str) -> str | None:
-    """Where a run that has no bundle yet stands, when it was handed over before."""
+    """The same for a run without a bundle, by what the cluster says of an earlier submission."""
     path = submission_path(root, run_id)
     if not path.exists():
         return None

@@ -10,7 +10,6 @@ from pydantic import Field
 from suite.backends.registry import find_backend
 from suite.conduct.planning.machine import Machine, require_device_name, smallest_memory
 from suite.launch.docker.connection import Runtime, connect
-from suite.launch.docker.document import PYTHON
 from suite.launch.docker.gpus import may_have_gpus, usable_gpus
 from suite.launch.docker.images import ImageFacts, find_image, usual_image
 from suite.launch.docker.launcher import DockerLauncher
@@ -18,6 +17,7 @@ from suite.launch.docker.patterns import essence
 from suite.launch.docker.probe import image_versions
 from suite.launch.docker.session import remove_orphans
 from suite.launch.docker.settings import DockerSettings
+from suite.launch.image_paths import PYTHON
 from suite.launch.probe import LocalDevice
 from suite.spec.base import UsageError
 

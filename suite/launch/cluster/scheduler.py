@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from importlib import import_module
 from typing import Any, Literal, NamedTuple, Protocol
 
 from pydantic import Field
@@ -12,7 +11,7 @@ from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job
 from suite.launch.outcome import Failure
 from suite.launch.patterns import Pattern
-from suite.spec.base import Frozen, UsageError
+from suite.spec.base import Frozen
 
 #: ``over``: nothing of it runs any more. ``gone``: the scheduler does not know it (any more).
 Phase = Literal["pending", "running", "over", "gone"]
@@ -70,7 +69,7 @@ class Scheduler(Protocol):
     name: str
 
     def facts(self, job: Job) -> dict[str, Any]:
-        """What environment.json tells of where the job is to run, known before it does."""
+        """What environment.json says of where the job is to run, as far as it is known before the job starts."""
 
     def look(self, submission: Submission) -> SchedulerState:
         """Raises UsageError when the scheduler cannot be asked."""
@@ -80,18 +79,3 @@ class Scheduler(Protocol):
 
     def gather(self, submission: Submission) -> Gathered:
         """What a run that is over left behind. Raises UsageError when there is nothing to gather."""
-
-
-_MODULES = {
-    "kubernetes": ("suite.launch.kubernetes.scheduler", "KubernetesScheduler"),
-    "slurm": ("suite.launch.slurm.scheduler", "SlurmScheduler"),
-}
-
-
-def find_scheduler(name: str) -> Scheduler:
-    """The scheduler that a submission names; imported only now. Raises UsageError for another name."""
-    if name not in _MODULES:
-        raise UsageError(f"there is no cluster launcher {name!r}; known are {', '.join(_MODULES)}")
-    module, attribute = _MODULES[name]
-    scheduler: Scheduler = getattr(import_module(module), attribute)()
-    return scheduler

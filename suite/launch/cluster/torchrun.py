@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from pydantic import Field
 
 from suite.launch.job import Job
 from suite.spec.base import Frozen
-
-#: Who starts the ranks of a node: torchrun, once per node, or the cluster's scheduler, once per rank.
-Starter = Literal["torchrun", "engine"]
 
 #: With it every rank's events are in the output, which is all that is sure to come back from a cluster.
 EVENTS_ON_OUTPUT = {"SUITE_EVENTS_ON_STDOUT": "all"}

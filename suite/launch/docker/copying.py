@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from suite.launch.docker.document import RUNS
+from suite.launch.image_paths import RUNS
 from suite.launch.outcome import RunFolder
 
 if TYPE_CHECKING:

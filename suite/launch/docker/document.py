@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from suite.launch.docker.settings import DockerSettings
+from suite.launch.image_paths import RUNS
 from suite.launch.job import Job
 from suite.launch.node import node_arguments
 from suite.spec.base import UsageError
 
-RUNS = "/work/runs"
-PYTHON = "/opt/stack/bin/python"
-PYTHON_PATH = "/opt/suite/src"
 NODE = ("/opt/suite/bin/python", "-m", "suite.launch.node")
 #: An runtime's own rotation would lose what is read again after a break: let the log grow as long as the run lives.
 LOGGING = {"Type": "json-file", "Config": {"max-size": "1024g", "max-file": "1"}}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from suite.launch.docker import copying
 from suite.launch.docker.conclude import conclude
 from suite.launch.docker.connection import Runtime
-from suite.launch.docker.document import PYTHON_PATH, RUNS, Placing, container_document
+from suite.launch.docker.document import Placing, container_document
 from suite.launch.docker.gpus import access_of
 from suite.launch.docker.images import ImageFacts
 from suite.launch.docker.patterns import essence, runtime_failure
@@ -28,6 +28,7 @@ from suite.launch.docker.session import (
 )
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import RETRY_SECONDS, USUAL_PATIENCE, ContainerPatience, ContainerWatch
+from suite.launch.image_paths import PYTHON_PATH, RUNS
 from suite.launch.job import Job, Mount, Site
 from suite.launch.outcome import Failure, OnEvent, Outcome, RunFolder
 from suite.launch.requests import StopRequests, stop_requests

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from suite.launch.docker.connection import Runtime
-from suite.launch.docker.document import PYTHON
 from suite.launch.docker.images import ImageFacts
 from suite.launch.docker.patterns import OTHER_IMAGE, essence
 from suite.launch.docker.session import DRIVER_LABEL, SESSION_LABEL, remove_container, session_id, this_driver
+from suite.launch.image_paths import PYTHON
 from suite.launch.probe import ASK_VERSIONS
 from suite.spec.base import UsageError
 

@@ -1,16 +1,15 @@
-"""A submission on Kubernetes: the site of its ranks, its objects, and handing them over."""
+"""A run on Kubernetes: the site of its ranks, its objects, and creating them."""
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from suite.launch.cluster.submission import Submission
+from suite.launch.cluster.launcher import Document
+from suite.launch.cluster.submission import FOLDER, Submission
 from suite.launch.cluster.torchrun import EVENTS_ON_OUTPUT
-from suite.launch.docker.document import PYTHON, PYTHON_PATH, RUNS
+from suite.launch.image_paths import PYTHON, PYTHON_PATH, RUNS
 from suite.launch.job import Job, Site
 from suite.launch.kubernetes.client import Cluster, kind_of
 from suite.launch.kubernetes.hand_over import hand_over
@@ -74,28 +73,33 @@ def render_run(submission: Submission, settings: KubernetesSettings) -> str:
     return render(submission.job, bundle_folder(submission.job), settings, run_files(submission), about)
 
 
-def submit_run(cluster: Cluster, submission: Submission, settings: KubernetesSettings, spool: Path) -> Submission:
-    """Hand a run over. ``spool``: where its last words are kept when it is cancelled.
+def run_document(submission: Submission, settings: KubernetesSettings, context: str | None, root: Path) -> Document:
+    """The YAML of a run, and the facts by which it is found again. ``root``: the results folder.
 
-    Raises UsageError, and leaves nothing in the cluster, where it is refused.
+    Raises UsageError where its job cannot be what the settings ask for.
     """
-    placed = settings.model_copy(update={"namespace": cluster.namespace})
-    hand_over(cluster, parse(render_run(submission, placed)))
-    spool.unlink(missing_ok=True)
-    facts = scheduler_facts(submission, placed, spool)
-    named = submission.with_scheduler(context=cluster.context, server=cluster.server, **facts)
-    return named.model_copy(update={"submitted": time.time()})
+    text = render_run(submission, settings)
+    known = submission.with_scheduler(
+        context=context,
+        settings=settings.model_dump(mode="json"),
+        objects=[[kind_of(body), body["metadata"]["name"]] for body in parse(text)],
+        folder=bundle_folder(submission.job),
+        spool=str(spool_path(root, submission.run_id).resolve()),
+    )
+    return Document(submission.run_id, text, (known,))
 
 
-def scheduler_facts(submission: Submission, settings: KubernetesSettings, spool: Path) -> dict[str, Any]:
-    """What the scheduler must know to find a run again."""
-    objects = parse(render_run(submission, settings))
-    return {
-        "settings": settings.model_dump(mode="json"),
-        "objects": [[kind_of(body), body["metadata"]["name"]] for body in objects],
-        "folder": bundle_folder(submission.job),
-        "spool": str(spool.resolve()),
-    }
+def submit_run(cluster: Cluster, document: Document) -> Submission:
+    """Create the objects of a run. Raises UsageError, and leaves nothing in the cluster, where it is refused."""
+    (submission,) = document.submissions
+    hand_over(cluster, parse(document.text))
+    Path(submission.fact("spool", str)).unlink(missing_ok=True)
+    return submission.with_scheduler(server=cluster.server)
+
+
+def spool_path(root: Path, run_id: str) -> Path:
+    """Where the last output of a cancelled run is kept; no submission's name."""
+    return root / FOLDER / f"{run_id}.kept"
 
 
 def bundle_folder(job: Job) -> str:

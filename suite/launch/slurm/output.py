@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from suite.launch.cluster.scheduler import Stream
-from suite.launch.cluster.torchrun import Starter
 from suite.launch.outcome import Failure, FailureKind
+from suite.launch.slurm.settings import StarterName
 from suite.spec.layout import Layout
 
 #: srun --label
@@ -40,7 +40,7 @@ class Output(NamedTuple):
     exit_codes: dict[str, int]  # by name of stream, where a task ended badly; negative: signal
 
 
-def read_output(lines: Iterable[bytes], layout: Layout, starter: Starter) -> Output:
+def read_output(lines: Iterable[bytes], layout: Layout, starter: StarterName) -> Output:
     """Part the lines by task. With torchrun a task is a node, else a rank."""
     tasks = layout.nodes if starter == "torchrun" else layout.ranks
     parted: list[list[bytes]] = [[] for _ in range(tasks)]
@@ -62,14 +62,14 @@ def read_output(lines: Iterable[bytes], layout: Layout, starter: Starter) -> Out
     return Output((*streams, Stream(OWN_STREAM, own)), said, codes)
 
 
-def stream_name(task: int, starter: Starter) -> str:
+def stream_name(task: int, starter: StarterName) -> str:
     """How a task's log is called in the bundle."""
     return f"node-{task}" if starter == "torchrun" else f"rank-{task}"
 
 
-def ranks_of(task: int, layout: Layout, starter: Starter) -> tuple[int, ...]:
+def ranks_of(task: int, layout: Layout, starter: StarterName) -> tuple[int, ...]:
     """The ranks that print into a task's output."""
-    if starter == "engine":
+    if starter == "srun":
         return (task,)
     first = task * layout.devices_per_node
     return tuple(range(first, first + layout.devices_per_node))

@@ -13,6 +13,7 @@ from suite.launch.job import Job
 from suite.launch.slurm import client
 from suite.launch.slurm.output import Output, read_output, verdict
 from suite.launch.slurm.patterns import SLURM_PATTERNS
+from suite.launch.slurm.settings import starter_of
 from suite.spec.base import UsageError
 
 _PHASES: dict[str, Phase] = {
@@ -97,7 +98,7 @@ class SlurmScheduler:
 
     @staticmethod
     def _output(submission: Submission, found: client.QueueEntry | None) -> Output:
-        layout, starter = submission.manifest.layout, submission.fact("starter", str)
+        layout, starter = submission.manifest.layout, starter_of(submission.fact("starter", str))
         path = _output_path(submission, found)
         try:
             with path.open("rb") as lines:

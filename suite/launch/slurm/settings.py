@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from suite.launch.cluster.torchrun import Starter
 from suite.spec.base import Frozen
 
 Container = Literal["none", "pyxis", "apptainer"]
+#: Who starts the ranks of a node: torchrun, once per node, or srun, as one task per rank.
+StarterName = Literal["torchrun", "srun"]
+#: How submissions keep a starter's name; their files are older than the word srun.
+STORED_STARTERS: dict[StarterName, str] = {"torchrun": "torchrun", "srun": "engine"}
+
+
+def starter_of(word: Any) -> Any:
+    """A starter by its name or by its older one, ``engine``; anything else as it is."""
+    return "srun" if word == "engine" else word
+
+
+Starter = Annotated[StarterName, BeforeValidator(starter_of)]
 
 
 class SlurmSettings(Frozen):

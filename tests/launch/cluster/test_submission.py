@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.launch.cluster.scheduler import find_scheduler
+from suite.launch.cluster.registry import find_scheduler
 from suite.launch.cluster.submission import (
     FOLDER,
     Submission,

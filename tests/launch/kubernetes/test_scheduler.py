@@ -10,16 +10,19 @@ import pytest
 
 from suite.bundle.store import Bundle
 from suite.conduct.cluster.collect import collect
-from suite.conduct.cluster.kubernetes import hand_over, spool_path, write_objects
+from suite.conduct.cluster.hand_over import hand_over, write_documents
+from suite.launch.cluster.launcher import NodeSetup
 from suite.launch.cluster.submission import Submission, submissions
 from suite.launch.kubernetes.client import Refused
 from suite.launch.kubernetes.hand_over import hand_over as hand_objects_over
+from suite.launch.kubernetes.launcher import KubernetesLauncher
+from suite.launch.kubernetes.options import KubernetesOptions
 from suite.launch.kubernetes.render import parse
-from suite.launch.kubernetes.run import render_run
+from suite.launch.kubernetes.run import render_run, spool_path
 from suite.launch.kubernetes.scheduler import KubernetesScheduler
 from suite.spec.base import UsageError
 from tests.launch.kubernetes.memory import MemoryCluster
-from tests.launch.kubernetes.runs import manifest_of, settings_of, submission_of
+from tests.launch.kubernetes.runs import IMAGE, manifest_of, settings_of, submission_of
 from tests.synthetic import rank_events
 
 NODES = 2
@@ -30,12 +33,25 @@ def cluster() -> MemoryCluster:
     return MemoryCluster()
 
 
+def launcher_of(cluster: MemoryCluster | None = None, **options: Any) -> KubernetesLauncher:
+    """The launcher as the commands make it, connected to this cluster."""
+    nodes = NodeSetup(python="python", image=IMAGE)
+    return KubernetesLauncher(KubernetesOptions(**options), nodes, cluster)  # type: ignore[arg-type]
+
+
+def submit(cluster: MemoryCluster, submission: Submission, root: Path, **options: Any) -> Submission:
+    launcher = launcher_of(cluster, **options)
+    (document,) = launcher.render([submission], root)
+    (submitted,) = hand_over(launcher, document, root)
+    return submitted
+
+
 @pytest.fixture
 def handed(cluster: MemoryCluster, tmp_path: Path) -> Submission:
-    return hand_over(cluster, submission_of(manifest_of(NODES)), settings_of("job"), tmp_path)  # type: ignore[arg-type]
+    return submit(cluster, submission_of(manifest_of(NODES)), tmp_path)
 
 
-def engine_of(cluster: MemoryCluster) -> KubernetesScheduler:
+def scheduler_of(cluster: MemoryCluster) -> KubernetesScheduler:
     return KubernetesScheduler(lambda context, namespace: cluster)  # type: ignore[arg-type, return-value]
 
 
@@ -85,7 +101,7 @@ class TestHandingOver:
         if refused == "Pod" and not rehearsal:
             return  # pods are the controller's to make
         with pytest.raises(type(error)):
-            hand_over(cluster, submission_of(manifest_of()), settings_of("job"), tmp_path)  # type: ignore[arg-type]
+            submit(cluster, submission_of(manifest_of()), tmp_path)
         assert cluster.kinds() == []
         assert list(submissions(tmp_path)) == []
 
@@ -101,7 +117,7 @@ class TestHandingOver:
                 raise Refused("no", 403, 'User "x" cannot create resource "pods" in API group ""')
 
         cluster.on_create = refuse
-        hand_over(cluster, submission_of(manifest_of()), settings_of("job"), tmp_path)  # type: ignore[arg-type]
+        submit(cluster, submission_of(manifest_of()), tmp_path)
         assert cluster.kinds() == ["ConfigMap", "Job", "Service"]
 
     @pytest.mark.parametrize(
@@ -119,11 +135,10 @@ class TestHandingOver:
         status = {"hard": {name: hard}, "used": {name: used}}
         cluster.objects["ResourceQuota", "gpus"] = {"metadata": {"name": "gpus"}, "spec": {}, "status": status}
         submission = submission_of(manifest_of(2, 8, "cuda"), memory_bytes=100 << 30)
-        settings = settings_of("job", cpus="96")
         with pytest.raises(UsageError, match=rf"the quota gpus of namespace default leaves \d+ of {name}"):
-            hand_over(cluster, submission, settings, tmp_path)  # type: ignore[arg-type]
+            submit(cluster, submission, tmp_path, cpus_per_node="96")
         status["hard"][name] = "64Ti"
-        hand_over(cluster, submission, settings, tmp_path)  # type: ignore[arg-type]
+        submit(cluster, submission, tmp_path, cpus_per_node="96")
 
 
 class TestLooking:
@@ -133,7 +148,7 @@ class TestLooking:
         add_pod(cluster, handed, 0, "Running")
         waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes\nfit"}
         name = add_pod(cluster, handed, 1, "Pending", conditions=[waits])
-        state = engine_of(cluster).look(handed)
+        state = scheduler_of(cluster).look(handed)
         assert (state.phase, state.word) == ("running", "Running")
         assert state.detail == f"1 of 2 pods run; {name} waits: Unschedulable: 0/3 nodes fit"
 
@@ -141,7 +156,7 @@ class TestLooking:
         for node in range(NODES):
             name = add_pod(cluster, handed, node, "Running")
             cluster.logs[name] = b"".join(printed(handed, node).splitlines(keepends=True)[:6])
-        detail = engine_of(cluster).look(handed).detail
+        detail = scheduler_of(cluster).look(handed).detail
         assert detail.startswith("2 of 2 pods run; iteration 0, ")
 
     def test_warnings_tell_why_there_are_no_pods(self, cluster: MemoryCluster, handed: Submission) -> None:
@@ -151,11 +166,11 @@ class TestLooking:
             "reason": "FailedCreate",
             "message": "exceeded quota",
         }
-        assert engine_of(cluster).look(handed).detail == "0 of 2 pods run; FailedCreate: exceeded quota"
+        assert scheduler_of(cluster).look(handed).detail == "0 of 2 pods run; FailedCreate: exceeded quota"
 
     def test_a_queue_that_holds_the_run_back_is_told(self, cluster: MemoryCluster, handed: Submission) -> None:
         cluster.objects["Job", job_name(handed)]["spec"]["suspend"] = True
-        state = engine_of(cluster).look(handed)
+        state = scheduler_of(cluster).look(handed)
         assert (state.phase, state.detail) == ("pending", "0 of 2 pods run; suspended: it waits in its queue")
 
     def test_a_run_is_over_when_its_job_says_so_or_all_its_pods(
@@ -163,21 +178,21 @@ class TestLooking:
     ) -> None:
         for node in range(NODES):
             add_pod(cluster, handed, node, "Succeeded")
-        assert engine_of(cluster).look(handed).word == "Complete"
+        assert scheduler_of(cluster).look(handed).word == "Complete"
         finish(cluster, handed, "Failed", "BackoffLimitExceeded")
-        state = engine_of(cluster).look(handed)
+        state = scheduler_of(cluster).look(handed)
         assert (state.phase, state.word, state.detail) == ("over", "Failed", "Job: Failed, BackoffLimitExceeded")
 
     def test_what_is_deleted_is_gone(self, cluster: MemoryCluster, handed: Submission) -> None:
         cluster.objects.clear()
-        assert engine_of(cluster).look(handed).phase == "gone"
+        assert scheduler_of(cluster).look(handed).phase == "gone"
         with pytest.raises(UsageError, match="the cluster has forgotten the run"):
-            engine_of(cluster).gather(handed)
+            scheduler_of(cluster).gather(handed)
 
     def test_another_cluster_under_the_same_name_is_noticed(self, cluster: MemoryCluster, handed: Submission) -> None:
         cluster.server = "https://other.example"
         with pytest.raises(UsageError, match=r"was submitted to https://cluster\.example"):
-            engine_of(cluster).look(handed)
+            scheduler_of(cluster).look(handed)
 
 
 class TestComingHome:
@@ -186,7 +201,7 @@ class TestComingHome:
             name = add_pod(cluster, handed, node, "Succeeded")
             cluster.logs[name] = b"a line of the stack\n" + printed(handed, node)
         finish(cluster, handed)
-        record = collect(tmp_path, handed, engine_of(cluster).gather(handed))
+        record = collect(tmp_path, handed, scheduler_of(cluster).gather(handed))
         assert record.status == "ok"
         assert record.run.launcher == "kubernetes"
         bundle = Bundle(tmp_path / handed.run_id)
@@ -201,18 +216,18 @@ class TestComingHome:
         finish(cluster, handed)
         cluster.unreachable.add(name)
         with pytest.raises(UsageError, match=rf"the log of pod {name}.* try again later"):
-            engine_of(cluster).gather(handed)
+            scheduler_of(cluster).gather(handed)
         cluster.unreachable.clear()
-        assert collect(tmp_path, handed, engine_of(cluster).gather(handed)).status == "ok"
+        assert collect(tmp_path, handed, scheduler_of(cluster).gather(handed)).status == "ok"
 
     def test_a_lost_nodes_log_keeps_nobody_from_looking_cancelling_and_collecting(
         self, cluster: MemoryCluster, handed: Submission, tmp_path: Path
     ) -> None:
         cluster.unreachable.add(add_pod(cluster, handed, 0, "Running"))
-        assert engine_of(cluster).look(handed).detail == "1 of 2 pods run"
+        assert scheduler_of(cluster).look(handed).detail == "1 of 2 pods run"
         cluster.unreachable.add(add_pod(cluster, handed, 1, "Failed", reason="NodeLost"))
         finish(cluster, handed, "Failed")
-        record = collect(tmp_path, handed, engine_of(cluster).gather(handed))
+        record = collect(tmp_path, handed, scheduler_of(cluster).gather(handed))
         assert record.failure is not None and record.failure.kind == "rank_lost"
 
     def test_a_cancelled_run_keeps_what_it_said_although_the_cluster_forgets(
@@ -221,52 +236,51 @@ class TestComingHome:
         for node in range(NODES):
             name = add_pod(cluster, handed, node, "Running")
             cluster.logs[name] = b"\xff\n" + b"".join(printed(handed, node).splitlines(keepends=True)[:-3])
-        engine_of(cluster).cancel(handed)
+        scheduler_of(cluster).cancel(handed)
         assert {kind for kind, _ in cluster.objects} == {"Pod"}  # their owner's end is theirs, on a real cluster
         cluster.objects.clear()
-        assert engine_of(cluster).look(handed).phase == "over"
-        record = collect(tmp_path, handed, engine_of(cluster).gather(handed))
+        assert scheduler_of(cluster).look(handed).phase == "over"
+        record = collect(tmp_path, handed, scheduler_of(cluster).gather(handed))
         assert record.status == "interrupted"
         assert (tmp_path / handed.run_id / "logs" / "node-0.log").read_bytes() == b"\xff\n"
 
     def test_what_is_over_or_gone_is_not_cancelled(self, cluster: MemoryCluster, handed: Submission) -> None:
         finish(cluster, handed)
-        engine_of(cluster).cancel(handed)
+        scheduler_of(cluster).cancel(handed)
         assert cluster.kinds() == ["ConfigMap", "Job", "Service"]
 
     def test_a_run_submitted_again_forgets_the_cancelled_one(
         self, cluster: MemoryCluster, handed: Submission, tmp_path: Path
     ) -> None:
-        engine_of(cluster).cancel(handed)
+        scheduler_of(cluster).cancel(handed)
         assert spool_path(tmp_path, handed.run_id).exists()
-        hand_over(cluster, handed, settings_of("job"), tmp_path)  # type: ignore[arg-type]
-        assert engine_of(cluster).look(handed).phase == "pending"
+        submit(cluster, handed, tmp_path)
+        assert scheduler_of(cluster).look(handed).phase == "pending"
 
     def test_what_is_left_of_an_earlier_attempt_makes_room(
         self, cluster: MemoryCluster, handed: Submission, tmp_path: Path
     ) -> None:
         add_pod(cluster, handed, 0, "Failed")
         finish(cluster, handed, "Failed")
-        hand_over(cluster, handed, settings_of("job"), tmp_path)  # type: ignore[arg-type]
+        submit(cluster, handed, tmp_path)
         assert cluster.kinds() == ["ConfigMap", "Job", "Service"]
-        assert engine_of(cluster).look(handed).phase == "pending"
+        assert scheduler_of(cluster).look(handed).phase == "pending"
 
     def test_a_damaged_memory_of_a_cancelled_run_is_named(
         self, cluster: MemoryCluster, handed: Submission, tmp_path: Path
     ) -> None:
         spool_path(tmp_path, handed.run_id).write_text("{")
         with pytest.raises(UsageError, match="cannot be used"):
-            engine_of(cluster).look(handed)
+            scheduler_of(cluster).look(handed)
 
     def test_runs_that_were_only_rendered_can_be_collected_too(self, cluster: MemoryCluster, tmp_path: Path) -> None:
         submission = submission_of(manifest_of(NODES))
-        settings = settings_of("job")
-        text = render_run(submission, settings)
-        (path,) = write_objects([(submission, text)], settings, None, tmp_path / "yaml", tmp_path)  # type: ignore[list-item]
+        launcher = launcher_of()
+        (path,) = write_documents(launcher, launcher.render([submission], tmp_path), tmp_path / "yaml", tmp_path)
         for body in parse(path.read_text()):
             cluster.create(body)
         (kept,) = submissions(tmp_path)
         for node in range(NODES):
             cluster.logs[add_pod(cluster, kept, node, "Succeeded")] = printed(kept, node)
         finish(cluster, kept)
-        assert collect(tmp_path, kept, engine_of(cluster).gather(kept)).status == "ok"
+        assert collect(tmp_path, kept, scheduler_of(cluster).gather(kept)).status == "ok"

@@ -31,7 +31,7 @@ def test_each_tasks_lines_are_its_own_and_the_rest_is_slurms() -> None:
 
 def test_tasks_that_are_ranks_are_named_so_and_their_numbers_may_be_padded() -> None:
     layout = Layout(nodes=2, devices_per_node=8, data=16)
-    told = read_output(lines(" 3: a", "12: b"), layout, "engine")
+    told = read_output(lines(" 3: a", "12: b"), layout, "srun")
     assert len(told.streams) == 17
     assert {stream.name: stream.lines for stream in told.streams if stream.lines} == {
         "rank-3": lines("a"),

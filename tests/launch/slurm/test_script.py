@@ -33,7 +33,7 @@ from tests.timing import within
 IMAGE = "registry.example.com#suite/engines:0.1.0"
 VARIANTS = {
     "torchrun": SlurmSettings(partition="gpu", account="team"),
-    "engine": SlurmSettings(starter="engine", gpu_request="gres", gpu_type="h100", cpus_per_node=96),
+    "engine": SlurmSettings(starter="srun", gpu_request="gres", gpu_type="h100", cpus_per_node=96),
     "pyxis": SlurmSettings(container="pyxis", constraint="h100&ib", qos="large", reservation="bench"),
     "apptainer": SlurmSettings(container="apptainer", requeue=True, exclusive=False, options=("--switches=1",)),
 }
@@ -151,7 +151,7 @@ def test_a_run_without_gpus_asks_for_none() -> None:
     [
         ({"partition": "a\nb"}, "cannot carry"),
         ({"options": ("--comment=a\tb",)}, "cannot carry"),
-        ({"cpus_per_node": 3, "starter": "engine"}, "fewer than its 8 tasks"),
+        ({"cpus_per_node": 3, "starter": "srun"}, "fewer than its 8 tasks"),
     ],
     ids=["two lines", "a control character", "too few CPUs"],
 )
@@ -232,7 +232,7 @@ def test_a_shell_gives_every_rank_its_words_and_variables_as_they_were(
         nodes=2,
         ranks_per_node=2,
     )
-    lines = run_script(batch_script([SlurmRun(made, asked)], SlurmSettings(starter="engine"), ROOT), tools)
+    lines = run_script(batch_script([SlurmRun(made, asked)], SlurmSettings(starter="srun"), ROOT), tools)
     seen, environment = json.loads(lines[1])
     assert seen == words
     assert [environment["FIRST"], environment["SECOND"]] == values
@@ -246,7 +246,7 @@ def test_the_node_finds_its_manifest_in_a_folder_of_its_own_that_goes_with_it(to
     made = manifest(nodes=1, gpus=1)
     code = "import os; print(os.getcwd(), open('manifest.json').read())"
     asked = Job(name="run", argv=(sys.executable, "-c", code), ranks_per_node=1)
-    script = batch_script([SlurmRun(made, asked)], SlurmSettings(starter="engine"), ROOT)
+    script = batch_script([SlurmRun(made, asked)], SlurmSettings(starter="srun"), ROOT)
     first, told, last = run_script(script, tools, TMPDIR=str(tmp_path))
     folder, _, text = told.partition(" ")
     assert folder.startswith(str(tmp_path))
@@ -265,7 +265,7 @@ def test_a_container_that_lacks_the_nodes_folder_of_temporary_files_runs_and_has
         (tmp_path / name).symlink_to(tools / name)
     code = "import os; print(os.environ['HOME'] == os.getcwd(), os.access('.', os.W_OK))"
     asked = Job(name="run", argv=(sys.executable, "-c", code), image=IMAGE, ranks_per_node=1)
-    queue = SlurmSettings(starter="engine", container=container)
+    queue = SlurmSettings(starter="srun", container=container)
     script = batch_script([SlurmRun(manifest(nodes=1, gpus=1), asked)], queue, ROOT)
     lines = run_script(script, tmp_path, TMPDIR=str(tmp_path / "of the node"), HOME="/nowhere")
     assert lines[1] == "True True"
@@ -274,7 +274,7 @@ def test_a_container_that_lacks_the_nodes_folder_of_temporary_files_runs_and_has
 def test_the_members_of_an_array_each_take_their_own_manifest(tools: Path) -> None:
     made = [manifest(nodes=1, gpus=1, repeat=repeat) for repeat in (1, 2)]
     asked = Job(name="run", argv=(sys.executable, "-c", "print(open('manifest.json').read())"), ranks_per_node=1)
-    script = batch_script([SlurmRun(each, asked) for each in made], SlurmSettings(starter="engine"), ROOT)
+    script = batch_script([SlurmRun(each, asked) for each in made], SlurmSettings(starter="srun"), ROOT)
     for index, each in enumerate(made):
         lines = run_script(script, tools, SLURM_ARRAY_TASK_ID=str(index))
         assert json.loads(lines[1])["run"] == each.run.model_dump()
@@ -301,7 +301,7 @@ def test_the_first_nodes_address_is_found_although_names_may_not_resolve(
     for name in ("srun", "scontrol"):
         (tmp_path / name).symlink_to(tools / name)
     asked = Job(name="run", argv=(sys.executable, "-c", DUMP), ranks_per_node=1)
-    script = batch_script([SlurmRun(manifest(1, 1), asked)], SlurmSettings(starter="engine"), ROOT)
+    script = batch_script([SlurmRun(manifest(1, 1), asked)], SlurmSettings(starter="srun"), ROOT)
     lines = run_script(script, tmp_path, FAKE_ADDR=given_address)
     assert json.loads(lines[1])[1]["MASTER_ADDR"] == found
 

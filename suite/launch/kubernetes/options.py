@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from suite.cli.options.cluster import Nodes, pair
-from suite.cli.options.work import Work
-
 if TYPE_CHECKING:
-    from suite.conduct.cluster.to_do import ToDo
-    from suite.launch.cluster.submission import Submission
     from suite.launch.kubernetes.settings import KubernetesSettings
 
 Text = str | None
@@ -20,7 +15,7 @@ Texts = list[str] | None
 
 
 @dataclass(frozen=True)
-class Pods:
+class KubernetesOptions:
     """Where the pods may go and what they may use."""
 
     variant: Annotated[
@@ -85,30 +80,10 @@ class Pods:
         "24h"
     )
 
-    def submissions(self, work: Work, nodes: Nodes) -> tuple[list[Submission], ToDo]:
-        """All runs that are still to be done. Raises UsageError."""
-        from suite.cli.options.launchers import size
-        from suite.conduct.cluster.to_do import prepare, to_do
-        from suite.launch.docker.document import PYTHON
-        from suite.launch.kubernetes.run import kubernetes_site
-        from suite.launch.kubernetes.scheduler import KubernetesScheduler
-        from suite.spec.base import UsageError
-
-        image = self._image(nodes)
-        if nodes.mount:
-            raise UsageError("--mount shows folders of a node to a container; pods see none: leave it out")
-        variables, memory = nodes.variables(), size(self.memory_per_rank) if self.memory_per_rank else None
-        plan = nodes.plan(work, PYTHON)
-        for entry in plan.skipped:
-            typer.echo(f"not possible: {entry.backend} {entry.size} on {entry.ranks} ranks: {entry.reason}", err=True)
-        found = to_do(plan.manifests, nodes.runs, nodes.retry_failed)
-        site_of = lambda manifest: kubernetes_site(manifest, image, variables, memory)  # noqa: E731
-        return prepare(found.manifests, KubernetesScheduler(), site_of), found
-
     def settings(self) -> KubernetesSettings:
-        """Raises UsageError for values that no cluster takes."""
-        from suite.cli.options.reading import checked, seconds
+        """Raises UsageError or ValidationError for values that no cluster takes."""
         from suite.launch.kubernetes.settings import KubernetesSettings
+        from suite.spec.typed import pair, seconds
 
         resource, _, count = (self.rdma or "").partition("=")
         body = {
@@ -134,25 +109,7 @@ class Pods:
             "wait_seconds": round(seconds(self.pending_timeout)),
             "keep_seconds": round(seconds(self.keep)),
         }
-        settings: KubernetesSettings = checked(lambda: KubernetesSettings.model_validate(body))
-        return settings
-
-    def _image(self, nodes: Nodes) -> str:
-        from suite.launch.kubernetes.settings import is_pinned
-        from suite.spec.base import UsageError
-
-        if nodes.image is None:
-            raise UsageError("pods run images: name one with --image, best by digest (name@sha256:...)")
-        try:
-            pinned = is_pinned(nodes.image)
-        except ValueError as error:
-            raise UsageError(f"--image: {error}") from error
-        if not pinned:
-            typer.echo(f"note: {nodes.image} is not named by digest; what it holds may change between runs", err=True)
-        return nodes.image
-
-
-USUAL_PODS = Pods()
+        return KubernetesSettings.model_validate(body)
 
 
 def _toleration(text: str) -> dict[str, str | None]:

@@ -1,0 +1,107 @@
+"""What a cluster launcher brings: its options, the files its scheduler takes, how they are submitted, and who is asked
+about the runs afterwards. The commands, and all that is done with bundles, know no more of a launcher than this."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from suite.launch.image_paths import PYTHON
+
+if TYPE_CHECKING:
+    from suite.launch.cluster.scheduler import Scheduler
+    from suite.launch.cluster.submission import Submission
+    from suite.launch.job import Mount, Site
+    from suite.spec.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class NodeSetup:
+    """What the ranks find on every node, as the user gave it."""
+
+    python: str
+    image: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    mounts: tuple[Mount, ...] = ()
+
+
+class Document(NamedTuple):
+    """One file that a scheduler takes, and the runs that it starts."""
+
+    name: str
+    text: str
+    submissions: tuple[Submission, ...]
+
+
+class ClusterLauncher(ABC):
+    """One way to have a cluster run jobs; registered by name in ``registry``.
+
+    The class tells what the commands look like; an object of it holds what the user asked for in one command. Modules
+    of launchers are imported to print help: what is heavy is imported inside the methods.
+    """
+
+    name: ClassVar[str]
+    #: data class whose fields are the launcher's own options of ``suite render`` and ``suite submit``
+    options: ClassVar[type]
+    render_help: ClassVar[str]
+    submit_help: ClassVar[str]
+    #: interpreter of the stack in an image
+    image_python: ClassVar[str] = PYTHON
+    #: what `suite render --json` calls its documents
+    documents: ClassVar[str] = "documents"
+    #: end of a rendered file's name, and the command line that takes the file
+    suffix: ClassVar[str]
+    command: ClassVar[str]
+    #: between documents that are printed one after the other
+    separator: ClassVar[str] = ""
+    #: `suite submit` waits for each run and collects it, unless --detach is given; otherwise it submits all and returns
+    waits: ClassVar[bool] = False
+
+    #: for the user to know, a line each
+    notes: tuple[str, ...] = ()
+
+    @abstractmethod
+    def __init__(self, options: Any, nodes: NodeSetup) -> None:
+        """Raises UsageError or pydantic's ValidationError for values that the scheduler would not take."""
+
+    @staticmethod
+    @abstractmethod
+    def scheduler() -> Scheduler:
+        """Who is asked where submitted runs are, whatever the options were."""
+
+    def connect(self) -> None:  # noqa: B027 (most schedulers are reached by their commands)
+        """Reach the cluster before anything is rendered for it. Raises UsageError."""
+
+    @abstractmethod
+    def site(self, manifest: Manifest) -> Site:
+        """Where the ranks of a run find what they need."""
+
+    @abstractmethod
+    def render(self, submissions: Sequence[Submission], root: Path) -> list[Document]:
+        """The documents of these runs, whose submissions hold all by which the scheduler will find them.
+
+        ``root``: the results folder. Raises UsageError where the scheduler cannot run a job as the options ask.
+        """
+
+    @abstractmethod
+    def submit(self, document: Document, earlier: Sequence[Submission]) -> tuple[Submission, ...]:
+        """Hand a document to the cluster; its submissions, with what the scheduler calls them.
+
+        ``earlier``: what was submitted of these runs before, for the scheduler to clear away. Raises UsageError, and
+        leaves nothing in the cluster, where it is refused.
+        """
+
+    @abstractmethod
+    def where(self, submission: Submission) -> str:
+        """What to call a submitted run in the scheduler's own commands, such as ``job 12``."""
+
+    def rendered_json(self, document: Document) -> dict[str, Any]:
+        """A document in the output of `suite render --json`."""
+        return {"name": document.name, "runs": [each.run_id for each in document.submissions], "text": document.text}
+
+    def submitted_json(self, submissions: Sequence[Submission], statuses: Mapping[str, str]) -> dict[str, Any]:
+        """The output of `suite submit --json`. ``statuses``: by run id, ``submitted`` or that of its record."""
+        return {"runs": dict(statuses)}

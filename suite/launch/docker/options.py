@@ -1,0 +1,76 @@
+"""Options of the docker launcher: how a run's container is made."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from suite.launch.docker.settings import DockerSettings
+
+
+@dataclass(frozen=True)
+class DockerOptions:
+    """How containers are made, on which of the host's devices."""
+
+    image: Annotated[str | None, typer.Option(help="docker: image to run in [default: the backend's]")] = None
+    pull: Annotated[str, typer.Option(help="docker: pull the image if missing, never or always")] = "missing"
+    gpus: Annotated[int | None, typer.Option(help="docker: how many of the host's GPUs may be used")] = None
+    gpu_ids: Annotated[str | None, typer.Option(help="docker: which GPUs, by index or UUID: 0,3")] = None
+    gpu_access: Annotated[str, typer.Option(help="docker: ask for GPUs by auto, nvidia (its hook) or cdi")] = "auto"
+    shm_size: Annotated[str, typer.Option(help="docker: size of /dev/shm")] = "16g"
+    ipc: Annotated[str, typer.Option(help="docker: private or host")] = "private"
+    ulimit: Annotated[
+        list[str] | None, typer.Option(help="docker: NAME=VALUE, e.g. memlock=8388608; repeat for several")
+    ] = None
+    cpuset: Annotated[str | None, typer.Option(help="docker: CPUs of a run, e.g. 0-15")] = None
+    network: Annotated[str, typer.Option(help="docker: bridge, host, none, or a network's name")] = "bridge"
+    memory: Annotated[str | None, typer.Option(help="docker: host memory of one rank, e.g. 64g")] = None
+    env: Annotated[
+        list[str] | None, typer.Option(help="docker: NAME=VALUE, or NAME as it is here; repeat for several")
+    ] = None
+    copy_back: Annotated[
+        bool,
+        typer.Option(
+            "--copy-back",
+            help="docker: copy results instead of sharing the folder (always so with a remote container runtime)",
+        ),
+    ] = False
+
+    def settings(self) -> DockerSettings:
+        """Raises UsageError or ValidationError for values that no container runtime takes."""
+        from suite.launch.docker.settings import DockerSettings
+        from suite.spec.typed import size
+
+        given = {
+            "gpus": self.gpus,
+            "gpu_ids": tuple(self.gpu_ids.split(",")) if self.gpu_ids else (),
+            "gpu_access": self.gpu_access,
+            "shm_bytes": size(self.shm_size),
+            "ipc": self.ipc,
+            "ulimits": dict(map(_ulimit, self.ulimit or ())),
+            "cpuset": self.cpuset,
+            "network": self.network,
+            "memory_bytes": size(self.memory) if self.memory else None,
+            "env": dict(map(_variable, self.env or ())),
+            "pull": self.pull,
+            "copy_back": self.copy_back,
+        }
+        return DockerSettings.model_validate(given)
+
+
+def _ulimit(text: str) -> tuple[str, int | str]:
+    name, _, value = text.partition("=")
+    return name, -1 if value == "unlimited" else value
+
+
+def _variable(text: str) -> tuple[str, str]:
+    from suite.spec.base import UsageError
+
+    name, equals, value = text.partition("=")
+    if not name or (not equals and name not in os.environ):
+        raise UsageError(f"--env {text}: write NAME=VALUE, or the name of a variable that is set here")
+    return name, value if equals else os.environ[name]

@@ -1,0 +1,107 @@
+"""Kubernetes as a cluster launcher: each run's objects as YAML, created through the official client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from suite.launch.cluster.launcher import ClusterLauncher, Document, NodeSetup
+from suite.launch.kubernetes.options import KubernetesOptions
+
+if TYPE_CHECKING:
+    from suite.launch.cluster.submission import Submission
+    from suite.launch.job import Site
+    from suite.launch.kubernetes.client import Cluster
+    from suite.launch.kubernetes.scheduler import KubernetesScheduler
+    from suite.launch.kubernetes.settings import KubernetesSettings
+    from suite.spec.manifest import Manifest
+
+
+class KubernetesLauncher(ClusterLauncher):
+    """See ``ClusterLauncher``. A document is the YAML of one run. ``cluster``: where runs are submitted."""
+
+    name = "kubernetes"
+    options = KubernetesOptions
+    render_help = (
+        "Render Kubernetes objects. With -o kubectl takes them as they are, and `suite collect` finds their runs."
+    )
+    submit_help = """Submit runs to Kubernetes, one after the other, and collect their bundles. Exit 1 when one failed.
+
+    Ctrl-C leaves the run in the cluster. Runs that the results folder or the cluster already has are skipped.
+    """
+    documents = "objects"
+    suffix = ".yaml"
+    command = "kubectl apply -f"
+    separator = "---\n"
+    waits = True
+
+    def __init__(self, options: KubernetesOptions, nodes: NodeSetup, cluster: Cluster | None = None) -> None:
+        from suite.spec.base import UsageError
+        from suite.spec.typed import size
+
+        self._settings: KubernetesSettings = options.settings()
+        self._context, self._namespace = options.context, options.namespace
+        self._image = self._checked_image(nodes.image)
+        if nodes.mounts:
+            raise UsageError("--mount shows folders of a node to a container; pods see none: leave it out")
+        self._env = nodes.env
+        self._memory_bytes = size(options.memory_per_rank) if options.memory_per_rank else None
+        if cluster is not None:
+            self._reach(cluster)
+
+    def _checked_image(self, image: str | None) -> str:
+        from suite.launch.kubernetes.settings import is_pinned
+        from suite.spec.base import UsageError
+
+        if image is None:
+            raise UsageError("pods run images: name one with --image, best by digest (name@sha256:...)")
+        try:
+            if not is_pinned(image):
+                self.notes = (f"{image} is not named by digest; what it holds may change between runs",)
+        except ValueError as error:
+            raise UsageError(f"--image: {error}") from error
+        return image
+
+    @staticmethod
+    def scheduler() -> KubernetesScheduler:
+        from suite.launch.kubernetes.scheduler import KubernetesScheduler
+
+        return KubernetesScheduler()
+
+    def connect(self) -> None:
+        from suite.launch.kubernetes.client import connect
+
+        self._reach(connect(self._context, self._namespace))
+
+    def _reach(self, cluster: Cluster) -> None:
+        """From now on everything is rendered for the namespace of this cluster."""
+        self._cluster = cluster
+        self._settings = self._settings.model_copy(update={"namespace": cluster.namespace})
+
+    def site(self, manifest: Manifest) -> Site:
+        from suite.launch.kubernetes.run import kubernetes_site
+
+        return kubernetes_site(manifest, self._image, self._env, self._memory_bytes)
+
+    def render(self, submissions: Sequence[Submission], root: Path) -> list[Document]:
+        from suite.launch.kubernetes.run import run_document
+
+        return [run_document(each, self._settings, self._context, root) for each in submissions]
+
+    def submit(self, document: Document, earlier: Sequence[Submission]) -> tuple[Submission, ...]:
+        from suite.launch.kubernetes.run import submit_run
+        from suite.launch.kubernetes.scheduler import clear_away
+
+        for submission in earlier:
+            clear_away(self._cluster, submission)
+        return (submit_run(self._cluster, document),)
+
+    def where(self, submission: Submission) -> str:
+        return f"{'/'.join(submission.scheduler['objects'][-1])} in namespace {self._settings.namespace}"
+
+    def rendered_json(self, document: Document) -> dict[str, Any]:
+        return {"run": document.name, "text": document.text}
+
+    def submitted_json(self, submissions: Sequence[Submission], statuses: Mapping[str, str]) -> dict[str, Any]:
+        return {"runs": dict(statuses), "namespace": self._settings.namespace}

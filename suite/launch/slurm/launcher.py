@@ -1,0 +1,109 @@
+"""Slurm as a cluster launcher: batch scripts of one run or of an array, handed to sbatch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from suite.launch.cluster.launcher import ClusterLauncher, Document, NodeSetup
+from suite.launch.image_paths import PYTHON_PATH
+from suite.launch.slurm.options import SlurmOptions
+
+if TYPE_CHECKING:
+    from suite.launch.cluster.submission import Submission
+    from suite.launch.job import Site
+    from suite.launch.slurm.scheduler import SlurmScheduler
+    from suite.spec.manifest import Manifest
+
+
+class SlurmLauncher(ClusterLauncher):
+    """See ``ClusterLauncher``. A document is a script of one run, or of an array of runs that ask for the same."""
+
+    name = "slurm"
+    options = SlurmOptions
+    render_help = "Render batch scripts. With -o sbatch takes them as they are, and `suite collect` finds their runs."
+    submit_help = "Submit batch jobs and return. Runs that the results folder or the cluster already has are skipped."
+    documents = "scripts"
+    suffix = ".sbatch"
+    command = "sbatch"
+
+    def __init__(self, options: SlurmOptions, nodes: NodeSetup) -> None:
+        from suite.spec.base import UsageError
+        from suite.spec.typed import size
+
+        self._settings = options.settings(nodes)
+        self._as_array = options.array
+        self._memory_bytes = size(options.memory_per_rank) if options.memory_per_rank else None
+        self._nodes = nodes
+        if nodes.image is None and nodes.mounts:
+            raise UsageError(
+                "--mount shows folders to a container; without --image the ranks see the nodes' own: leave it out"
+            )
+
+    @staticmethod
+    def scheduler() -> SlurmScheduler:
+        from suite.launch.slurm.scheduler import SlurmScheduler
+
+        return SlurmScheduler()
+
+    def site(self, manifest: Manifest) -> Site:
+        from suite.launch.cluster.torchrun import EVENTS_ON_OUTPUT
+        from suite.launch.job import Site
+        from suite.launch.local import worker_path
+
+        python, image = self._nodes.python, self._nodes.image
+        return Site(
+            python=python,
+            bundle=".",
+            python_path=worker_path(python) if image is None else PYTHON_PATH,
+            env={**EVENTS_ON_OUTPUT, **self._nodes.env, **({} if image is None else {"SUITE_IMAGE": image})},
+            image=image,
+            device_count=manifest.layout.devices_per_node if manifest.measure.device == "cuda" else None,
+            memory_bytes=self._memory_bytes,
+            mounts=self._nodes.mounts,
+        )
+
+    def render(self, submissions: Sequence[Submission], root: Path) -> list[Document]:
+        from suite.launch.slurm.script import same_request
+
+        groups: dict[str, list[Submission]] = {}
+        for submission in submissions:
+            key = same_request(submission.job).model_dump_json() if self._as_array else submission.run_id
+            groups.setdefault(key, []).append(submission)
+        return [self._script(group, root.resolve()) for group in groups.values()]
+
+    def _script(self, group: Sequence[Submission], root: Path) -> Document:
+        from suite.launch.cluster.submission import FOLDER
+        from suite.launch.slurm.script import SlurmRun, batch_script
+        from suite.launch.slurm.settings import STORED_STARTERS
+
+        name = group[0].run_id
+        text = batch_script([SlurmRun(each.manifest, each.job) for each in group], self._settings, root)
+        facts = {
+            "name": name,
+            "job": None,
+            "output": str(root / FOLDER / name),
+            "starter": STORED_STARTERS[self._settings.starter],
+        }
+        indices = range(len(group)) if len(group) > 1 else [None]
+        known = [each.with_scheduler(**facts, index=index) for each, index in zip(group, indices, strict=True)]
+        return Document(name, text, tuple(known))
+
+    def submit(self, document: Document, earlier: Sequence[Submission]) -> tuple[Submission, ...]:
+        from suite.launch.slurm.scheduler import submit
+
+        job = submit(document.text)
+        return tuple(each.with_scheduler(job=_member(job, each)) for each in document.submissions)
+
+    def where(self, submission: Submission) -> str:
+        return f"job {submission.scheduler['job']}"
+
+    def submitted_json(self, submissions: Sequence[Submission], statuses: Mapping[str, str]) -> dict[str, Any]:
+        return {"jobs": {each.run_id: each.scheduler["job"] for each in submissions}}
+
+
+def _member(job: str, submission: Submission) -> str:
+    """The id of one run of an array, or that of the job of one run."""
+    index = submission.scheduler["index"]
+    return job if index is None else f"{job}_{index}"

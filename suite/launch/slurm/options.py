@@ -1,0 +1,81 @@
+"""Options of the commands that render and submit batch jobs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from suite.launch.cluster.launcher import NodeSetup
+    from suite.launch.slurm.settings import SlurmSettings
+
+Text = str | None
+
+
+@dataclass(frozen=True)
+class SlurmOptions:
+    """How the runs are put into the queue."""
+
+    partition: Annotated[Text, typer.Option(help="partition [default: the cluster's]")] = None
+    account: Annotated[Text, typer.Option(help="account that pays")] = None
+    qos: Annotated[Text, typer.Option(help="quality of service")] = None
+    reservation: Annotated[Text, typer.Option(help="reservation")] = None
+    constraint: Annotated[Text, typer.Option(help="features of the nodes, e.g. 'h100&ib'")] = None
+    gpu_request: Annotated[str, typer.Option(help="ask for GPUs by gpus-per-node, or by gres on older clusters")] = (
+        "gpus-per-node"
+    )
+    gpu_type: Annotated[Text, typer.Option(help="the cluster's name of the GPU, e.g. h100")] = None
+    exclusive: Annotated[bool, typer.Option(help="whole nodes: otherwise a neighbour's job is measured too")] = True
+    cpus_per_node: Annotated[int | None, typer.Option(help="CPUs of each node [default: all, where exclusive]")] = None
+    memory_per_rank: Annotated[Text, typer.Option(help="host memory of a rank, e.g. 64g [default: the whole node]")] = (
+        None
+    )
+    allowance: Annotated[str, typer.Option(help="added to --timeout for starting, importing the image and ending")] = (
+        "10m"
+    )
+    requeue: Annotated[bool, typer.Option(help="let Slurm start a preempted run again from its beginning")] = False
+    container: Annotated[
+        Text, typer.Option(help="pyxis, apptainer or none [default: pyxis with --image, else none]")
+    ] = None
+    starter: Annotated[
+        str, typer.Option(help="who starts the ranks: torchrun, once per node, or srun, as one task per rank")
+    ] = "torchrun"
+    array: Annotated[bool, typer.Option("--array", help="join runs that ask for the same into one array job")] = False
+    array_limit: Annotated[int, typer.Option(help="runs of an array at the same time; they disturb each other")] = 1
+    sbatch: Annotated[list[str] | None, typer.Option(help="a further option of sbatch, e.g. --sbatch=--exclude=n7")] = (
+        None
+    )
+
+    def settings(self, nodes: NodeSetup) -> SlurmSettings:
+        """Raises UsageError or ValidationError for values that do not fit each other."""
+        from suite.launch.slurm.settings import SlurmSettings
+        from suite.spec.base import UsageError
+        from suite.spec.typed import seconds
+
+        container = self.container or ("none" if nodes.image is None else "pyxis")
+        if container == "none" and nodes.image is not None:
+            raise UsageError(f"--container none beside --image {nodes.image}: leave one of them out")
+        if container != "none" and nodes.image is None:
+            raise UsageError(f"--container {container} without an image: name one with --image, or leave it out")
+        if nodes.image is not None and nodes.image.endswith((".sqsh", ".sif")) and not nodes.image.startswith("/"):
+            raise UsageError(f"--image {nodes.image}: write the whole path of an image file, as the nodes see it")
+        body = {
+            "partition": self.partition,
+            "account": self.account,
+            "qos": self.qos,
+            "reservation": self.reservation,
+            "constraint": self.constraint,
+            "gpu_request": self.gpu_request,
+            "gpu_type": self.gpu_type,
+            "exclusive": self.exclusive,
+            "cpus_per_node": self.cpus_per_node,
+            "allowance_seconds": seconds(self.allowance),
+            "requeue": self.requeue,
+            "container": container,
+            "starter": self.starter,
+            "array_limit": self.array_limit,
+            "options": tuple(self.sbatch or ()),
+        }
+        return SlurmSettings.model_validate(body)

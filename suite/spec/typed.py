@@ -1,0 +1,41 @@
+"""What a user types, read into values: durations, sizes and pairs, with one clear line where it cannot be read."""
+
+from __future__ import annotations
+
+import re
+
+_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?")
+_SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def seconds(text: str) -> float:
+    """``90``, ``90s``, ``20m``, ``1h30m`` in seconds. Raises UsageError for anything else and for nothing or less."""
+    from suite.spec.base import UsageError
+
+    match = _DURATION.fullmatch(text.strip().lower())
+    numbers = match.groups() if match else (None, None, None)
+    total = sum(float(number) * unit for number, unit in zip(numbers, (3600, 60, 1), strict=True) if number)
+    if total <= 0:
+        raise UsageError(f"{text!r} is no duration; write 90s, 20m or 1h30m")
+    return total
+
+
+def size(text: str) -> int:
+    """``16g``, ``512m``, ``1.5GiB`` in bytes (units of 1024). Raises UsageError for anything else."""
+    from suite.spec.base import UsageError
+
+    match = _SIZE.fullmatch(text.strip().lower())
+    if match is None:
+        raise UsageError(f"{text!r} is no size; write 512m, 16g or 1.5g")
+    return int(float(match.group(1)) * _SIZE_UNITS[match.group(2)])
+
+
+def pair(option: str, text: str) -> tuple[str, str]:
+    """``NAME=VALUE`` in two. Raises UsageError for anything else."""
+    from suite.spec.base import UsageError
+
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise UsageError(f"{option} is NAME=VALUE, not {text!r}")
+    return name, value
