@@ -1,0 +1,115 @@
+"""A new cluster launcher is one module and one line: every public command then knows it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import suite.cli
+from suite.bundle.store import Bundle
+from suite.launch.cluster.registry import CLUSTER_LAUNCHERS, find_launcher
+from suite.launch.cluster.submission import submissions
+from suite.spec.base import UsageError
+from tests import toy_cluster
+
+STACK = ("--stack", "torch=1", "--stack", "deepspeed=1", "--stack", "transformers=1")
+SMALL = ("--backend", "deepspeed", "--size", "1M", "--device", "cpu", "--gpus-per-node", "2", "--repeats", "1", *STACK)
+
+Call = Callable[..., Result]
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch) -> Call:
+    """The command line of a program that was started with one more line in the registry."""
+    monkeypatch.setitem(CLUSTER_LAUNCHERS, toy_cluster.NAME, toy_cluster.REGISTERED_AS)
+    monkeypatch.setattr(toy_cluster, "JOBS", {})
+    for name in ("render", "submit", "app"):
+        importlib.import_module(f"suite.cli.{name}")
+        monkeypatch.delitem(sys.modules, f"suite.cli.{name}")
+        monkeypatch.delattr(suite.cli, name)
+    app = importlib.import_module("suite.cli.app").app
+    return lambda *arguments: CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+def submit(call: Call, runs: Path, *more: str) -> str:
+    """Submit one run; its id."""
+    done = call("submit", "toy", *SMALL, *more, "--runs", str(runs), "--json")
+    assert done.exit_code == 0, done.output
+    (run_id,) = json.loads(done.stdout)["runs"]
+    return str(run_id)
+
+
+def test_its_options_and_words_are_in_the_help(call: Call) -> None:
+    for command in ("render", "submit"):
+        shown = call(command, "toy", "--help").output
+        assert "--lane" in shown and "--nodes" in shown and "--size" in shown
+        assert getattr(toy_cluster.ToyLauncher, f"{command}_help") in shown
+        assert "--partition" not in shown and "--detach" not in shown
+    assert "toy" in call("render", "--help").output
+
+
+def test_runs_are_rendered_to_the_terminal_and_into_a_folder(call: Call, tmp_path: Path) -> None:
+    runs, folder = tmp_path / "runs", tmp_path / "files"
+    printed = call("render", "toy", *SMALL, "--lane", "fast", "--runs", str(runs)).stdout
+    assert printed.startswith("run deepspeed-1M-n2-") and printed.endswith(" in fast\n")
+    assert not runs.exists()
+    done = call("render", "toy", *SMALL, "--runs", str(runs), "-o", str(folder))
+    (path,) = folder.iterdir()
+    assert done.stdout == f"toy-submit {path}\n" and path.suffix == ".toy"
+    assert [each.launcher for each in submissions(runs)] == ["toy"]
+
+
+def test_a_run_is_submitted_looked_at_and_collected(call: Call, tmp_path: Path) -> None:
+    done = call("submit", "toy", *SMALL, "--lane", "fast", "--runs", str(tmp_path))
+    (submission,) = submissions(tmp_path)
+    run_id = submission.run_id
+    assert done.exit_code == 0 and done.stdout.startswith(f"{run_id}: toy job fast-0\n")
+    assert call("status", "--runs", str(tmp_path)).stdout == f"{run_id}  RUNNING  in lane fast\n"
+    again = call("submit", "toy", *SMALL, "--lane", "fast", "--runs", str(tmp_path))
+    assert f"under way, so not submitted: {run_id}" in again.stdout and list(toy_cluster.JOBS) == ["fast-0"]
+    toy_cluster.JOBS["fast-0"] = "over"
+    collected = call("collect", "--runs", str(tmp_path))
+    assert collected.exit_code == 0 and run_id in collected.stdout
+    record = Bundle(tmp_path / run_id).record()
+    assert record is not None and (record.status, record.run.launcher, record.run.ranks) == ("ok", "toy", 2)
+    assert call("verify", str(tmp_path / run_id)).exit_code == 0
+
+
+def test_a_run_is_cancelled_and_its_bundle_says_interrupted(call: Call, tmp_path: Path) -> None:
+    run_id = submit(call, tmp_path)
+    assert run_id in call("cancel", "--all", "--runs", str(tmp_path)).stdout
+    collected = call("collect", run_id, "--runs", str(tmp_path), "--json")
+    assert collected.exit_code == 1
+    assert json.loads(collected.stdout)["collected"][run_id]["status"] == "interrupted"
+
+
+def test_what_is_refused_is_one_line_and_leaves_nothing(call: Call, tmp_path: Path) -> None:
+    toy_cluster.JOBS.update(a="running", b="running")
+    full = call("submit", "toy", *SMALL, "--runs", str(tmp_path / "runs"))
+    assert (full.exit_code, full.stderr) == (2, "error: the toy cluster is full: cancel a run first\n")
+    wrong = call("submit", "toy", *SMALL, "--lane", "left", "--runs", str(tmp_path / "runs"))
+    assert (wrong.exit_code, wrong.stderr) == (2, "error: --lane is fast or slow, not 'left'\n")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_launcher_that_is_not_registered_is_named_with_those_that_are() -> None:
+    with pytest.raises(UsageError, match=r"no cluster launcher 'slrum', did you mean 'slurm'\? \(there are: slurm, ku"):
+        find_launcher("slrum")
+
+
+def test_the_launchers_are_imported_without_what_is_heavy() -> None:
+    """Their modules are imported to print help."""
+    code = (
+        "import sys; from suite.launch.cluster.registry import *\n"
+        "for name in CLUSTER_LAUNCHERS: find_launcher(name)\n"
+        "print(*sorted({'pydantic', 'jinja2', 'yaml', 'kubernetes', 'docker', 'numpy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

@@ -1,0 +1,142 @@
+"""Submitting documents: what is written down before and after, and what a refusal leaves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from suite.cli.app import app
+from suite.conduct.cluster.hand_over import hand_over
+from suite.conduct.cluster.to_do import prepare
+from suite.launch.cluster.launcher import NodeSetup
+from suite.launch.cluster.submission import Submission, read_submission, submission_path, submissions
+from suite.launch.slurm.launcher import SlurmLauncher
+from suite.launch.slurm.options import SlurmOptions
+from suite.spec.base import UsageError
+from tests.launch.kubernetes.memory import MemoryCluster
+from tests.launch.kubernetes.runs import IMAGE
+from tests.launch.slurm.jobs import manifest
+
+SMALL = ("--backend", "megatron", "--size", "1M", "--device", "cpu", "--gpus-per-node", "2", "--repeats", "2")
+
+
+def prepared(launcher: SlurmLauncher, runs: int) -> list[Submission]:
+    manifests = [manifest(2, 2, repeat, "cpu") for repeat in range(1, runs + 1)]
+    return prepare(manifests, launcher.scheduler(), launcher.site)
+
+
+def slurm(**options: Any) -> SlurmLauncher:
+    return SlurmLauncher(SlurmOptions(**options), NodeSetup(python="python"))
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What sbatch was given; it answers 70, 71 ..."""
+    given: list[str] = []
+
+    def submit(script: str) -> str:
+        given.append(script)
+        return str(69 + len(given))
+
+    monkeypatch.setattr("suite.launch.slurm.scheduler.submit", submit)
+    return given
+
+
+def test_each_run_of_slurm_is_a_job(tmp_path: Path, scripts: list[str]) -> None:
+    launcher = slurm()
+    documents = launcher.render(prepared(launcher, 2), tmp_path)
+    jobs = [each.scheduler["job"] for document in documents for each in hand_over(launcher, document, tmp_path)]
+    assert jobs == ["70", "71"] and scripts == [document.text for document in documents]
+    assert [launcher.where(each) for each in submissions(tmp_path)] == ["job 70", "job 71"]
+    assert [each.scheduler["index"] for each in submissions(tmp_path)] == [None, None]
+
+
+def test_runs_of_an_array_are_members_of_one_job(tmp_path: Path, scripts: list[str]) -> None:
+    launcher = slurm(array=True, starter="srun")
+    (document,) = launcher.render(prepared(launcher, 3), tmp_path)
+    handed = hand_over(launcher, document, tmp_path)
+    assert len(scripts) == 1
+    jobs = {each.run_id: f"70_{index}" for index, each in enumerate(handed)}
+    assert launcher.submitted_json(handed, {}) == {"jobs": jobs}
+    assert {each.scheduler["starter"] for each in submissions(tmp_path)} == {"engine"}, "the word that files keep"
+
+
+@pytest.mark.parametrize("error", [UsageError("no"), KeyboardInterrupt()], ids=["refusal", "Ctrl-C"])
+def test_what_is_refused_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    launcher, root = slurm(), tmp_path / "runs"
+    (document,) = launcher.render(prepared(launcher, 1), root)
+    seen: list[list[Submission]] = []
+
+    def refuse(script: str) -> str:
+        seen.append(list(submissions(root)))
+        raise error
+
+    monkeypatch.setattr("suite.launch.slurm.scheduler.submit", refuse)
+    with pytest.raises(type(error)):
+        hand_over(launcher, document, root)
+    assert not root.exists()
+    assert [each.run_id for each in seen[0]] == [document.name], "it could be found, had the driver died there"
+
+    monkeypatch.setattr("suite.launch.slurm.scheduler.submit", lambda script: "7")
+    hand_over(launcher, document, root)
+    monkeypatch.setattr("suite.launch.slurm.scheduler.submit", refuse)
+    with pytest.raises(type(error)):
+        hand_over(launcher, document, root)
+    assert read_submission(submission_path(root, document.name)).scheduler["job"] == "7"
+
+
+class TestSubmitKubernetes:
+    """The command, on a cluster in memory."""
+
+    @pytest.fixture
+    def cluster(self, monkeypatch: pytest.MonkeyPatch) -> MemoryCluster:
+        cluster = MemoryCluster("lab")
+        monkeypatch.setattr("suite.launch.kubernetes.client.connect", lambda context, namespace: cluster)
+        return cluster
+
+    @staticmethod
+    def submit(runs: Path, *more: str) -> Result:
+        command = ("submit", "kubernetes", *SMALL, "--image", IMAGE, "--runs", str(runs), *more)
+        return CliRunner().invoke(app, command, catch_exceptions=False)
+
+    def test_detached_all_are_submitted_at_once(self, cluster: MemoryCluster, tmp_path: Path) -> None:
+        done = self.submit(tmp_path, "--detach", "--json")
+        assert done.exit_code == 0
+        body = json.loads(done.stdout)
+        assert body["namespace"] == "lab" and set(body["runs"].values()) == {"submitted"}
+        assert cluster.kinds() == ["ConfigMap"] * 2 + ["Job"] * 2 + ["Service"] * 2
+        assert {objects["metadata"]["namespace"] for objects in cluster.objects.values()} == {"lab"}
+        assert [line.split()[-3:] for line in done.stderr.splitlines()] == [["in", "namespace", "lab"]] * 2
+        assert {each.scheduler["server"] for each in submissions(tmp_path)} == {cluster.server}
+        assert {each.scheduler["settings"]["namespace"] for each in submissions(tmp_path)} == {"lab"}
+
+    def test_otherwise_each_is_waited_for_and_its_failure_is_the_exit_code(
+        self, cluster: MemoryCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(
+            "suite.launch.kubernetes.launcher.KubernetesLauncher.scheduler",
+            staticmethod(lambda: scheduler_of(cluster)),
+        )
+
+        def fail_at_once(body: dict[str, Any], dry_run: bool) -> None:
+            if body["kind"] == "Job":
+                failed = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}
+                body["status"] = {"conditions": [failed]}
+
+        cluster.on_create = fail_at_once
+        done = self.submit(tmp_path, "--json", "--repeats", "1")
+        assert done.exit_code == 1, done.output
+        assert set(json.loads(done.stdout)["runs"].values()) == {"failed"}
+        assert "Failed: Job: Failed, DeadlineExceeded" in done.stderr
+
+
+def scheduler_of(cluster: MemoryCluster) -> Any:
+    from suite.launch.kubernetes.scheduler import KubernetesScheduler
+
+    return KubernetesScheduler(lambda context, namespace: cluster)  # type: ignore[arg-type, return-value]
