@@ -1,4 +1,4 @@
-"""Why a run failed: from what the ranks said, how they ended, and what the driver saw. Pure."""
+"""Why a run failed: from what the ranks reported, how they ended, and what the driver saw. Pure."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Job(Frozen):
     mounts: tuple[Mount, ...] = ()
     limits: JobLimits = JobLimits()
     working_directory: str | None = None
-    labels: dict[str, str] = Field(default={}, description="how the run is found again in an engine or a cluster")
+    labels: dict[str, str] = Field(default={}, description="how the run is found in a container runtime or a cluster")
 
     @property
     def ranks(self) -> int:

@@ -1,7 +1,7 @@
 """``python -m suite.launch.node ... -- PROGRAM ARGUMENT...``: the ranks of one node, where they run.
 
 A container starts this program; clusters start torchrun on each of their nodes instead. It runs the ranks by the local
-launcher, so hangs, time-outs and failures are judged by the same code beside them, repeats rank 0's events on standard
+launcher, so hangs, time-outs and failures are detected by the same code, repeats rank 0's events on standard
 output, and says last how the job ended, as an event of the kind ``outcome``.
 """
 

@@ -77,5 +77,5 @@ class Launcher(Protocol):
         """Run the job to its end, calling ``on_event`` with each event of rank 0 as it arrives.
 
         When it returns or raises, nothing of the job is running any more. Raises UsageError when the job
-        cannot be started as it is told; what goes wrong afterwards is an Outcome.
+        cannot be started as the job asks; what goes wrong afterwards is an Outcome.
         """

@@ -1,4 +1,4 @@
-"""Lines of logs that say why a rank ended, as data: a launcher adds its own engine's by ``(*PATTERNS, ...)``."""
+"""Lines of logs that say why a rank ended, as data: a launcher adds its own by ``(*PATTERNS, ...)``."""
 
 from __future__ import annotations
 

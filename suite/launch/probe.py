@@ -45,7 +45,7 @@ class LocalDevice(Frozen):
 def host_facts() -> dict[str, Any]:
     """``cpu`` {model, cores, threads}, ``memory_bytes``, ``kernel``, ``python``, ``container``, ``host``.
 
-    ``cores`` are physical; ``threads`` those this process may run on. What cannot be told is ``None``.
+    ``cores`` are physical; ``threads`` those this process may run on. What is not known is ``None``.
     """
     import psutil
 
@@ -113,7 +113,7 @@ def container_id() -> str | None:
 
 
 def id_in_mounts(mountinfo: str) -> str | None:
-    """The container id in a ``/proc/self/mountinfo`` text: engines mount /etc/hostname from a folder named by it."""
+    """The container id in a ``/proc/self/mountinfo`` text: /etc/hostname is mounted from a folder named by it."""
     for line in mountinfo.splitlines():
         fields = line.split()
         if len(fields) > 4 and fields[4] == "/etc/hostname":

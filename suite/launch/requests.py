@@ -29,7 +29,7 @@ class StopRequests:
 def stop_requests() -> Iterator[StopRequests]:
     """Collect stop signals while the block runs; the handlers are as before afterwards. Main thread only.
 
-    A signal that the driver was told to ignore (``nohup``) stays ignored.
+    A signal that the driver was started to ignore (``nohup``) stays ignored.
     """
     reading, writing = os.pipe()
     os.set_blocking(reading, False)

@@ -17,14 +17,14 @@ EVIDENCE_LINES = 40
 
 
 class RankReports(NamedTuple):
-    """What a rank's event file says of its start and its failures."""
+    """A rank's start and its failures, from its events."""
 
     started: bool
     reports: tuple[Report, ...]
 
 
 def read_reports(events_file: Path) -> RankReports:
-    """Read a rank's events; torn or foreign lines and a missing file tell nothing."""
+    """Read a rank's events; torn or foreign lines and a missing file are passed over."""
     try:
         with events_file.open("rb") as lines:
             return parse_reports(lines)
@@ -33,7 +33,7 @@ def read_reports(events_file: Path) -> RankReports:
 
 
 def parse_reports(lines: Iterable[bytes]) -> RankReports:
-    """As ``told``, from the lines themselves."""
+    """The same from the lines of the file."""
     started = False
     reports: list[Report] = []
     for line in lines:
@@ -104,7 +104,7 @@ def printable_lines(data: bytes) -> tuple[str, ...]:
 
 
 def stack_lines(dump: tuple[str, ...], limit: int) -> tuple[str, ...]:
-    """The part of a faulthandler dump that matters: the thread that was running when it was asked, else all."""
+    """What matters of a faulthandler dump: the thread that was running when it was asked, else all."""
     current = next((index for index, line in enumerate(dump) if line.startswith("Current thread")), 0)
     return dump[current : current + limit]
 

@@ -98,8 +98,8 @@ def test_scripts_in_a_folder_come_with_what_collects_their_runs(tmp_path: Path) 
 
 
 def test_what_the_results_folder_holds_is_not_submitted_again(tmp_path: Path) -> None:
-    told = json.loads(suite("render", "slurm", *SMALL, "--json", "--runs", str(tmp_path / "runs")).stdout)
-    (run_id,) = told["scripts"][0]["runs"]
+    printed = json.loads(suite("render", "slurm", *SMALL, "--json", "--runs", str(tmp_path / "runs")).stdout)
+    (run_id,) = printed["scripts"][0]["runs"]
     suite("render", "slurm", *SMALL, "--runs", str(tmp_path / "runs"), "-o", str(tmp_path / "scripts"))
     from suite.launch.cluster.submission import read_submission, submission_path
 

@@ -43,9 +43,14 @@ def test_a_mistake_is_one_line_and_exit_2(
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     with pytest.raises(SystemExit) as ended:
         app(arguments, prog_name="suite")
-    told = capsys.readouterr()
-    assert ended.value.code == 2, told
-    assert told.err.startswith("error: ") and words in told.err and told.err.count("\n") == 1 and told.out == ""
+    printed = capsys.readouterr()
+    assert ended.value.code == 2, printed
+    assert (
+        printed.err.startswith("error: ")
+        and words in printed.err
+        and printed.err.count("\n") == 1
+        and printed.out == ""
+    )
 
 
 def test_what_is_typed_becomes_the_containers_settings(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,9 +107,9 @@ def test_any_text_is_a_size_or_a_clear_error(text: str) -> None:
 def test_every_command_that_starts_runs_offers_the_same(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         app([command, "--help"], prog_name="suite")
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for option in ("--launcher", "--python", "--image", "--gpus", "--gpu-ids", "--ulimit", "--copy-back", "--env"):
-        assert f"{option} " in told or f"{option}\n" in told
+        assert f"{option} " in printed or f"{option}\n" in printed
 
 
 def test_results_of_the_dry_run_need_no_folder(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def scratch(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def suite(slurm: Slurm, scratch: Path) -> Suite:
-    """The command with this Slurm; a scripted worker unless told."""
+    """The command with this Slurm; a scripted worker unless asked otherwise."""
     environment = {**slurm.environment, "TMPDIR": str(scratch)}
 
     def call(*arguments: str, scripted: bool = True) -> subprocess.CompletedProcess:

@@ -126,7 +126,7 @@ def test_what_is_broken_is_refused_in_one_line_and_leaves_nothing(cluster: Clust
         assert cluster.find(kind, labelSelector="app.kubernetes.io/name=suite") == []
 
 
-def test_an_engine_that_is_not_installed_is_named(cluster: Cluster) -> None:
+def test_an_operator_that_is_not_installed_is_named(cluster: Cluster) -> None:
     for variant in ("jobset", "trainjob", "pytorchjob", "mpijob", "volcano"):
         with pytest.raises(Refused, match="install what brings it"):
             hand_over(cluster, rendered(variant, {}, cluster.namespace))

@@ -21,7 +21,7 @@ from suite.bundle.verify import verify
 from suite.cli.app import app
 from suite.conduct.cluster import standing as clusters
 from suite.launch.cluster.submission import submissions
-from suite.launch.kubernetes import scheduler as engine
+from suite.launch.kubernetes import scheduler
 from suite.launch.kubernetes.client import Cluster, connect
 from tests.kubernetes_server.kubelet import Play, StandIn
 from tests.kubernetes_server.server import Server
@@ -74,7 +74,7 @@ class Field:
 @pytest.fixture
 def field(server: Server, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Field:
     monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(namespace=namespace)))
-    for module in (clusters, engine):
+    for module in (clusters, scheduler):
         for name in ("POLL_SECONDS", "_POLL_SECONDS"):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, 0.1)

@@ -1,4 +1,4 @@
-"""Becoming the owner of the results folder: what a container does that was not told who asks."""
+"""Becoming the owner of the results folder: what a container does that does not know who asks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what ranks said and how they ended to one root cause."""
+"""From what ranks report and how they ended to one root cause."""
 
 from __future__ import annotations
 

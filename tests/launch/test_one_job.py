@@ -13,11 +13,11 @@ from suite.backends.base import choice
 from suite.backends.registry import find_backend
 from suite.conduct.running.execute import make_job
 from suite.launch.cluster.torchrun import EVENTS_ON_OUTPUT
-from suite.launch.docker.document import Placing, container_document
+from suite.launch.docker.document import RuntimeRules, container_document
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.image_paths import PYTHON, PYTHON_PATH, RUNS
 from suite.launch.job import Job, Mount, Site
-from suite.launch.kubernetes.read_back import placed
+from suite.launch.kubernetes.read_back import as_pods
 from suite.launch.kubernetes.render import parse, render
 from suite.launch.kubernetes.run import kubernetes_site
 from suite.launch.kubernetes.settings import KubernetesSettings
@@ -53,7 +53,7 @@ class Seen(NamedTuple):
 
 @st.composite
 def manifests(draw: st.DrawFn) -> Manifest:
-    """Any run of the runtime backends that can be laid out."""
+    """Any run of the engine backends that can be laid out."""
     driver = find_backend(draw(st.sampled_from(["deepspeed", "megatron"])))
     device = draw(st.sampled_from(["cpu", "cuda"]))
     workload = find_workload("cpu" if device == "cpu" else "trlx-ds-chat")
@@ -149,13 +149,13 @@ def by_local(asked: Asked) -> Seen:
 def on_this_host(manifest: Manifest, site: Site) -> Seen:
     """What the local launcher makes of a run."""
     job = make_job(manifest, site)
-    places = [rank_variables(job, rank, 29500) for rank in range(job.ranks)]
-    assert [place["RANK"] for place in places] == [str(rank) for rank in range(manifest.layout.ranks)]
-    assert {place["WORLD_SIZE"] for place in places} == {str(manifest.layout.ranks)}
+    ranks = [rank_variables(job, rank, 29500) for rank in range(job.ranks)]
+    assert [rank_env["RANK"] for rank_env in ranks] == [str(rank) for rank in range(manifest.layout.ranks)]
+    assert {rank_env["WORLD_SIZE"] for rank_env in ranks} == {str(manifest.layout.ranks)}
     # the host's GPUs are as the host has them; the memory is each process's own
     each = job.limits.memory_bytes
-    rest = {"nodes": 1, "ranks_per_node": len(places), "gpus_per_node": gpus(manifest)}
-    rest["memory_bytes"] = None if each is None else each * len(places)
+    rest = {"nodes": 1, "ranks_per_node": len(ranks), "gpus_per_node": gpus(manifest)}
+    rest["memory_bytes"] = None if each is None else each * len(ranks)
     return seen(site, list(job.argv), job.env, run_seconds=job.limits.run_seconds, **rest)
 
 
@@ -172,7 +172,7 @@ def by_docker(asked: Asked) -> Seen:
         memory_bytes=memory,
         mounts=(Mount(source="/here/runs/run", target=bundle, read_only=False),),
     )
-    body = container_document(make_job(manifest, site), DockerSettings(), Placing(user="1000:1000"))
+    body = container_document(make_job(manifest, site), DockerSettings(), RuntimeRules(user="1000:1000"))
     host = body["HostConfig"]
     node = parse_node(body["Cmd"])
     env = dict(entry.split("=", 1) for entry in body["Env"])
@@ -197,7 +197,7 @@ def by_kubernetes(asked: Asked) -> Seen:
     site = kubernetes_site(manifest, IMAGE, extra, memory)
     job = make_job(manifest, site)
     pods = KubernetesSettings(shared_memory="64Gi")
-    found = placed(parse(render(job, site.bundle, pods, {"manifest.json": "{}"}, {})))
+    found = as_pods(parse(render(job, site.bundle, pods, {"manifest.json": "{}"}, {})))
     assert found.requests == found.limits
     # what is in /dev/shm counts to a pod's memory, and is no rank's
     room = int(found.limits["memory"]) - (64 << 30) if "memory" in found.limits else None

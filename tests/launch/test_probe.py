@@ -1,4 +1,4 @@
-"""What is said of this machine and of a stack's interpreter."""
+"""What is found of this machine and of a stack's interpreter."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from suite.bundle.event_fields import is_moment
 from suite.bundle.files import writing
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle
-from suite.launch.cluster.ending import judge
+from suite.launch.cluster.ending import run_outcome
 from suite.launch.cluster.scheduler import Gathered, SchedulerEnd
 from suite.launch.cluster.submission import FOLDER, Submission
 from suite.launch.cluster.transcript import Transcript, read_streams
@@ -31,7 +31,7 @@ def collect(root: Path, submission: Submission, gathered: Gathered) -> Record:
     ranks = submission.manifest.layout.ranks
     transcript = read_streams(gathered.streams, ranks)
     gathered = gathered._replace(end=_with_times(gathered.end, transcript))
-    outcome = judge(ranks, gathered, transcript)
+    outcome = run_outcome(ranks, gathered, transcript)
     drafts = root / FOLDER / f".draft.{os.getpid()}"
     try:
         bundle = Bundle.create(drafts, submission.manifest)
@@ -48,9 +48,9 @@ def collect(root: Path, submission: Submission, gathered: Gathered) -> Record:
 
 
 def _with_times(end: SchedulerEnd, transcript: Transcript) -> SchedulerEnd:
-    """A scheduler that has forgotten the run tells no times; the run's own output does."""
-    told = {event["kind"]: event.get("time") for event in transcript.own}
-    times = {"started": end.started or told.get("batch"), "ended": end.ended or told.get("batch_end")}
+    """Times that a scheduler has forgotten are taken from the run's own output."""
+    own_times = {event["kind"]: event.get("time") for event in transcript.own}
+    times = {"started": end.started or own_times.get("batch"), "ended": end.ended or own_times.get("batch_end")}
     return end.model_copy(
         update={name: float(time) for name, time in times.items() if time is not None and is_moment(time)}
     )

@@ -20,27 +20,27 @@ from suite.spec.names import nearest
 
 
 class ClusterMachine(Machine):
-    """Nodes that nobody can look at from here: devices and stacks are what the user and the catalogues say."""
+    """Nodes that cannot be examined from here: devices and stacks are what the user and the catalogues say."""
 
     image: str | None = Field(description="what the ranks run in; null: on the nodes themselves")
-    said: Mapping[str, str] = Field(description="package -> version as the user told it")
+    given: Mapping[str, str] = Field(description="package -> version as the user gave it")
     holder: ClassVar[str] = "version with --stack PACKAGE=VERSION"
 
     def versions(self, backend: str) -> dict[str, str | None]:
-        """As said, else of this machine's interpreter where the nodes use the same, else those an image's lock pins."""
+        """As given, else of this interpreter where the nodes have it too, else those that an image's lock pins."""
         packages = find_backend(backend).packages
-        if set(packages) <= set(self.said):
+        if set(packages) <= set(self.given):
             known: Mapping[str, str | None] = {}
         elif self.image is None:
             known = stack_versions(self.python, packages)
         else:
             known = pinned(backend)
         return {
-            package: self.said.get(package) or known.get(normal(package)) or known.get(package) for package in packages
+            package: self.given.get(package) or known.get(normal(package)) or known.get(package) for package in packages
         }
 
     def stack_errors(self, backend: str) -> list[str]:
-        """Nothing from here: the worker holds the stack to its manifest on every node."""
+        """None: the worker compares the stack with its manifest on every node."""
         return []
 
     def images(self, backends: object) -> dict[str, str | None]:
@@ -72,7 +72,7 @@ def cluster_machine(
         max_ranks=ranks,
         device_memory_bytes=found.memory_bytes if found else None,
         image=image,
-        said=dict(stack),
+        given=dict(stack),
     )
 
 

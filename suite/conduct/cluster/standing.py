@@ -1,4 +1,4 @@
-"""Runs that clusters have: where they are, ending them, bringing them home."""
+"""Runs that were submitted to clusters: how far they are, waiting for them, and making their bundles."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from suite.spec.base import Frozen, UsageError
 
 #: between two looks at a run; the first ones come sooner
 POLL_SECONDS = 5.0
-#: for a cluster that answered before to answer again, while a run of hours is waited for
+#: how long a cluster that has answered before may stay silent while a run is waited for
 PATIENCE_SECONDS = 600.0
 _RENDERED = SchedulerState(
     phase="gone", word="rendered", detail="not submitted from here, and the cluster does not know it"
@@ -24,7 +24,7 @@ _COLLECTED = SchedulerState(phase="over", word="collected")
 
 
 class Standing(Frozen):
-    """One run that was handed over, and how far it is."""
+    """One run that was submitted, and how far it is."""
 
     submission: Submission
     state: SchedulerState
@@ -52,7 +52,7 @@ def bring_home(root: Path, submission: Submission) -> Record:
     """Make the bundle of a run that is over. Raises UsageError where it is not, or nothing came back."""
     now = standing(root, submission)
     if now.collected:
-        raise UsageError(f"{root / submission.run_id} exists; nothing is overwritten")
+        raise UsageError(f"{root / submission.run_id} exists: the run is collected already; nothing is overwritten")
     if now.state.phase in ("pending", "running"):
         raise UsageError(
             f"{submission.run_id} is not over: {now.state.word} {now.state.detail}; "

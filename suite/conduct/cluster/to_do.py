@@ -1,4 +1,4 @@
-"""From a plan to what is handed to a cluster: which runs are still to be done, and each as a submission."""
+"""From a plan to what is submitted to a cluster: which runs are still to be done, and each as a submission."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _with_cluster(root: Path, run_id: str) -> str | None:
 
 
 def make_room(root: Path, manifests: Sequence[Manifest]) -> None:
-    """Move bundles aside that are to be done again."""
+    """Move aside the bundles of runs that are done once more."""
     for manifest in manifests:
         if state_of(root, manifest) != "to run":
             move_aside(root, manifest.run.id)

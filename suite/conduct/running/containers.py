@@ -1,4 +1,4 @@
-"""A session in containers: runtime, images and devices, looked at once before the first run."""
+"""A session in containers: the container runtime, images and devices, examined once before the first run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from suite.spec.base import UsageError
 
 
 class ContainerMachine(Machine):
-    """What an runtime's host offers, and the stacks of the images: both by backend."""
+    """What the host of a container runtime offers, and the stacks of the images: both by backend."""
 
     device_names: tuple[str, ...] = Field(description="UUIDs of the GPUs or numbers of the CPUs that runs may use")
     references: dict[str, str]
@@ -35,7 +35,7 @@ class ContainerMachine(Machine):
         return self.found[backend]
 
     def stack_errors(self, backend: str) -> list[str]:
-        """Nothing: such a look takes the image's own interpreter, and each run takes it anyway."""
+        """None: each run checks the stack in its image anyway."""
         return []
 
     def images(self, backends: Iterable[str]) -> dict[str, str | None]:
@@ -54,7 +54,7 @@ def open_containers(
     on_progress: Callable[[str], None],
     planning: bool = False,
 ) -> tuple[ContainerMachine, DockerLauncher]:
-    """Reach the runtime, clear away what dead sessions left, find images and devices. Raises UsageError.
+    """Reach the container runtime, clear away what dead sessions left, find images and devices. Raises UsageError.
 
     ``planning``: nothing is run, so GPUs that are asked for need not be there.
     """
@@ -112,7 +112,9 @@ def _devices(
             raise
         return ("cuda", ()) if asked else ("cpu", ())
     if not gpus and asked and not planning:
-        raise UsageError(f"a container on the runtime at {runtime.host} sees no GPU")
+        raise UsageError(
+            f"a container on the container runtime at {runtime.host} sees no GPU; suite doctor says what is missing"
+        )
     return ("cuda", gpus) if gpus or asked else ("cpu", ())
 
 
@@ -121,7 +123,7 @@ def _cpus(runtime: Runtime, settings: DockerSettings) -> tuple[str, ...]:
     if settings.cpuset is None:
         return tuple(str(number) for number in range(runtime.cpus))
     chosen: set[int] = set()
-    for part in settings.cpuset.split(","):
-        first, _, last = part.partition("-")
+    for numbers in settings.cpuset.split(","):
+        first, _, last = numbers.partition("-")
         chosen.update(range(int(first), int(last or first) + 1))
     return tuple(str(number) for number in sorted(chosen))

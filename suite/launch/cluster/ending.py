@@ -1,4 +1,4 @@
-"""How a run on a cluster ended: what its ranks told, what torchrun and the logs say, and the scheduler's word. Pure."""
+"""How a run on a cluster ended, from its ranks' events, torchrun, the logs and the scheduler. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from suite.launch.traces import TAIL_BYTES, finite, parse_reports, printable_lin
 
 
 class _Rank(NamedTuple):
-    """What one rank's own events tell."""
+    """What is known of one rank from its own events."""
 
     started: bool
     reports: tuple[Report, ...]
@@ -26,21 +26,21 @@ class _Rank(NamedTuple):
     last_time: float
 
 
-def judge(ranks: int, gathered: Gathered, transcript: Transcript) -> Outcome:
-    """The run's end: ok only where every rank said so and nobody says otherwise."""
+def run_outcome(ranks: int, gathered: Gathered, transcript: Transcript) -> Outcome:
+    """The run's end: ok only where every rank reports ok and nothing contradicts it."""
     streams, end, patterns = gathered
-    told = {rank: _rank(transcript.events.get(rank, [])) for rank in range(ranks)}
+    ranks_seen = {rank: _rank(transcript.events.get(rank, [])) for rank in range(ranks)}
     rows = _rows(streams, transcript)
-    codes = _exit_codes(told, rows, streams, end)
+    codes = _exit_codes(ranks_seen, rows, streams, end)
     phase, iteration = _last_seen(transcript.events.get(0, []))
     elapsed = end.ended - end.started if end.started and end.ended and end.ended > end.started else 0.0
     if end.status == "interrupted":
         failure = end.verdict or Failure(kind="interrupted")
         failure = failure.model_copy(update={"phase": phase, "iteration": iteration})
         return Outcome(status="interrupted", exit_codes=codes, elapsed_seconds=elapsed, failure=failure)
-    if end.status != "failed" and all(rank.status == "ok" for rank in told.values()):
+    if end.status != "failed" and all(rank.status == "ok" for rank in ranks_seen.values()):
         return Outcome(status="ok", exit_codes=codes, elapsed_seconds=elapsed)
-    ends = (*_rank_ends(told, codes, rows, gathered), *_stream_ends(told, streams, end, transcript))
+    ends = (*_rank_ends(ranks_seen, codes, rows, gathered), *_stream_ends(ranks_seen, streams, end, transcript))
     verdict = end.verdict and end.verdict.model_copy(update={"phase": phase, "iteration": iteration})
     whole = RunEnd(ranks=ends, verdict=verdict, proven=end.proven, phase=phase, iteration=iteration)
     failure = classify(whole, (*PATTERNS, *patterns))
@@ -70,7 +70,7 @@ def _last_seen(lines: list[bytes]) -> tuple[str | None, int | None]:
 
 
 def _rows(streams: tuple[Stream, ...], transcript: Transcript) -> dict[int, FailedRank]:
-    """What torchrun said of failed ranks, on whichever node."""
+    """What torchrun reports of failed ranks, on whichever node."""
     rows: dict[int, FailedRank] = {}
     for stream in streams:
         found = failed_ranks(transcript.logs.get(stream.name, []))
@@ -79,12 +79,12 @@ def _rows(streams: tuple[Stream, ...], transcript: Transcript) -> dict[int, Fail
 
 
 def _exit_codes(
-    told: dict[int, _Rank], rows: dict[int, FailedRank], streams: tuple[Stream, ...], end: SchedulerEnd
+    ranks_seen: dict[int, _Rank], rows: dict[int, FailedRank], streams: tuple[Stream, ...], end: SchedulerEnd
 ) -> dict[int, int | None]:
-    """By rank: its own word, else torchrun's, else that of the scheduler's task where it is a rank."""
+    """By rank: from its own events, else from torchrun, else from the scheduler where its task is one rank."""
     tasks = {stream.ranks[0]: end.exit_codes.get(stream.name) for stream in streams if len(stream.ranks) == 1}
     codes: dict[int, int | None] = {}
-    for rank, each in told.items():
+    for rank, each in ranks_seen.items():
         if each.status is not None:
             codes[rank] = 0 if each.status == "ok" else 1
         else:
@@ -93,13 +93,13 @@ def _exit_codes(
 
 
 def _rank_ends(
-    told: dict[int, _Rank], codes: dict[int, int | None], rows: dict[int, FailedRank], gathered: Gathered
+    ranks_seen: dict[int, _Rank], codes: dict[int, int | None], rows: dict[int, FailedRank], gathered: Gathered
 ) -> Iterator[RankEnd]:
     """What is known of each rank. Its code is its own unless the scheduler ended the job, or torchrun or the
     scheduler ended the rank because another had failed."""
     streams, end, _ = gathered
     first = next((stream.ranks for stream in streams if stream.name == _first_to_end(end)), ())
-    for rank, each in told.items():
+    for rank, each in ranks_seen.items():
         code = codes[rank]
         if rank in rows:
             by_itself = rows[rank].is_first or code != -signal.SIGTERM
@@ -121,21 +121,21 @@ def _first_to_end(end: SchedulerEnd) -> str | None:
 
 
 def _stream_ends(
-    told: dict[int, _Rank], streams: tuple[Stream, ...], end: SchedulerEnd, transcript: Transcript
+    ranks_seen: dict[int, _Rank], streams: tuple[Stream, ...], end: SchedulerEnd, transcript: Transcript
 ) -> Iterator[RankEnd]:
-    """The logs, which may be any rank's of their node, or the scheduler's own, which tell least and last."""
+    """The logs, which may be any rank's of their node, or the scheduler's own, which explain least and come last."""
     for number, stream in enumerate(streams):
-        if stream.ranks and all(told[rank].status == "ok" for rank in stream.ranks):
+        if stream.ranks and all(ranks_seen[rank].status == "ok" for rank in stream.ranks):
             continue
         code = end.exit_codes.get(stream.name)
         by_itself = end.verdict is None and (code is None or code > 0 or stream.name == _first_to_end(end))
-        times = [told[rank].last_time for rank in stream.ranks if code is not None]
+        times = [ranks_seen[rank].last_time for rank in stream.ranks if code is not None]
         ended_at = max(times, default=math.inf)
         yield RankEnd(
-            rank=len(told) + number,
+            rank=len(ranks_seen) + number,
             exit_code=code,
             ended_at=ended_at if by_itself else None,
-            started=any(told[rank].started for rank in stream.ranks),
+            started=any(ranks_seen[rank].started for rank in stream.ranks),
             reports=(),
             log=printable_lines(b"".join(transcript.logs.get(stream.name, []))[-TAIL_BYTES:]),
             called=stream.name,

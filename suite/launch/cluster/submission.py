@@ -1,4 +1,4 @@
-"""What was handed to a cluster: all that is needed to find it again and to make its bundle, in one small file."""
+"""What was submitted to a cluster: all that is needed to find a run there and to make its bundle, in one small file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Submission(Frozen):
     model_config = ConfigDict(populate_by_name=True)  # the file calls the scheduler's facts "engine"
 
     schema_: Literal["suite/submission/1"] = Field(default=SUBMISSION_SCHEMA, alias="schema")
-    launcher: str = Field(description="kubernetes or slurm")
+    launcher: str = Field(description="name of a cluster launcher")
     manifest: Manifest
     job: Job
     environment: dict[str, Any] = Field(description="what environment.json is to hold")
@@ -39,10 +39,13 @@ class Submission(Frozen):
         return self.manifest.run.id
 
     def fact(self, name: str, *kinds: type) -> Any:
-        """What the scheduler wrote down of itself. Raises UsageError where that is none of these kinds."""
+        """One of the scheduler's facts. Raises UsageError where it is none of these types."""
         value = self.scheduler.get(name)
         if not isinstance(value, kinds):
-            raise UsageError(f"{self.run_id}: its submission tells no {name} by which {self.launcher} could find it")
+            raise UsageError(
+                f"{self.run_id}: its submission file has no usable {name}, by which {self.launcher} finds the run; "
+                "submit it once more"
+            )
         return value
 
     def with_scheduler(self, **facts: Any) -> "Submission":

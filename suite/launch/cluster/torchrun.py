@@ -25,8 +25,8 @@ class Rendezvous(Frozen):
     node_rank: str = Field(description="which of the run's nodes this is, from 0")
 
 
-class RankPlace(Frozen):
-    """Which rank a task of its own is; values may be what a scheduler or a shell replaces where it starts."""
+class RankNumbers(Frozen):
+    """Which rank a task is; values may be what a scheduler or a shell replaces where the task starts."""
 
     rank: str
     local_rank: str
@@ -53,14 +53,14 @@ def torchrun_argv(job: Job, meeting: Rendezvous) -> tuple[str, ...]:
     )
 
 
-def rank_variables(job: Job, place: RankPlace, meeting: Rendezvous) -> dict[str, str]:
+def rank_variables(job: Job, numbers: RankNumbers, meeting: Rendezvous) -> dict[str, str]:
     """What torchrun would set for a rank that the scheduler starts as a task of its own."""
     return {
-        "RANK": place.rank,
+        "RANK": numbers.rank,
         "WORLD_SIZE": str(job.ranks),
-        "LOCAL_RANK": place.local_rank,
+        "LOCAL_RANK": numbers.local_rank,
         "LOCAL_WORLD_SIZE": str(job.ranks_per_node),
-        "GROUP_RANK": place.node_rank,
+        "GROUP_RANK": numbers.node_rank,
         "MASTER_ADDR": meeting.address,
         "MASTER_PORT": meeting.port,
     }

@@ -11,7 +11,7 @@ from suite.launch.cluster.scheduler import Stream
 from suite.launch.stream import EVENT_PREFIX, parse_event
 
 PIECE = "piece"
-#: kinds that are not a rank's: what whoever started the ranks tells
+#: kinds of events that are not a rank's, but of whoever started the ranks
 OWN_KINDS = frozenset(("batch", "batch_end", "outcome"))
 
 
@@ -32,7 +32,7 @@ class Transcript:
 def read_streams(streams: Iterable[Stream], ranks: int) -> Transcript:
     """Sort the lines of all streams.
 
-    Events are told apart by rank and seq: one that comes twice counts once, what follows a gap or an event that came
+    Events are identified by rank and seq: one that comes twice counts once, what follows a gap or an event that came
     twice and not alike (two processes are that rank) is left out and noted, and half a line is log.
     """
     sorting = _Sorting(ranks)
@@ -75,8 +75,8 @@ class _Sorting:
             self._put(rank, seq, line.rstrip() + b"\n")
 
     def end(self) -> Transcript:
-        for (rank, seq), parts in self._pieces.items():
-            whole = _joined(parts)
+        for (rank, seq), pieces in self._pieces.items():
+            whole = _joined(pieces)
             if whole is not None:
                 self._put(rank, seq, whole)
         for rank, by_seq in self._seen.items():
@@ -104,12 +104,12 @@ class _Sorting:
         return whole
 
 
-def _joined(parts: dict[int, dict[str, Any]]) -> bytes | None:
+def _joined(pieces: dict[int, dict[str, Any]]) -> bytes | None:
     """A long event whose pieces are all there; ``None`` where one is missing or they make no event."""
-    told = next(iter(parts.values())).get("parts")
-    if told != len(parts) or sorted(parts) != list(range(len(parts))):
+    count = next(iter(pieces.values())).get("parts")
+    if count != len(pieces) or sorted(pieces) != list(range(len(pieces))):
         return None
-    text = "".join(str(parts[index].get("text")) for index in range(len(parts))).strip()
+    text = "".join(str(pieces[index].get("text")) for index in range(len(pieces))).strip()
     try:
         return text.encode() + b"\n" if isinstance(json.loads(text), dict) else None
     except (ValueError, RecursionError):  # no JSON, or no Unicode

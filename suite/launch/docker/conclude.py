@@ -1,4 +1,4 @@
-"""How a container's run ended, from what its node said, what the runtime says and what the driver did. Pure."""
+"""How a container's run ended, from its node's report, the container runtime's and what the driver did. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ContainerEnd(NamedTuple):
     outcome: Outcome | None = None  # the node's own word
     exit_code: int | None = None
     oom_killed: bool = False
-    error: str = ""  # the runtime's, e.g. why it could not start the program
+    error: str = ""  # the container runtime's, e.g. why it could not start the program
     gone: str | None = None  # how the container or the runtime was lost
     trouble: tuple[str, ...] = ()  # what the runtime did meanwhile
     verdict: Failure | None = None  # why the driver ended it
@@ -52,19 +52,19 @@ def _may_be_memory(outcome: Outcome) -> bool:
 
 
 def _out_of_memory(end: ContainerEnd, failure: Failure | None) -> Failure:
-    said = failure.evidence if failure else ("every rank ended with exit code 0",)
+    evidence = failure.evidence if failure else ("every rank ended with exit code 0",)
     line = "the kernel killed a process of the container for want of memory (OOMKilled)"
-    return _failure(end, "oom_host", line, *said)
+    return _failure(end, "oom_host", line, *evidence)
 
 
 def _stopped_by_others(end: ContainerEnd, outcome: Outcome) -> Failure:
-    said = outcome.failure.evidence if outcome.failure else ()
-    sent = next((line.rpartition(" ")[2] for line in said if "was sent" in line), "a stop signal")
+    evidence = outcome.failure.evidence if outcome.failure else ()
+    sent = next((line.rpartition(" ")[2] for line in evidence if "was sent" in line), "a stop signal")
     return _failure(end, "rank_lost", f"the container was sent {sent}, and not by this driver", *end.trouble)
 
 
 def _silent(end: ContainerEnd) -> Failure:
-    """The node never said how it ended."""
+    """The node reported no end."""
     if end.gone is not None:
         return _failure(end, "rank_lost", end.gone, *end.trouble)
     if end.oom_killed:
@@ -75,7 +75,7 @@ def _silent(end: ContainerEnd) -> Failure:
     if end.exit_code in (_KILLED, _TERMINATED):
         word = f"the container was killed from outside (exit code {end.exit_code}, OOMKilled false)"
         return _failure(end, "rank_lost", word, *end.trouble)
-    word = f"the container ended with exit code {end.exit_code} before its node told how the run ended"
+    word = f"the container ended with exit code {end.exit_code} before its node reported how the run ended"
     return _failure(end, "unknown", word, *filter(None, [end.error]), *end.trouble, *end.tail[-_TAIL_LINES:])
 
 
@@ -85,7 +85,7 @@ def _outcome(end: ContainerEnd, status: Literal["failed", "interrupted"], failur
 
 
 def _failure(end: ContainerEnd, kind: FailureKind, *evidence: str) -> Failure:
-    """Where the node knew phase and iteration, its word is better than what was heard of it."""
-    told = end.outcome.failure if end.outcome else None
-    phase, iteration = (told.phase, told.iteration) if told and told.phase else (end.phase, end.iteration)
+    """Phase and iteration as the node reports them, else as the driver last saw them."""
+    known = end.outcome.failure if end.outcome else None
+    phase, iteration = (known.phase, known.iteration) if known and known.phase else (end.phase, end.iteration)
     return Failure(kind=kind, phase=phase, iteration=iteration, evidence=evidence)

@@ -23,22 +23,22 @@ DEFAULT_HOST = "unix:///var/run/docker.sock"
 
 
 class RuntimeFacts(Frozen):
-    """What a run's record tells of the runtime it ran on."""
+    """What a run's record holds of the container runtime it ran on."""
 
     name: str
     version: str
     api_version: str
-    runtime: str = Field(description="the runtime's usual runtime with its version where it tells one")
+    runtime: str = Field(description="the OCI runtime it uses, with its version where known")
     storage: str | None
     cgroups: str | None = Field(description="version of the host's control groups")
     rootless: bool
     remapped: bool = Field(description="users of a container have other ids on the host (userns-remap)")
-    remote: bool = Field(description="on another machine, or told to be treated so: bundles are copied")
+    remote: bool = Field(description="on another machine, or to be treated so: bundles are copied")
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """A connection to a runtime, and what it told of itself."""
+    """A connection to a container runtime, and its facts."""
 
     api: APIClient
     host: str
@@ -52,7 +52,7 @@ class Runtime:
 
 
 def connect(copy_back: bool = False) -> Runtime:
-    """Reach the runtime. ``copy_back``: treat it as one that does not see this host's folders.
+    """Reach the container runtime. ``copy_back``: treat it as one that does not see this host's folders.
 
     Raises UsageError with one line when there is none, it may not be used, or it is too old.
     """
@@ -96,7 +96,9 @@ def _require_address(host: str) -> None:
     try:
         urlsplit(host).port  # noqa: B018 - raises
     except ValueError as error:
-        raise UsageError(f"{host} is no address of a runtime: {str(error).lower()}; see DOCKER_HOST") from error
+        raise UsageError(
+            f"{host} is no address of a container runtime: {str(error).lower()}; check DOCKER_HOST"
+        ) from error
 
 
 def unreachable(host: str, error: Exception) -> str:
@@ -110,22 +112,22 @@ def unreachable(host: str, error: Exception) -> str:
     if "FileNotFoundError" in text or "No such file" in text or "Connection refused" in text:
         return f"no container runtime answers at {host}: start it, or name another with DOCKER_HOST or DOCKER_CONTEXT"
     if "timed out" in text.lower():
-        return f"the runtime at {host} did not answer in {ASK_SECONDS} s"
-    return f"the runtime at {host} cannot be used: {text}"
+        return f"the container runtime at {host} did not answer in {ASK_SECONDS} s"
+    return f"the container runtime at {host} cannot be used: {text}"
 
 
 def _require_new_enough(host: str, version: dict[str, Any]) -> None:
-    told = str(version.get("ApiVersion", "0"))
-    parts = tuple(int(part) for part in told.split(".") if part.isdigit())
-    if parts < OLDEST_API:
+    spoken = str(version.get("ApiVersion", "0"))
+    numbers = tuple(int(number) for number in spoken.split(".") if number.isdigit())
+    if numbers < OLDEST_API:
         raise UsageError(
-            f"the runtime at {host} is too old: it speaks API {told}, {OLDEST_API[0]}.{OLDEST_API[1]} "
+            f"the container runtime at {host} is too old: it speaks API {spoken}, {OLDEST_API[0]}.{OLDEST_API[1]} "
             "(Docker 19.03) is the oldest that can be asked for GPUs; update it"
         )
 
 
 def _connected(api: APIClient, host: str, version: dict[str, Any], info: dict[str, Any], copy_back: bool) -> Runtime:
-    options = {part for entry in info.get("SecurityOptions") or () for part in entry.split(",")}
+    options = {option for entry in info.get("SecurityOptions") or () for option in entry.split(",")}
     facts = RuntimeFacts(
         name=_name(version),
         version=str(version.get("Version")),
@@ -154,11 +156,11 @@ def _connected(api: APIClient, host: str, version: dict[str, Any], info: dict[st
 
 def _name(version: dict[str, Any]) -> str:
     """Podman calls itself so among its parts only."""
-    if any(part.get("Name") == "Podman Engine" for part in version.get("Components") or ()):
+    if any(component.get("Name") == "Podman Engine" for component in version.get("Components") or ()):
         return "Podman Engine"
     return (version.get("Platform") or {}).get("Name") or "Docker Engine"
 
 
 def _runtime(name: str, version: dict[str, Any]) -> str:
-    found = [part.get("Version") for part in version.get("Components") or () if part.get("Name") == name]
+    found = [component.get("Version") for component in version.get("Components") or () if component.get("Name") == name]
     return f"{name} {found[0]}" if found and found[0] else name

@@ -1,4 +1,4 @@
-"""Bundles of a runtime that does not see this host's folders: put in before the run, taken back after it."""
+"""Bundles for a container runtime that does not see this host's folders: put in before the run, taken back after it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class UnsafeCopy(Exception):
 
 def put_bundle(api: APIClient, container: str, run: str, folder: Path, user: str) -> None:
     """Put ``run``'s folder with its manifest and empty ``events`` and ``logs`` into a container, owned by ``user``."""
-    owner, group = (int(part) for part in user.split(":"))
+    owner, group = (int(number) for number in user.split(":"))
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
         for name in (run, f"{run}/events", f"{run}/logs"):
@@ -41,8 +41,8 @@ def put_bundle(api: APIClient, container: str, run: str, folder: Path, user: str
 
 def take_bundle(api: APIClient, container: str, run: str, folder: RunFolder) -> None:
     """Copy the ranks' events and logs out of a container. Raises UnsafeCopy, and what runtime and disk raise."""
-    for part, target in (("events", folder.events_dir), ("logs", folder.logs_dir)):
-        pieces, _ = api.get_archive(container, f"{RUNS}/{run}/{part}")
+    for name, target in (("events", folder.events_dir), ("logs", folder.logs_dir)):
+        pieces, _ = api.get_archive(container, f"{RUNS}/{run}/{name}")
         extract(pieces, target)
 
 

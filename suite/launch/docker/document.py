@@ -1,4 +1,4 @@
-"""From a job to the document that a runtime makes a container of. Pure."""
+"""From a job to the document that the container runtime makes a container of. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from suite.launch.node import node_arguments
 from suite.spec.base import UsageError
 
 NODE = ("/opt/suite/bin/python", "-m", "suite.launch.node")
-#: An runtime's own rotation would lose what is read again after a break: let the log grow as long as the run lives.
+#: Log rotation would lose what is read after a broken connection: the log grows as long as the run lives.
 LOGGING = {"Type": "json-file", "Config": {"max-size": "1024g", "max-file": "1"}}
 
 
-class Placing(NamedTuple):
-    """What an runtime's own set-up decides about a container."""
+class RuntimeRules(NamedTuple):
+    """What the set-up of the container runtime decides about a container."""
 
     user: str  # uid:gid
     access: Literal["nvidia", "cdi"] = "nvidia"
@@ -26,12 +26,11 @@ class Placing(NamedTuple):
     selinux: bool = False  # the runtime labels containers, and neither the caller's folder nor the GPUs carry a label
 
 
-def container_document(job: Job, settings: DockerSettings, placing: Placing) -> dict[str, Any]:
+def container_document(job: Job, settings: DockerSettings, rules: RuntimeRules) -> dict[str, Any]:
     """The body of POST /containers/create. Raises UsageError for several nodes."""
     if job.nodes > 1:
         raise UsageError(
-            f"one runtime runs one node, not {job.nodes}; `suite render` and `suite submit` take several to "
-            "kubernetes or slurm"
+            f"the docker launcher runs one node, not {job.nodes}; `suite submit` runs several on Kubernetes or Slurm"
         )
     has_gpus = bool(job.devices or job.device_count)
     limits = settings.limits(has_gpus)
@@ -39,8 +38,8 @@ def container_document(job: Job, settings: DockerSettings, placing: Placing) -> 
         "Image": job.image,
         "Entrypoint": list(NODE),
         "Cmd": list(node_arguments(job, f"{RUNS}/{job.name}", limits)),
-        "Env": [f"{name}={value}" for name, value in sorted(_variables(job, placing, has_gpus).items())],
-        "User": placing.user,
+        "Env": [f"{name}={value}" for name, value in sorted(_variables(job, rules, has_gpus).items())],
+        "User": rules.user,
         "WorkingDir": "/work",
         "Labels": dict(job.labels),
         "AttachStdout": True,
@@ -53,8 +52,8 @@ def container_document(job: Job, settings: DockerSettings, placing: Placing) -> 
             "ReadonlyRootfs": True,
             "Tmpfs": {"/tmp": "exec,mode=1777"},
             "CapDrop": ["ALL"],
-            "SecurityOpt": ["no-new-privileges", *(["label=disable"] if placing.selinux else [])],
-            "UsernsMode": "host" if placing.remapped else "",
+            "SecurityOpt": ["no-new-privileges", *(["label=disable"] if rules.selinux else [])],
+            "UsernsMode": "host" if rules.remapped else "",
             "Ulimits": [{"Name": name, "Soft": value, "Hard": value} for name, value in sorted(limits.items())],
             "ShmSize": settings.shm_bytes,
             "IpcMode": settings.ipc,
@@ -62,8 +61,8 @@ def container_document(job: Job, settings: DockerSettings, placing: Placing) -> 
             "CpusetCpus": settings.cpuset or "",
             **_memory(job),
             "LogConfig": LOGGING,
-            "DeviceRequests": device_requests(job.devices or (), job.device_count, placing.access),
-            "Mounts": _mounts(job, placing.volume),
+            "DeviceRequests": device_requests(job.devices or (), job.device_count, rules.access),
+            "Mounts": _mounts(job, rules.volume),
         },
     }
 
@@ -86,8 +85,8 @@ def devices_word(job: Job) -> str:
     return f"count:{job.device_count}" if job.device_count else ""
 
 
-def _variables(job: Job, placing: Placing, has_gpus: bool) -> dict[str, str]:
-    user = f"uid-{placing.user.partition(':')[0]}"  # for libraries that ask for a name: the image knows none
+def _variables(job: Job, rules: RuntimeRules, has_gpus: bool) -> dict[str, str]:
+    user = f"uid-{rules.user.partition(':')[0]}"  # for libraries that ask for a name: the image knows none
     gpus = {"NVIDIA_DRIVER_CAPABILITIES": "compute,utility"} if has_gpus else {"NVIDIA_VISIBLE_DEVICES": "void"}
     basic = {"HOME": "/tmp", "USER": user, "LOGNAME": user, "SUITE_DEVICES": devices_word(job), **gpus}
     return {**basic, **job.env}

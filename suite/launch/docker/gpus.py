@@ -1,4 +1,4 @@
-"""Which GPUs a runtime can give to a container, and how they are asked for."""
+"""Which GPUs a container runtime can give to a container, and how they are asked for."""
 
 from __future__ import annotations
 
@@ -60,25 +60,25 @@ def usable_gpus(runtime: Runtime, settings: DockerSettings, image: str) -> tuple
 
 
 def _ask_container(runtime: Runtime, settings: DockerSettings, image: str) -> tuple[LocalDevice, ...]:
-    """As the runtime gives them to a container of the image. Their memory is not told this way."""
+    """As the runtime gives them to a container of the image. Their memory is not listed this way."""
     from docker.errors import APIError
 
     wanted = _requests(settings, access_of(runtime, settings.gpu_access))
     try:
-        said = ask(runtime, image, ("nvidia-smi", "-L"), DeviceRequests=wanted)
+        listed = ask(runtime, image, ("nvidia-smi", "-L"), DeviceRequests=wanted)
     except APIError as error:
         words = str(error.explanation or error)
         known = runtime_failure(words)
-        told = "; ".join(known.evidence) if known else essence(words)
-        raise UsageError(f"the runtime gives no {_asked(settings)} to a container: {told}") from error
+        reason = "; ".join(known.evidence) if known else essence(words)
+        raise UsageError(f"the container runtime gives no {_asked(settings)} to a container: {reason}") from error
     if settings.gpu_ids and all(name.startswith("MIG-") for name in settings.gpu_ids):
         return tuple(map(_slice, settings.gpu_ids))
-    found = [match.groups() for match in map(_LISTED.match, said.splitlines()) if match]
+    found = [match.groups() for match in map(_LISTED.match, listed.splitlines()) if match]
     return tuple(LocalDevice(index=int(index), uuid=uuid, name=name, memory_bytes=None) for index, name, uuid in found)
 
 
 def _slice(name: str) -> LocalDevice:
-    """A part of a GPU (MIG), which has its own name and less memory than the whole: how much, nobody was asked."""
+    """A slice of a GPU (MIG): it has its own name and less memory than the whole; how much is not known."""
     return LocalDevice(index=0, uuid=name, name="MIG device", memory_bytes=None)
 
 

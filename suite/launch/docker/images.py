@@ -17,10 +17,10 @@ OnProgress = Callable[[str], None]
 
 
 class ImageFacts(Frozen):
-    """What a run's record tells of the image it ran in."""
+    """What a run's record holds of the image it ran in."""
 
     reference: str = Field(description="as it was asked for; a tag may mean another image tomorrow")
-    id: str = Field(description="digest of its configuration, which names the image on this engine")
+    id: str = Field(description="digest of its configuration, which names the image on this host")
     digest: str | None = Field(description="digest in its registry; null: it was never in one")
     revision: str | None = Field(description="commit of the suite it was built from, as its label says")
     stack: dict[str, str] = Field(description="package -> version as its labels say")
@@ -53,7 +53,9 @@ def find_image(runtime: Runtime, reference: str, pull: Pull, on_progress: OnProg
         _pull(runtime, reference, on_progress)
         found = _inspect(runtime, reference)
     except APIError as error:
-        raise UsageError(f"the runtime does not take {reference!r} for an image: {error.explanation}") from error
+        raise UsageError(
+            f"the container runtime does not take {reference!r} as the name of an image: {error.explanation}"
+        ) from error
     labels = (found.get("Config") or {}).get("Labels") or {}
     _require_fit(runtime, reference, found, labels)
     digests = found.get("RepoDigests") or ()
@@ -79,7 +81,7 @@ def _missing(reference: str, pull: Pull) -> str:
 
 
 def _pull(runtime: Runtime, reference: str, on_progress: OnProgress) -> None:
-    """Pull, telling of each layer that is done."""
+    """Pull, reporting each layer that is done."""
     from docker.errors import DockerException
     from docker.utils import parse_repository_tag
     from requests.exceptions import RequestException

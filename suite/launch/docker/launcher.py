@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from suite.launch.docker import copying
 from suite.launch.docker.conclude import conclude
 from suite.launch.docker.connection import Runtime
-from suite.launch.docker.document import Placing, container_document
+from suite.launch.docker.document import RuntimeRules, container_document
 from suite.launch.docker.gpus import access_of
 from suite.launch.docker.images import ImageFacts
 from suite.launch.docker.patterns import essence, runtime_failure
@@ -142,9 +142,9 @@ class DockerLauncher:
         ids = self.settings.gpu_ids if self.devices is None else self.devices
         return (ids[:ranks], None) if ids else (None, ranks)
 
-    def _placing(self, job: Job) -> Placing:
+    def _placing(self, job: Job) -> RuntimeRules:
         facts = self.runtime.facts
-        return Placing(
+        return RuntimeRules(
             user="0:0" if facts.rootless else f"{os.getuid()}:{os.getgid()}",
             access=access_of(self.runtime, self.settings.gpu_access),
             remapped=facts.remapped,
@@ -219,8 +219,8 @@ def _container_name(job: Job) -> str:
 def _with_evidence(outcome: Outcome, line: str) -> Outcome:
     if outcome.failure is None:
         return outcome.model_copy(update={"status": "failed", "failure": Failure(kind="unknown", evidence=(line,))})
-    told = outcome.failure.model_copy(update={"evidence": (*outcome.failure.evidence, line)})
-    return outcome.model_copy(update={"failure": told})
+    failure = outcome.failure.model_copy(update={"evidence": (*outcome.failure.evidence, line)})
+    return outcome.model_copy(update={"failure": failure})
 
 
 def _refused(job: Job, error: Exception, seconds: float) -> Outcome:

@@ -83,5 +83,5 @@ def runtime_failure(*lines: str) -> Failure | None:
 
 
 def essence(text: str) -> str:
-    """An runtime's error in one line, without the names of the programs that handed it on."""
+    """A container runtime's error in one line, without the names of the programs that handed it on."""
     return _HANDED_ON.sub("", " ".join(text.split())).removesuffix(": unknown")

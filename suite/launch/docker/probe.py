@@ -42,11 +42,11 @@ def ask(runtime: Runtime, image: str, command: Sequence[str], **host: Any) -> st
     try:
         runtime.api.start(container)
         code = runtime.api.wait(container, timeout=PROBE_SECONDS)["StatusCode"]
-        said = runtime.api.logs(container, stdout=True, stderr=False).decode(errors="replace")
+        printed = runtime.api.logs(container, stdout=True, stderr=False).decode(errors="replace")
         if code != 0:
             error = runtime.api.logs(container, stdout=False, stderr=True, tail=3).decode(errors="replace")
             raise UsageError(f"{command[0]} in {image} ended with exit code {code}: {' '.join(error.split())}")
-        return said
+        return printed
     except NoAnswer as error:
         raise UsageError(f"{command[0]} in {image} did not answer in {PROBE_SECONDS} s") from error
     finally:

@@ -17,7 +17,7 @@ RUN_LABEL, PLAN_LABEL, SESSION_LABEL, DRIVER_LABEL = "suite.run", "suite.plan", 
 
 
 class Driver(NamedTuple):
-    """A driver's process, told apart from every other one: kernel, space of process ids, id, and start in ticks."""
+    """A driver's process, identified among all others: kernel, space of process ids, id, and start in ticks."""
 
     boot: str
     space: str
@@ -42,7 +42,7 @@ def this_driver() -> Driver:
 
 
 def is_dead(label: str) -> bool:
-    """Whether the driver that made a label has certainly ended. One of another kernel or space cannot be judged."""
+    """Whether the driver that made a label has certainly ended. Of one of another kernel or space nothing is known."""
     parts = label.split("/")
     if len(parts) != 4 or not all(parts) or not parts[2].isdigit():
         return False
@@ -141,7 +141,7 @@ def _boot_time() -> float:
 
 
 def _seconds(text: str | None) -> float:
-    """Unix seconds of an runtime's time stamp; infinitely late where it is none, so that nothing is taken for old."""
+    """Unix seconds of a runtime's time stamp; infinitely late where it is none, so that nothing is taken for old."""
     try:
         return datetime.fromisoformat(text or "").timestamp()
     except ValueError:

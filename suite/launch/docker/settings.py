@@ -62,7 +62,9 @@ class DockerSettings(Frozen):
     memory_bytes: int | None = Field(default=None, ge=6 << 20, description="host memory of one rank")
     env: dict[str, str] = Field(default={}, description="variables of the ranks")
     pull: Pull = "missing"
-    copy_back: bool = Field(default=False, description="copy the bundle back even from a runtime on this host")
+    copy_back: bool = Field(
+        default=False, description="copy the bundle back even from a container runtime on this host"
+    )
 
     @model_validator(mode="after")
     def _count_or_ids(self) -> "DockerSettings":

@@ -1,4 +1,4 @@
-"""Reaching a runtime by ssh: OpenSSH forwards a local socket to it, for as long as this process lives."""
+"""Reaching a container runtime by ssh: OpenSSH forwards a local socket to it, for as long as this process lives."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def open_tunnel(host: str) -> str:
         if process.poll() is not None or time.monotonic() > give_up:
             _end(process)
             assert process.stderr is not None, "ssh is started with a pipe"
-            said = " ".join(process.stderr.read().decode(errors="replace").split()) or "no answer"
-            raise UsageError(f"the runtime at {host} cannot be reached by ssh: {said}")
+            answer = " ".join(process.stderr.read().decode(errors="replace").split()) or "no answer"
+            raise UsageError(f"the container runtime at {host} cannot be reached by ssh: {answer}")
         time.sleep(0.02)
     return f"unix://{socket}"
 
@@ -53,7 +53,9 @@ def _start(host: str, socket: Path) -> subprocess.Popen:
             start_new_session=True,
         )
     except OSError as error:
-        raise UsageError(f"the runtime at {host} cannot be reached: no ssh program ({error.strerror})") from error
+        raise UsageError(
+            f"the container runtime at {host} cannot be reached: no ssh program ({error.strerror})"
+        ) from error
 
 
 def _end(process: subprocess.Popen) -> None:

@@ -32,11 +32,11 @@ _WHERE = {
 
 
 class Refused(UsageError):
-    """The API server said no. ``status``: its HTTP code; ``said``: its own words."""
+    """The API server message no. ``status``: its HTTP code; ``message``: its own words."""
 
-    def __init__(self, text: str, status: int, said: str) -> None:
+    def __init__(self, text: str, status: int, message: str) -> None:
         super().__init__(text)
-        self.status, self.said = status, said
+        self.status, self.message = status, message
 
 
 class Cluster:
@@ -177,34 +177,34 @@ def _api_errors(cluster: Cluster, call: str) -> Iterator[None]:
 
 
 def _refused(cluster: Cluster, call: str, error: ApiException) -> Refused:
-    said = _message(error)
+    message = _message(error)
     where = f"namespace {cluster.namespace} of {cluster.server}"
-    text = f"{where} refuses {call}: {said}"
+    text = f"{where} refuses {call}: {message}"
     kind = call.rpartition(" ")[2]
     if error.status == 401:
-        text = f"{cluster.server} does not know you: log in again ({said})"
-    elif error.status == 403 and "exceeded quota" in said:
-        text = f"the quota of {where} does not allow it: {said}"
+        text = f"{cluster.server} does not know you: log in again ({message})"
+    elif error.status == 403 and "exceeded quota" in message:
+        text = f"the quota of {where} does not allow it: {message}"
     elif error.status == 403:
-        text = f"you may not do this in {where}: {said}"
-    elif error.status == 404 and said.startswith("namespaces "):
+        text = f"you may not do this in {where}: {message}"
+    elif error.status == 404 and message.startswith("namespaces "):
         text = (
             f"there is no namespace {cluster.namespace} at {cluster.server}; make it, or name another with --namespace"
         )
     elif error.status == 404 and call.startswith("POST"):
         text = f"{cluster.server} does not know {kind}: install what brings it, or choose another --variant"
     elif error.status == 409:
-        text = f"{said} in {where}: collect or cancel that run first"
-    return Refused(text, int(error.status or 0), said)
+        text = f"{message} in {where}: collect or cancel that run first"
+    return Refused(text, int(error.status or 0), message)
 
 
 def _message(error: ApiException) -> str:
     """The server's own sentence."""
     try:
-        told = json.loads(error.body or "")["message"]
+        answer = json.loads(error.body or "")["message"]
     except (ValueError, KeyError, TypeError):
-        told = error.body or error.reason or str(error.status)
-    text = told.decode(errors="replace") if isinstance(told, bytes) else str(told)
+        answer = error.body or error.reason or str(error.status)
+    text = answer.decode(errors="replace") if isinstance(answer, bytes) else str(answer)
     return " ".join(text.split())[:1000]
 
 

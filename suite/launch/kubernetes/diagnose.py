@@ -30,15 +30,15 @@ class Finding(NamedTuple):
 
     strength: int
     kind: FailureKind
-    said: str
+    text: str
 
 
 def scheduler_end(
     pods: list[Pod], end: RunEnd | None, nodes: int, warnings: Sequence[str] = (), cancelled: bool = False
 ) -> SchedulerEnd:
-    """What the cluster itself says of a run that is over.
+    """What the cluster itself reports of a run that is over.
 
-    ``end``: the word of the run's own object, ``None`` where that is gone. ``nodes``: how many pods there should be.
+    ``end``: what the run's own object says, ``None`` where that is gone. ``nodes``: how many pods there should be.
     ``warnings``: what the cluster complained of, as ``reason: message``.
     """
     own = [pod for pod in pods if pod.role != "reader"]
@@ -55,8 +55,8 @@ def scheduler_end(
     if cancelled:
         status, verdict = "interrupted", Failure(kind="interrupted", evidence=("the run was cancelled",))
     elif status == "failed" and findings:
-        said = tuple(dict.fromkeys(finding.said for finding in findings))
-        verdict = Failure(kind=findings[0].kind, evidence=(*said, *([end.said] if end else ())))
+        texts = tuple(dict.fromkeys(finding.text for finding in findings))
+        verdict = Failure(kind=findings[0].kind, evidence=(*texts, *([end.message] if end else ())))
     ends = [pod.ended() for pod in own]
     return SchedulerEnd(
         status=status,
@@ -72,19 +72,19 @@ def _of_pod(pod: Pod) -> Iterator[Finding]:
     status = pod.body.get("status", {})
     name, reason = f"pod {pod.name}", str(status.get("reason", ""))
     message = " ".join(str(status.get("message", "")).split())
-    said = f"{name}: {reason}: {message}" if message else f"{name}: {reason}"
+    text = f"{name}: {reason}: {message}" if message else f"{name}: {reason}"
     for one in pod.statuses():
         yield from _of_container(name, one)
     if reason == "Evicted":
         by_memory = "memory" in message and not _STORAGE.search(message)
         kind: FailureKind = "disk_full" if _STORAGE.search(message) else "oom_host" if by_memory else "rank_lost"
-        yield Finding(1, kind, said)
+        yield Finding(1, kind, text)
     elif reason == "UnexpectedAdmissionError" or reason.startswith("OutOf"):
-        yield Finding(2, "gpu_unavailable" if _GPU.search(f"{reason} {message}") else "config", said)
+        yield Finding(2, "gpu_unavailable" if _GPU.search(f"{reason} {message}") else "config", text)
     elif reason == "DeadlineExceeded":
-        yield Finding(5, "timeout", said)
+        yield Finding(5, "timeout", text)
     elif _LOST.search(reason):
-        yield Finding(3, "rank_lost", said)
+        yield Finding(3, "rank_lost", text)
     for condition in pod.conditions():
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
             words = f"{condition.get('reason', 'disrupted')}: {condition.get('message', '')}".strip(": ")
@@ -103,19 +103,19 @@ def _of_container(name: str, status: dict) -> Iterator[Finding]:
         )
     for one in (waiting, ended):
         reason, message = str(one.get("reason", "")), " ".join(str(one.get("message", "")).split())
-        said = f"{name}: {reason}: {message}" if message else f"{name}: {reason}"
+        text = f"{name}: {reason}: {message}" if message else f"{name}: {reason}"
         if _PULL.search(reason):
-            yield Finding(1, "image_pull", said)
+            yield Finding(1, "image_pull", text)
         elif _CANNOT_START.search(reason):
             known = strongest([message], PATTERNS, started=False)
-            yield Finding(1, known.pattern.kind if known else "config", said)
+            yield Finding(1, known.pattern.kind if known else "config", text)
 
 
 def _of_run(end: RunEnd | None, pods: list[Pod], nodes: int) -> list[Finding]:
     """What the run's own object adds where the pods say nothing better."""
     found = []
-    if end is not None and "DeadlineExceeded" in end.said:
-        found.append(Finding(5, "timeout", end.said))
+    if end is not None and "DeadlineExceeded" in end.message:
+        found.append(Finding(5, "timeout", end.message))
     elif end is not None and not end.succeeded and len(pods) < nodes:
         there = {pod.number for pod in pods}
         gone = ", ".join(str(number) for number in range(nodes) if number not in there)
@@ -125,13 +125,13 @@ def _of_run(end: RunEnd | None, pods: list[Pod], nodes: int) -> list[Finding]:
 
 def _of_warnings(warnings: Sequence[str]) -> Iterator[Finding]:
     """Why no pod ever ran, when its controller has deleted the pods that would say so."""
-    for said in warnings:
-        if said.startswith("FailedScheduling") and _GPU.search(said):
-            yield Finding(2, "gpu_unavailable", said)
-        elif said.startswith("FailedCreate:"):
-            yield Finding(2, "config", said)
-        elif _PULL.search(said) or "Failed to pull image" in said:
-            yield Finding(1, "image_pull", said)
+    for warning in warnings:
+        if warning.startswith("FailedScheduling") and _GPU.search(warning):
+            yield Finding(2, "gpu_unavailable", warning)
+        elif warning.startswith("FailedCreate:"):
+            yield Finding(2, "config", warning)
+        elif _PULL.search(warning) or "Failed to pull image" in warning:
+            yield Finding(1, "image_pull", warning)
 
 
 def _signed(code: int) -> int:

@@ -68,8 +68,8 @@ def _rehearse_pod(cluster: Cluster, role: str, template: dict[str, Any]) -> None
     try:
         cluster.create({"apiVersion": "v1", "kind": "Pod", **template, "metadata": metadata}, dry_run=True)
     except Refused as error:
-        # who may not make pods may still make the Job whose controller does
-        if not (error.status == 403 and 'cannot create resource "pods"' in error.said):
+        # a user who may not create pods may still create the Job, whose controller does
+        if not (error.status == 403 and 'cannot create resource "pods"' in error.message):
             raise
 
 
@@ -78,8 +78,8 @@ def _requests(template: dict[str, Any]) -> dict[str, float]:
     asked: dict[str, float] = {}
     for container in template["spec"]["containers"]:
         resources = container.get("resources", {})
-        for part, prefix in (("requests", "requests."), ("limits", "limits.")):
-            for name, value in resources.get(part, {}).items():
+        for kind, prefix in (("requests", "requests."), ("limits", "limits.")):
+            for name, value in resources.get(kind, {}).items():
                 key = f"{prefix}{name}"
                 asked[key] = asked.get(key, 0.0) + float(quantity_number(str(value)))
     return {**asked, **{name: asked[f"requests.{name}"] for name in ("cpu", "memory") if f"requests.{name}" in asked}}

@@ -6,7 +6,7 @@ import hashlib
 import re
 from fractions import Fraction
 
-#: Whatever a scheduler hangs on (``-worker-12``, ``-node-0-12``, the random end of a pod's name) stays within 63.
+#: Whatever a variant appends (``-worker-12``, ``-node-0-12``, the random end of a pod's name) stays within 63.
 NAME_LENGTH = 50
 _HASH_LENGTH = 8
 _PREFIX = "suite-"

@@ -22,8 +22,8 @@ _READ_SECONDS = 600
 _INDEX = "$(JOB_COMPLETION_INDEX)"
 
 
-class Scheduler(NamedTuple):
-    """How a scheduler tells the pods of a run apart, and what it wants its parts to be called."""
+class Naming(NamedTuple):
+    """How a variant numbers and names the pods of a run, their container and their port."""
 
     node_rank: str  # what the kubelet replaces by the number of the node
     first_node: str  # name of the first node's pod for the others
@@ -31,13 +31,13 @@ class Scheduler(NamedTuple):
     port_name: str = "rendezvous"
 
 
-ENGINES: dict[Variant, Scheduler] = {
-    "job": Scheduler(_INDEX, "{name}-0.{name}"),
-    "jobset": Scheduler(_INDEX, "{name}-node-0-0.{name}"),
-    "trainjob": Scheduler(_INDEX, "{name}-node-0-0.{name}", container="node"),
-    "pytorchjob": Scheduler("$(RANK)", "{name}-master-0", container="pytorch", port_name="pytorchjob-port"),
-    "mpijob": Scheduler("", "{name}"),
-    "volcano": Scheduler("$(VC_TASK_INDEX)", "{name}-node-0.{name}"),
+NAMINGS: dict[Variant, Naming] = {
+    "job": Naming(_INDEX, "{name}-0.{name}"),
+    "jobset": Naming(_INDEX, "{name}-node-0-0.{name}"),
+    "trainjob": Naming(_INDEX, "{name}-node-0-0.{name}", container="node"),
+    "pytorchjob": Naming("$(RANK)", "{name}-master-0", container="pytorch", port_name="pytorchjob-port"),
+    "mpijob": Naming("", "{name}"),
+    "volcano": Naming("$(VC_TASK_INDEX)", "{name}-node-0.{name}"),
 }
 
 
@@ -56,7 +56,7 @@ def pod_values(job: Job, folder: str, settings: KubernetesSettings, about: Mappi
     Raises UsageError where the job cannot be what the settings ask for.
     """
     check(job, settings)
-    name, scheduler = object_name(job.name), ENGINES[settings.variant]
+    name, naming = object_name(job.name), NAMINGS[settings.variant]
     labels = run_labels(job.name)
     return {
         "name": name,
@@ -73,15 +73,15 @@ def pod_values(job: Job, folder: str, settings: KubernetesSettings, about: Mappi
         "nodes": job.nodes,
         "all_pods": job.nodes + (settings.variant == "mpijob"),
         "ranks_per_node": job.ranks_per_node,
-        "container": scheduler.container,
+        "container": naming.container,
         "command": node_command(job, settings),
         "mpi_command": mpi_command(job, settings),
         "env": {key: literal(value) for key, value in sorted(job.env.items())},
-        "indexed": scheduler.node_rank == _INDEX,
+        "indexed": naming.node_rank == _INDEX,
         "resources": resources(job, settings),
         "mounts": mounts(job, folder, settings),
         "port": PORT,
-        "port_name": scheduler.port_name,
+        "port_name": naming.port_name,
         "user": USER,
         "run_seconds": math.ceil(job.limits.run_seconds),
         "deadline_seconds": math.ceil(job.limits.run_seconds) + settings.wait_seconds,
@@ -119,7 +119,7 @@ def check(job: Job, settings: KubernetesSettings) -> None:
     if settings.gang is not None and settings.variant != "trainjob":
         raise UsageError(f"--gang is for a TrainJob; {settings.variant} is placed by its scheduler or its queue")
     if settings.topology is not None and job.nodes == 1:
-        raise UsageError(f"one node is always in one place: --topology {settings.topology} means nothing to it")
+        raise UsageError(f"--topology {settings.topology} is for runs on several nodes; leave it out for one")
     for text in (*job.argv, *job.env.values()):
         if "\0" in text:
             raise UsageError(f"{text!a} holds a NUL character, which no command line can carry")
@@ -134,11 +134,11 @@ def node_command(job: Job, settings: KubernetesSettings) -> tuple[str, ...]:
     """The command of a node's pod. A worker of an MPIJob waits for mpirun to start torchrun in it."""
     if settings.variant == "mpijob":
         return ("sleep", str(math.ceil(job.limits.run_seconds)))
-    return _torchrun(job, settings, ENGINES[settings.variant].node_rank)
+    return _torchrun(job, settings, NAMINGS[settings.variant].node_rank)
 
 
 def mpi_command(job: Job, settings: KubernetesSettings) -> tuple[str, ...]:
-    """mpirun with one program per worker, each with its own number; empty for the other engines."""
+    """mpirun with one program per worker, each with its own number; empty for the other variants."""
     if settings.variant != "mpijob":
         return ()
     words = ["mpirun", "--bind-to", "none"]
@@ -179,8 +179,8 @@ def claim_folder(job: Job) -> str:
 
 
 def _torchrun(job: Job, settings: KubernetesSettings, node_rank: str) -> tuple[str, ...]:
-    escaped = job.model_copy(update={"argv": tuple(literal(part) for part in job.argv)})
-    address = ENGINES[settings.variant].first_node.format(name=object_name(job.name))
+    escaped = job.model_copy(update={"argv": tuple(literal(word) for word in job.argv)})
+    address = NAMINGS[settings.variant].first_node.format(name=object_name(job.name))
     return torchrun_argv(escaped, Rendezvous(address=address, port=str(PORT), node_rank=node_rank))
 
 

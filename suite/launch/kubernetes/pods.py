@@ -1,4 +1,4 @@
-"""What a cluster says of a run's pods and of the run itself, read from their JSON. Pure."""
+"""What a cluster reports of a run's pods and of the run itself, read from their JSON. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NUMBERS = (
 )
 _REPLICA_TYPE = "training.kubeflow.org/replica-type"
 _TERMINAL = ("Succeeded", "Failed")
-#: conditions by which the engines' own objects say that a run is over
+#: conditions by which the objects of the variants say that a run is over
 _DONE = {"Complete": True, "Completed": True, "Succeeded": True, "Failed": False}
 
 
@@ -46,7 +46,7 @@ class Pod(NamedTuple):
         return str(self.body["spec"]["containers"][0]["name"])
 
     def statuses(self) -> Iterator[dict[str, Any]]:
-        """What is said of its containers, those that prepare it among them."""
+        """The status of its containers, init containers among them."""
         status = self.body.get("status", {})
         yield from status.get("initContainerStatuses", ())
         yield from status.get("containerStatuses", ())
@@ -63,7 +63,7 @@ class Pod(NamedTuple):
         return {}
 
     def why_pending(self) -> str:
-        """What it waits for, in the cluster's words; empty where nothing is said."""
+        """What it waits for, in the cluster's words; empty where there is no reason."""
         for status in self.statuses():
             waiting = status.get("state", {}).get("waiting") or {}
             if waiting.get("reason") not in (None, "PodInitializing", "ContainerCreating"):
@@ -78,7 +78,7 @@ class RunEnd(NamedTuple):
     """What the scheduler's own object says of the run's end."""
 
     succeeded: bool
-    said: str
+    message: str
 
 
 def read_pods(bodies: Iterable[dict[str, Any]]) -> list[Pod]:
@@ -121,8 +121,8 @@ def _pod(body: dict[str, Any]) -> Pod:
 
 
 def _number(metadata: dict[str, Any]) -> int:
-    for part, key in _NUMBERS:
-        text = metadata.get(part, {}).get(key)
+    for field, key in _NUMBERS:
+        text = metadata.get(field, {}).get(key)
         if text is not None and text.isdecimal():
             # the master of a PyTorchJob is node 0, its workers count from 0 behind it
             is_behind = metadata.get("labels", {}).get(_REPLICA_TYPE) == "worker" and _has_master(metadata)

@@ -10,17 +10,17 @@ from typing import Any
 from suite.launch.cluster.torchrun import Rendezvous, torchrun_argv
 from suite.launch.job import Job
 from suite.launch.kubernetes.names import object_name
-from suite.launch.kubernetes.pod import ENGINES, PORT, mounts, resources
+from suite.launch.kubernetes.pod import NAMINGS, PORT, mounts, resources
 from suite.launch.kubernetes.settings import KubernetesSettings
 from suite.spec.base import Frozen
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^()]*)\))")
-#: what the schedulers themselves tell a pod of its number
+#: variables by which the variants give a pod its number
 _NUMBERS = ("JOB_COMPLETION_INDEX", "RANK", "VC_TASK_INDEX")
 
 
-class Placed(Frozen):
-    """A run as its pods will be."""
+class PodsOfRun(Frozen):
+    """What the pods of a run do, see and may use."""
 
     image: str
     commands: tuple[tuple[str, ...], ...]  # by node, as the process gets them
@@ -31,12 +31,12 @@ class Placed(Frozen):
     run_seconds: int
 
 
-def wanted(job: Job, folder: str, settings: KubernetesSettings) -> Placed:
+def wanted(job: Job, folder: str, settings: KubernetesSettings) -> PodsOfRun:
     """What the job asks for."""
-    address = ENGINES[settings.variant].first_node.format(name=object_name(job.name))
+    address = NAMINGS[settings.variant].first_node.format(name=object_name(job.name))
     meetings = [Rendezvous(address=address, port=str(PORT), node_rank=str(node)) for node in range(job.nodes)]
     asked = resources(job, settings)
-    return Placed(
+    return PodsOfRun(
         image=str(job.image),
         commands=tuple(torchrun_argv(job, meeting) for meeting in meetings),
         env=job.env,
@@ -47,19 +47,19 @@ def wanted(job: Job, folder: str, settings: KubernetesSettings) -> Placed:
     )
 
 
-def placed(objects: list[dict[str, Any]]) -> Placed:
+def as_pods(objects: list[dict[str, Any]]) -> PodsOfRun:
     """What the objects will do. Raises KeyError and ValueError where they are not those of a run."""
     nodes, template = _nodes(objects)
     spec, container = template["spec"], template["spec"]["containers"][0]
     env = {entry["name"]: entry["value"] for entry in container.get("env", ()) if "value" in entry}
     asked = container.get("resources", {"requests": {}, "limits": {}})
     command = _mpi_commands(objects) or [
-        [expanded(part, {**env, **dict.fromkeys(_NUMBERS, str(node))}) for part in container["command"]]
+        [expanded(word, {**env, **dict.fromkeys(_NUMBERS, str(node))}) for word in container["command"]]
         for node in range(nodes)
     ]
-    return Placed(
+    return PodsOfRun(
         image=container["image"],
-        commands=tuple(tuple(part) for part in command),
+        commands=tuple(tuple(words) for words in command),
         env={name: expanded(value, {}) for name, value in env.items()},
         requests=asked["requests"],
         limits=asked["limits"],
@@ -112,7 +112,7 @@ def _mpi_commands(objects: list[dict[str, Any]]) -> list[list[str]]:
     launchers = [template for role, _, template in pod_templates(objects) if role == "Launcher"]
     if not launchers:
         return []
-    words = [expanded(part, {}) for part in launchers[0]["spec"]["containers"][0]["command"]]
+    words = [expanded(word, {}) for word in launchers[0]["spec"]["containers"][0]["command"]]
     programs, rest = [], words[words.index("--bind-to") + 2 :]
     while rest:
         end = _context_end(rest)

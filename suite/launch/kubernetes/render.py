@@ -1,4 +1,4 @@
-"""From a job to the YAML of its objects: one template per scheduler, read back and held to the job."""
+"""From a job to the YAML of its objects: one template per variant, read back and held to the job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import yaml
 from suite.launch.cluster.render import render_yaml
 from suite.launch.job import Job
 from suite.launch.kubernetes.pod import pod_values, reader_values
-from suite.launch.kubernetes.read_back import placed, wanted
+from suite.launch.kubernetes.read_back import as_pods, wanted
 from suite.launch.kubernetes.settings import KubernetesSettings
 
 
@@ -25,7 +25,7 @@ def render(
     values = pod_values(job, folder, settings, about)
     text = render_yaml(f"kubernetes/{settings.variant}.yaml.j2", **values, files=dict(files))
     objects = parse(text)
-    assert placed(objects) == wanted(job, folder, settings), "the template of this scheduler changed the job"
+    assert as_pods(objects) == wanted(job, folder, settings), "the template of this variant changed the job"
     assert objects[0]["data"] == dict(files), "the template changed the files of the run"
     return text
 

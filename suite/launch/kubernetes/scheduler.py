@@ -37,7 +37,7 @@ class KubernetesScheduler:
         self._reach = reach
 
     def facts(self, job: Job) -> dict[str, Any]:
-        """The image; nodes and devices are the cluster's choice, and the ranks tell of them."""
+        """The image; nodes and devices are the cluster's choice, and the ranks report them."""
         return {"image": job.image}
 
     def look(self, submission: Submission) -> SchedulerState:
@@ -53,19 +53,19 @@ class KubernetesScheduler:
         own = [pod for pod in read_pods(found.pods) if pod.role != "reader"]
         if end is not None or (len(own) >= nodes and all(pod.is_over for pod in own)):
             word = "Complete" if (end.succeeded if end else all(pod.phase == "Succeeded" for pod in own)) else "Failed"
-            return SchedulerState(phase="over", word=word, detail=end.said if end else "")
+            return SchedulerState(phase="over", word=word, detail=end.message if end else "")
         running = [pod for pod in own if pod.phase == "Running"]
         phase: Phase = "running" if running else "pending"
-        told = [f"{len(running)} of {nodes} pods run", *_why(own, nodes, found.warnings)]
+        details = [f"{len(running)} of {nodes} pods run", *_why(own, nodes, found.warnings)]
         if found.run is not None and _is_suspended(found.run):
-            told.append("suspended: it waits in its queue")
+            details.append("suspended: it waits in its queue")
         if running and running[0].number == 0:
             with suppress(Refused):
-                told += _progress(cluster.log(running[0].name, running[0].container, _TAIL_LINES))
-        return SchedulerState(phase=phase, word=phase.capitalize(), detail="; ".join(told))
+                details += _progress(cluster.log(running[0].name, running[0].container, _TAIL_LINES))
+        return SchedulerState(phase=phase, word=phase.capitalize(), detail="; ".join(details))
 
     def cancel(self, submission: Submission) -> None:
-        """Keep what the run said so far, then delete it: what Kubernetes ends, it forgets."""
+        """Keep the output so far, then delete the run: what Kubernetes ends, it forgets."""
         if self.look(submission).phase not in ("pending", "running"):
             return
         cluster = self._cluster(submission)
@@ -128,7 +128,8 @@ def _log(cluster: Cluster, pod: Pod, needed: bool) -> bytes:
             raise
         if needed:
             raise UsageError(
-                f"the log of pod {pod.name}, which holds its results, cannot be read now: {error.said}; try again later"
+                f"the log of pod {pod.name}, which holds its results, cannot be read now: {error.message}; "
+                "run suite collect again later"
             ) from error
         return b""
 
@@ -185,7 +186,7 @@ def _pods_of(cluster: Cluster, submission: Submission) -> list[dict[str, Any]]:
 
 
 def read_claim(cluster: Cluster, submission: Submission, settings: KubernetesSettings) -> bytes:
-    """What the ranks wrote on the claim, printed by a pod that is deleted again. Raises UsageError."""
+    """What the ranks wrote on the claim, printed by a pod that is then deleted. Raises UsageError."""
     pod = render_reader(submission.job, submission.fact("folder", str), settings)
     pod["metadata"]["namespace"] = cluster.namespace
     name = cluster.create(pod)["metadata"]["name"]
@@ -215,7 +216,7 @@ def _spool(submission: Submission) -> Path:
 
 
 def _progress(tail: bytes) -> list[str]:
-    """The last phase that the lines tell of."""
+    """The last phase in these lines."""
     for line in reversed(tail.splitlines()):
         start = line.find(EVENT_PREFIX)
         event = parse_event(line[start:]) if start >= 0 else None

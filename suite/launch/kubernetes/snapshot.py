@@ -1,4 +1,4 @@
-"""What a cluster said of a run, kept on this machine: deleted objects take their logs with them."""
+"""A run as the cluster last reported it, kept on this machine: deleted objects take their logs with them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Snapshot(NamedTuple):
 
     run: dict[str, Any] | None  # its Job, JobSet ...
     pods: list[dict[str, Any]]
-    warnings: list[str]  # what the cluster said of them, oldest first; it forgets this within hours
+    warnings: list[str]  # what the cluster reported of them, oldest first; it forgets this within hours
     logs: dict[str, bytes]  # by pod
 
 

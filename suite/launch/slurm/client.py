@@ -16,7 +16,7 @@ _CLUSTER = frozenset(("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"))
 
 
 class QueueEntry(NamedTuple):
-    """What squeue, or sacct after it, tells of one job."""
+    """What squeue, or sacct after it, reports of one job."""
 
     job: str
     state: str  # PENDING, RUNNING, COMPLETED ...
@@ -24,11 +24,11 @@ class QueueEntry(NamedTuple):
     ended: float | None
     nodes: str
     reason: str
-    folder: str = ""  # working directory; sacct does not tell it
+    folder: str = ""  # working directory; sacct does not report it
 
 
 def submit(script: str) -> str:
-    """Hand a script over and give back the job's id. Raises UsageError with sbatch's words when it is refused.
+    """Hand a script over and give back the job's id. Raises UsageError with sbatch's message when it is refused.
 
     It is asked for a trial first: a job that can never start is refused then, where it would wait for ever.
     """

@@ -33,7 +33,7 @@ OWN_STREAM = "slurm"
 
 
 class Output(NamedTuple):
-    """A job's output, parted."""
+    """A job's output, divided by task."""
 
     streams: tuple[Stream, ...]
     own: tuple[str, ...]  # Slurm's and the batch script's lines
@@ -41,25 +41,29 @@ class Output(NamedTuple):
 
 
 def read_output(lines: Iterable[bytes], layout: Layout, starter: StarterName) -> Output:
-    """Part the lines by task. With torchrun a task is a node, else a rank."""
+    """Divide the lines by task. With torchrun a task is a node, else a rank."""
     tasks = layout.nodes if starter == "torchrun" else layout.ranks
-    parted: list[list[bytes]] = [[] for _ in range(tasks)]
+    by_task: list[list[bytes]] = [[] for _ in range(tasks)]
     own: list[bytes] = []
     for line in lines:
         label = _LABEL.match(line)
         if label and int(label[1]) < tasks:
-            parted[int(label[1])].append(line[label.end() :])
+            by_task[int(label[1])].append(line[label.end() :])
         else:
             own.append(line)
     streams = [
-        Stream(stream_name(task, starter), part, ranks_of(task, layout, starter)) for task, part in enumerate(parted)
+        Stream(stream_name(task, starter), printed, ranks_of(task, layout, starter))
+        for task, printed in enumerate(by_task)
     ]
-    said = tuple(line.decode(errors="replace").rstrip() for line in own)
-    said += tuple(
-        line.decode(errors="replace").rstrip() for part in parted for line in part if line.startswith(b"slurmstepd")
+    own_lines = tuple(line.decode(errors="replace").rstrip() for line in own)
+    own_lines += tuple(
+        line.decode(errors="replace").rstrip()
+        for printed in by_task
+        for line in printed
+        if line.startswith(b"slurmstepd")
     )
-    codes = {stream_name(task, starter): code for task, code in _exit_codes(said, tasks).items()}
-    return Output((*streams, Stream(OWN_STREAM, own)), said, codes)
+    codes = {stream_name(task, starter): code for task, code in _exit_codes(own_lines, tasks).items()}
+    return Output((*streams, Stream(OWN_STREAM, own)), own_lines, codes)
 
 
 def stream_name(task: int, starter: StarterName) -> str:
@@ -75,9 +79,9 @@ def ranks_of(task: int, layout: Layout, starter: StarterName) -> tuple[int, ...]
     return tuple(range(first, first + layout.devices_per_node))
 
 
-def verdict(said: Sequence[str], word: str | None, reason: str) -> Failure | None:
+def verdict(own_lines: Sequence[str], word: str | None, reason: str) -> Failure | None:
     """Why Slurm itself ended the job, by its state and its own lines; ``None`` where the job ended by itself."""
-    lines = [line for line in said if _JOB_ENDED.search(line) or _OOM.search(line)]
+    lines = [line for line in own_lines if _JOB_ENDED.search(line) or _OOM.search(line)]
     kind = _KIND_OF_STATE.get(word or "") or _kind_of_lines(lines)
     if kind is None:
         return None
@@ -105,10 +109,10 @@ def _kind_of_lines(lines: Sequence[str]) -> FailureKind | None:
     return "oom_host" if lines else None
 
 
-def _exit_codes(said: Iterable[str], tasks: int) -> dict[int, int]:
-    """Task -> exit code as srun tells it; first to end first."""
+def _exit_codes(own_lines: Iterable[str], tasks: int) -> dict[int, int]:
+    """Task -> exit code as srun reports it; first to end first."""
     codes: dict[int, int] = {}
-    for line in said:
+    for line in own_lines:
         ended = _ENDED.search(line)
         if ended:
             code = _code(int(ended[2])) if ended[2] else _SIGNALS.get(ended[3])
@@ -118,7 +122,7 @@ def _exit_codes(said: Iterable[str], tasks: int) -> dict[int, int]:
 
 
 def _code(code: int) -> int:
-    """A task's shell tells the signal that ended its command as 128 and the signal's number."""
+    """A task's shell reports the signal that ended its command as 128 and the signal's number."""
     return 128 - code if 128 < code < 160 else code
 
 

@@ -49,7 +49,7 @@ class SlurmScheduler:
     name = "slurm"
 
     def facts(self, job: Job) -> dict[str, Any]:
-        """Nothing is known of the nodes before Slurm chooses them; the ranks tell it."""
+        """Nothing is known of the nodes before Slurm chooses them; the ranks report them."""
         return {}
 
     def look(self, submission: Submission) -> SchedulerState:
@@ -76,10 +76,10 @@ class SlurmScheduler:
     def gather(self, submission: Submission) -> Gathered:
         found = self._find(submission)
         output = self._output(submission, found)
-        told = None if found is None else found.state
-        why = verdict(output.own, told, "" if found is None else found.reason)
+        state = None if found is None else found.state
+        why = verdict(output.own, state, "" if found is None else found.reason)
         end = SchedulerEnd(
-            status=_status(told, why is not None and why.kind == "interrupted", why is not None),
+            status=_status(state, why is not None and why.kind == "interrupted", why is not None),
             verdict=why,
             proven=why is not None and why.kind in ("oom_host", "rank_lost"),
             exit_codes=output.exit_codes,

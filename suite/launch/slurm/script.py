@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from suite.launch.cluster.render import Raw, render_shell, shell_word
 from suite.launch.cluster.submission import FOLDER
-from suite.launch.cluster.torchrun import RankPlace, Rendezvous, rank_variables, torchrun_argv
+from suite.launch.cluster.torchrun import RankNumbers, Rendezvous, rank_variables, torchrun_argv
 from suite.launch.job import Job, Mount
 from suite.launch.slurm.image_names import apptainer_image, pyxis_image
 from suite.launch.slurm.settings import SlurmSettings
@@ -20,7 +20,7 @@ from suite.spec.manifest import Manifest
 JOB_TEMPLATE, TASK_TEMPLATE = "slurm/job.sbatch.j2", "slurm/task.sh.j2"
 #: What the batch script and Slurm set for a task. A NUL cannot be in any other word, so nothing is mistaken for one.
 _MEETING = Rendezvous(address="\0SUITE_ADDRESS\0", port="\0SUITE_PORT\0", node_rank="\0SLURM_NODEID\0")
-_PLACE = RankPlace(rank="\0SLURM_PROCID\0", local_rank="\0SLURM_LOCALID\0", node_rank="\0SLURM_NODEID\0")
+_RANK = RankNumbers(rank="\0SLURM_PROCID\0", local_rank="\0SLURM_LOCALID\0", node_rank="\0SLURM_NODEID\0")
 _FOLDER = "\0folder\0"
 _VARIABLE = re.compile("\0([A-Za-z_]+)\0")
 _LONGEST_NAME = 200
@@ -36,7 +36,7 @@ class SlurmRun(NamedTuple):
 def batch_script(runs: Sequence[SlurmRun], settings: SlurmSettings, root: Path) -> str:
     """The script of one run, or of an array: all runs must ask for the same. ``root``: the results folder, absolute.
 
-    Raises UsageError for what Slurm or a container cannot be told.
+    Raises UsageError for what Slurm or a container does not take.
     """
     job = runs[0].job
     assert all(same_request(run.job) == same_request(job) for run in runs), "an array's runs ask for the same"
@@ -138,7 +138,7 @@ def task_argv(job: Job, settings: SlurmSettings) -> tuple[str, ...]:
     if settings.starter == "torchrun":
         command = torchrun_argv(job, _MEETING)
     else:
-        env |= rank_variables(job, _PLACE, _MEETING)
+        env |= rank_variables(job, _RANK, _MEETING)
         command = job.argv
     inside = ("env", *(f"{name}={value}" for name, value in sorted(env.items())), *command)
     return (*_apptainer(job), *inside) if settings.container == "apptainer" else inside
@@ -146,8 +146,8 @@ def task_argv(job: Job, settings: SlurmSettings) -> tuple[str, ...]:
 
 def _expanding(word: str) -> Raw:
     """A word in which variables are replaced by the shell, quoted, and all else stands as it is."""
-    parts = _VARIABLE.split(word)
-    quoted = [f'"${part}"' if index % 2 else shell_word(part) for index, part in enumerate(parts) if part]
+    texts = _VARIABLE.split(word)
+    quoted = [f'"${text}"' if index % 2 else shell_word(text) for index, text in enumerate(texts) if text]
     return Raw("".join(quoted) or "''")
 
 

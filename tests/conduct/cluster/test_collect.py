@@ -85,10 +85,13 @@ def test_a_node_whose_output_is_lost_makes_a_failed_run_and_not_an_error(tmp_pat
     assert record.status == "failed"
 
 
-def test_an_engine_that_has_forgotten_leaves_the_times_to_the_output(tmp_path: Path, manifest: Manifest) -> None:
-    told = [b'::suite:: {"kind":"batch","time":100}\n', b'::suite:: {"kind":"batch_end","exit_code":0,"time":130}\n']
+def test_a_scheduler_that_has_forgotten_leaves_the_times_to_the_output(tmp_path: Path, manifest: Manifest) -> None:
+    own_events = [
+        b'::suite:: {"kind":"batch","time":100}\n',
+        b'::suite:: {"kind":"batch_end","exit_code":0,"time":130}\n',
+    ]
     back = gathered(manifest, SchedulerEnd(status=None))
-    record = collected(tmp_path, manifest, Gathered((*back.streams, Stream("slurm", told)), back.end))
+    record = collected(tmp_path, manifest, Gathered((*back.streams, Stream("slurm", own_events)), back.end))
     assert (record.status, record.run.started, record.run.ended) == ("ok", 100.0, 130.0)
 
 
@@ -125,9 +128,9 @@ def test_32_ranks_with_ten_thousand_events_are_collected_within_three_seconds(tm
 
 @pytest.mark.parametrize("time", ["1" * 400, "1e999", "NaN", "-5", "true"])
 def test_times_that_no_clock_shows_are_not_taken_from_the_output(tmp_path: Path, manifest: Manifest, time: str) -> None:
-    told = [b'::suite:: {"kind":"batch","time":%s}\n' % time.encode()]
+    own_events = [b'::suite:: {"kind":"batch","time":%s}\n' % time.encode()]
     back = gathered(manifest, SchedulerEnd(status=None))
-    record = collected(tmp_path, manifest, Gathered((*back.streams, Stream("slurm", told)), back.end))
+    record = collected(tmp_path, manifest, Gathered((*back.streams, Stream("slurm", own_events)), back.end))
     assert (record.status, record.run.started) == ("ok", BEGAN)
 
 

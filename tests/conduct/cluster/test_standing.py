@@ -33,17 +33,17 @@ class Answers:
 
 @pytest.fixture
 def waited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """Wait for a run of a cluster that answers so; the words that were told."""
+    """Wait for a run of a cluster that answers so; the words that were seen."""
 
     def wait(*answers: SchedulerState | str) -> list[str]:
         scheduler = Answers(*answers)
         monkeypatch.setattr(clusters, "find_scheduler", lambda name: scheduler)
-        told: list[Standing] = []
+        seen: list[Standing] = []
         try:
-            wait_until_over(tmp_path, submission(synthetic_manifest()), told.append, poll_seconds=0.001)
+            wait_until_over(tmp_path, submission(synthetic_manifest()), seen.append, poll_seconds=0.001)
         finally:
             assert scheduler.left == []
-        return [f"{now.state.word} {now.state.detail}".strip() for now in told]
+        return [f"{now.state.word} {now.state.detail}".strip() for now in seen]
 
     return wait
 

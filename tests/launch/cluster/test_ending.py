@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from suite.launch.cluster.ending import judge
+from suite.launch.cluster.ending import run_outcome
 from suite.launch.cluster.scheduler import Gathered, SchedulerEnd, Stream
 from suite.launch.cluster.transcript import Transcript
 from suite.launch.outcome import Failure
@@ -31,8 +31,8 @@ PHASE = {"kind": "phase", "phase": "train", "iteration": 4, "time": 5.0}
 
 
 def failed(kind: str, line: str, time: float = 6.0) -> tuple[dict[str, Any], dict[str, Any]]:
-    told = {"kind": "failure", "failure": kind, "phase": "train", "iteration": 4, "evidence": [line], "time": time}
-    return told, {"kind": "end", "status": "failed", "time": time}
+    failure = {"kind": "failure", "failure": kind, "phase": "train", "iteration": 4, "evidence": [line], "time": time}
+    return failure, {"kind": "end", "status": "failed", "time": time}
 
 
 def judged(
@@ -44,17 +44,17 @@ def judged(
         notes=list(notes),
     )
     patterns = (Pattern("image_pull", "cause", "cannot pull"),)
-    return judge(len(ranks), Gathered(STREAMS, end, patterns), transcript)
+    return run_outcome(len(ranks), Gathered(STREAMS, end, patterns), transcript)
 
 
 @pytest.mark.parametrize("status", ["ok", None])
-def test_a_run_is_ok_when_every_rank_and_the_engine_say_so_or_the_engine_has_forgotten(status: Any) -> None:
+def test_a_run_is_ok_when_every_rank_and_the_scheduler_say_so_or_the_scheduler_has_forgotten(status: Any) -> None:
     outcome = judged([events(OK)] * 4, SchedulerEnd(status=status, started=10.0, ended=25.0))
     assert (outcome.status, outcome.failure, outcome.elapsed_seconds) == ("ok", None, 15.0)
     assert outcome.exit_codes == {0: 0, 1: 0, 2: 0, 3: 0}
 
 
-def test_one_rank_without_an_end_is_a_failed_run_although_the_engine_says_ok() -> None:
+def test_one_rank_without_an_end_is_a_failed_run_although_the_scheduler_says_ok() -> None:
     outcome = judged(
         [events(OK)] * 3 + [events(PHASE)], SchedulerEnd(status="ok"), notes=("rank 3: event 2 is missing",)
     )
@@ -95,34 +95,34 @@ def test_torchrun_speaks_of_its_own_nodes_ranks_only() -> None:
     assert outcome.exit_codes[3] is None
 
 
-def test_the_engines_verdict_explains_what_no_rank_could_say() -> None:
+def test_the_schedulers_verdict_explains_what_no_rank_could_say() -> None:
     verdict = Failure(kind="timeout", evidence=("Slurm: TIMEOUT",))
     end = SchedulerEnd(status="failed", verdict=verdict, exit_codes={"node-0": -15, "node-1": -15})
     outcome = judged([events(PHASE)] * 4, end, {"node-1": TABLE.format(rank=3, code=-15)})
     assert outcome.failure == Failure(kind="timeout", phase="train", iteration=4, evidence=("Slurm: TIMEOUT",))
 
 
-def test_a_rank_that_said_why_before_goes_before_the_engines_verdict() -> None:
+def test_a_rank_that_reported_why_before_goes_before_the_schedulers_verdict() -> None:
     ranks = [events(PHASE)] * 3 + [events(PHASE, *failed("oom_device", "CUDA out of memory"), rank=3)]
     verdict = Failure(kind="timeout", evidence=("Slurm: TIMEOUT",))
     assert judged(ranks, SchedulerEnd(status="failed", verdict=verdict)).failure.kind == "oom_device"
 
 
-def test_what_the_engine_did_itself_goes_before_what_the_ranks_then_raised() -> None:
+def test_what_the_scheduler_did_itself_goes_before_what_the_ranks_then_raised() -> None:
     ranks = [events(PHASE, *failed("unknown", "RuntimeError: the store is gone"), rank=rank) for rank in range(4)]
     verdict = Failure(kind="oom_host", evidence=("pod n1: OOMKilled",))
     assert judged(ranks, SchedulerEnd(status="failed", verdict=verdict)).failure.kind == "unknown"
     assert judged(ranks, SchedulerEnd(status="failed", verdict=verdict, proven=True)).failure.kind == "oom_host"
 
 
-def test_a_cancelled_run_is_interrupted_whatever_its_ranks_said() -> None:
+def test_a_cancelled_run_is_interrupted_whatever_its_ranks_reported() -> None:
     verdict = Failure(kind="interrupted", evidence=("CANCELLED by 1000",))
     outcome = judged([events(PHASE)] * 4, SchedulerEnd(status="interrupted", verdict=verdict))
     assert outcome.status == "interrupted"
     assert outcome.failure == Failure(kind="interrupted", phase="train", iteration=4, evidence=("CANCELLED by 1000",))
 
 
-def test_a_line_of_the_engines_own_programs_explains_a_run_that_never_began() -> None:
+def test_a_line_of_the_schedulers_own_programs_explains_a_run_that_never_began() -> None:
     outcome = judged([[]] * 4, ENDED_BADLY, {"slurm": "error: cannot pull the image"})
     assert outcome.failure is not None
     assert (outcome.failure.kind, outcome.failure.phase) == ("image_pull", None)

@@ -97,5 +97,5 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 def test_one_that_does_not_tell_where_the_run_is_is_one_line(launcher: str, scheduler: dict) -> None:
     lost = submission().model_copy(update={"launcher": launcher, "scheduler": scheduler})
     for ask in (find_scheduler(launcher).look, find_scheduler(launcher).gather):
-        with pytest.raises(UsageError, match="its submission tells no"):
+        with pytest.raises(UsageError, match="its submission file has no usable"):
             ask(lost)

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from suite.launch.cluster.torchrun import RankPlace, Rendezvous, failed_ranks, rank_variables, torchrun_argv
+from suite.launch.cluster.torchrun import RankNumbers, Rendezvous, failed_ranks, rank_variables, torchrun_argv
 from suite.launch.job import Job
 
 JOB = Job(name="run", argv=("/py", "-m", "suite.worker", "m.json", "--bundle", "."), nodes=4, ranks_per_node=8)
@@ -31,7 +31,7 @@ def test_torchrun_reads_its_options_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_rank_of_its_own_gets_what_torchrun_would_set() -> None:
-    variables = rank_variables(JOB, RankPlace(rank="17", local_rank="1", node_rank="2"), MEETING)
+    variables = rank_variables(JOB, RankNumbers(rank="17", local_rank="1", node_rank="2"), MEETING)
     assert variables == {
         "RANK": "17",
         "WORLD_SIZE": "32",

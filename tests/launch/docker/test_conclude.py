@@ -24,8 +24,8 @@ def end(**known: Any) -> ContainerEnd:
 
 def test_the_nodes_word_counts_where_nothing_speaks_against_it() -> None:
     assert conclude(end(outcome=OK, exit_code=0)) == OK
-    told = failed("oom_device", "rank 0: CUDA out of memory")
-    assert conclude(end(outcome=told, exit_code=1)) == told
+    outcome = failed("oom_device", "rank 0: CUDA out of memory")
+    assert conclude(end(outcome=outcome, exit_code=1)) == outcome
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_the_nodes_word_counts_where_nothing_speaks_against_it() -> None:
         ({"exit_code": 137}, "rank_lost", "killed from outside (exit code 137, OOMKilled false)"),
         ({"exit_code": 143}, "rank_lost", "killed from outside (exit code 143"),
         ({"gone": "the container was removed"}, "rank_lost", "the container was removed"),
-        ({"exit_code": 3, "tail": ("some line",)}, "unknown", "ended with exit code 3 before its node told"),
+        ({"exit_code": 3, "tail": ("some line",)}, "unknown", "ended with exit code 3 before its node reported"),
         ({"exit_code": 127, "error": "exec: no such file or directory"}, "config", "exec: no such file"),
         ({"exit_code": 1, "tail": ("x: No module named 'suite'",)}, "config", "No module named 'suite'"),
         ({"exit_code": 1, "tail": ("write: no space left on device",)}, "disk_full", "no space left"),
@@ -81,9 +81,9 @@ def test_the_users_stop_counts_before_all_and_the_drivers_verdict_before_the_nod
     assert conclude(end(verdict=verdict, interrupted_by="SIGINT", oom_killed=True)).status == "interrupted"
 
 
-def test_phase_and_exit_codes_are_the_nodes_where_it_told_them() -> None:
-    told = conclude(end(outcome=failed("rank_lost", "x", phase="score", iteration=2), oom_killed=True))
-    assert (told.failure.phase, told.failure.iteration, told.exit_codes) == ("score", 2, {0: -9, 1: 1})
+def test_phase_and_exit_codes_are_the_nodes_where_it_reported_them() -> None:
+    outcome = conclude(end(outcome=failed("rank_lost", "x", phase="score", iteration=2), oom_killed=True))
+    assert (outcome.failure.phase, outcome.failure.iteration, outcome.exit_codes) == ("score", 2, {0: -9, 1: 1})
     silent = conclude(end(exit_code=137))
     assert (silent.failure.phase, silent.failure.iteration, silent.exit_codes) == ("train", 4, {0: None, 1: None})
 
@@ -139,7 +139,7 @@ REAL_LINES = [
 
 
 @pytest.mark.parametrize(("kind", "line", "advice"), REAL_LINES)
-def test_an_engines_words_have_their_kind_and_their_next_step(kind: str, line: str, advice: str | None) -> None:
+def test_a_runtimes_errors_have_their_kind_and_their_next_step(kind: str, line: str, advice: str | None) -> None:
     failure = runtime_failure("nothing of interest", line)
     assert failure is not None and failure.kind == kind
     assert len(failure.evidence) == (1 if advice is None else 2)
@@ -157,7 +157,7 @@ def test_every_pattern_has_a_real_line_that_it_is_the_first_to_fit() -> None:
     assert firsts == {entry.pattern.expression for entry in RUNTIME_PATTERNS}
 
 
-def test_an_error_is_told_without_the_programs_that_handed_it_on() -> None:
+def test_an_error_is_shown_without_the_programs_that_handed_it_on() -> None:
     handed_on = (
         "failed to create task for container: failed to create shim task: OCI runtime create failed: "
         "runc create failed: unable to start container process: error during container init: error running hook #0: "

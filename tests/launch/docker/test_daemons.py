@@ -96,7 +96,7 @@ def test_a_restarted_runtime_that_keeps_its_containers_loses_nothing(ours: Runti
     assert ran.log().decode().split() == [word for number in range(50) for word in ("said", str(number))]
 
 
-def test_an_engine_that_stays_away_is_a_lost_run_and_the_next_session_clears_up(ours: Runtime, tmp_path: Path) -> None:
+def test_a_runtime_that_stays_away_is_a_lost_run_and_the_next_session_clears_up(ours: Runtime, tmp_path: Path) -> None:
     patience = ContainerPatience(runtime_seconds=1.5, break_seconds=0.2, output_seconds=1.0)
     stopping = once_started(tmp_path, lambda: kill(ours))
     ran = run_container(launcher(connect(), patience), tmp_path, TICKS)
@@ -105,7 +105,7 @@ def test_an_engine_that_stays_away_is_a_lost_run_and_the_next_session_clears_up(
     assert (failure.kind, failure.evidence[0]) == ("rank_lost", "the runtime has not answered for 1.5 s")
     assert failure.iteration is not None
     ours.start()
-    assert len(left(ours)) == 1, "its container outlived the engine"
+    assert len(left(ours)) == 1, "its container outlived the runtime"
     launched = launcher(connect())
     from suite.launch.docker.session import remove_orphans
 
@@ -115,7 +115,7 @@ def test_an_engine_that_stays_away_is_a_lost_run_and_the_next_session_clears_up(
         assert remove_orphans(launched.runtime.api, is_local=True) == 1
 
 
-def test_an_engine_that_ends_its_containers_is_a_lost_run(ours: Runtime, tmp_path: Path) -> None:
+def test_a_runtime_that_ends_its_containers_is_a_lost_run(ours: Runtime, tmp_path: Path) -> None:
     config = ours.folder / "daemon.json"
     before = json.loads(config.read_text())
     config.write_text(json.dumps({**before, "live-restore": False}))
@@ -137,7 +137,7 @@ def test_an_engine_that_ends_its_containers_is_a_lost_run(ours: Runtime, tmp_pat
     assert "not by this driver" in failure.evidence[0] or "killed from outside" in failure.evidence[0]
 
 
-def test_an_engine_that_is_away_when_a_run_begins_is_waited_for(ours: Runtime, tmp_path: Path) -> None:
+def test_a_runtime_that_is_away_when_a_run_begins_is_waited_for(ours: Runtime, tmp_path: Path) -> None:
     launched = launcher(connect())
     ours.stop()
     starting = threading.Timer(1.0, ours.start)
@@ -147,7 +147,7 @@ def test_an_engine_that_is_away_when_a_run_begins_is_waited_for(ours: Runtime, t
     assert ran.outcome.status == "ok", ran.outcome
 
 
-def test_an_engine_without_nvidias_runtime_is_told_with_what_to_install(ours: Runtime, tmp_path: Path) -> None:
+def test_a_runtime_without_nvidias_hook_names_what_to_install(ours: Runtime, tmp_path: Path) -> None:
     launched = launcher(connect(), ulimits=MEMLOCK, gpu_access="nvidia")
     failure = run_container(launched, tmp_path, "", devices=("0",)).outcome.failure
     assert failure.kind == "gpu_unavailable" and "could not select device driver" in failure.evidence[0]
@@ -159,7 +159,7 @@ def test_an_engine_without_nvidias_runtime_is_told_with_what_to_install(ours: Ru
 @pytest.mark.parametrize(
     "wanted", [{"devices": ("1", "3")}, {"devices": None, "device_count": 2}], ids=["ids", "count"]
 )
-def test_gpus_come_by_cdi_where_the_engine_has_it(ours: Runtime, tmp_path: Path, wanted: dict) -> None:
+def test_gpus_come_by_cdi_where_the_runtime_has_it(ours: Runtime, tmp_path: Path, wanted: dict) -> None:
     connected = connect()
     assert access_of(connected, "auto") == "cdi"
     script = 'print(sorted(name for name in os.listdir("/dev") if name.startswith("nvidia")))'
@@ -174,7 +174,7 @@ def test_an_unknown_cdi_device_is_an_unavailable_gpu(ours: Runtime, tmp_path: Pa
     assert failure.kind == "gpu_unavailable" and "nvidia.com/gpu=9" in failure.evidence[0]
 
 
-def test_an_engine_behind_tcp_gets_the_manifest_and_gives_the_results(
+def test_a_runtime_behind_tcp_gets_the_manifest_and_gives_the_results(
     ours: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", ours.tcp)
@@ -188,8 +188,8 @@ def test_an_engine_behind_tcp_gets_the_manifest_and_gives_the_results(
     lost = replace(launcher(connected), patience=QUICK)
     monkeypatch.setattr("suite.launch.docker.copying.take_bundle", _no_space)
     (tmp_path / "full").mkdir()
-    told = run_container(lost, tmp_path / "full", 'event("start")').outcome
-    assert told.status == "failed" and "could not be copied back" in told.failure.evidence[0]
+    outcome = run_container(lost, tmp_path / "full", 'event("start")').outcome
+    assert outcome.status == "failed" and "could not be copied back" in outcome.failure.evidence[0]
 
 
 def _no_space(*arguments: object) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from suite.launch import node
-from suite.launch.docker.document import Placing, container_document, device_requests
+from suite.launch.docker.document import RuntimeRules, container_document, device_requests
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.job import Job, JobLimits, Mount
 from suite.spec.base import UsageError
@@ -42,7 +42,7 @@ accesses = st.sampled_from(["nvidia", "cdi"])
 
 @given(jobs, accesses)
 def test_a_container_may_do_what_its_work_needs_and_no_more(job: Job, access: str) -> None:
-    document = container_document(job, DockerSettings(), Placing("1000:100", access))
+    document = container_document(job, DockerSettings(), RuntimeRules("1000:100", access))
     host = document["HostConfig"]
     assert document["User"] == "1000:100" and document["Image"] == job.image and document["Labels"] == job.labels
     assert host["ReadonlyRootfs"] and host["Init"] and host["CapDrop"] == ["ALL"]
@@ -52,14 +52,14 @@ def test_a_container_may_do_what_its_work_needs_and_no_more(job: Job, access: st
     json.dumps(document, allow_nan=False)
 
 
-def test_an_engine_that_labels_containers_lets_them_reach_the_bundle_and_the_gpus() -> None:
-    host = container_document(job(), DockerSettings(), Placing("1000:100", selinux=True))["HostConfig"]
+def test_a_runtime_that_labels_containers_lets_them_reach_the_bundle_and_the_gpus() -> None:
+    host = container_document(job(), DockerSettings(), RuntimeRules("1000:100", selinux=True))["HostConfig"]
     assert host["SecurityOpt"] == ["no-new-privileges", "label=disable"]
 
 
 @given(jobs, accesses)
 def test_gpus_are_asked_for_by_ids_or_by_count_and_never_by_both(job: Job, access: str) -> None:
-    document = container_document(job, DockerSettings(), Placing("0:0", access))
+    document = container_document(job, DockerSettings(), RuntimeRules("0:0", access))
     requests = document["HostConfig"]["DeviceRequests"]
     variables = dict(entry.split("=", 1) for entry in document["Env"])
     limits = {entry["Name"]: (entry["Soft"], entry["Hard"]) for entry in document["HostConfig"]["Ulimits"]}
@@ -82,7 +82,7 @@ def test_gpus_are_asked_for_by_ids_or_by_count_and_never_by_both(job: Job, acces
 
 @given(jobs)
 def test_the_node_reads_the_job_that_was_written(job: Job) -> None:
-    document = container_document(job, DockerSettings(), Placing("0:0"))
+    document = container_document(job, DockerSettings(), RuntimeRules("0:0"))
     options = node._parse(document["Cmd"])
     assert tuple(options.argv) == job.argv and options.ranks == job.ranks_per_node and options.name == job.name
     assert options.run_seconds == job.limits.run_seconds and options.silence_seconds == job.limits.silence_seconds
@@ -95,7 +95,7 @@ def test_the_node_reads_the_job_that_was_written(job: Job) -> None:
 
 @given(jobs)
 def test_memory_is_limited_for_all_ranks_together_and_without_swap(job: Job) -> None:
-    host = container_document(job, DockerSettings(), Placing("0:0"))["HostConfig"]
+    host = container_document(job, DockerSettings(), RuntimeRules("0:0"))["HostConfig"]
     each = job.limits.memory_bytes
     total = None if each is None else each * job.ranks_per_node
     assert (host.get("Memory"), host.get("MemorySwap")) == (total, total)
@@ -110,7 +110,7 @@ def test_what_the_user_sets_takes_the_place_of_the_usual() -> None:
     settings = DockerSettings(
         shm_bytes=1 << 30, ipc="host", ulimits={"memlock": 1 << 23, "nofile": 4096}, cpuset="0-3", network="host"
     )
-    host = container_document(job(), settings, Placing("0:0", remapped=True))["HostConfig"]
+    host = container_document(job(), settings, RuntimeRules("0:0", remapped=True))["HostConfig"]
     assert (host["ShmSize"], host["IpcMode"], host["CpusetCpus"], host["NetworkMode"]) == (
         1 << 30,
         "host",
@@ -128,11 +128,13 @@ def test_what_the_user_sets_takes_the_place_of_the_usual() -> None:
 def test_the_bundle_is_shared_or_takes_a_volume_of_its_own() -> None:
     mounts = (Mount(source="/data/runs/a-run", target="/work/runs/a-run", read_only=False),)
     labels = {"suite.run": "a-run"}
-    shared = container_document(job(mounts=mounts, labels=labels), DockerSettings(), Placing("0:0"))
+    shared = container_document(job(mounts=mounts, labels=labels), DockerSettings(), RuntimeRules("0:0"))
     assert shared["HostConfig"]["Mounts"] == [
         {"Type": "bind", "Source": "/data/runs/a-run", "Target": "/work/runs/a-run", "ReadOnly": False}
     ]
-    copied = container_document(job(mounts=mounts, labels=labels), DockerSettings(), Placing("0:0", volume="a-run-1"))
+    copied = container_document(
+        job(mounts=mounts, labels=labels), DockerSettings(), RuntimeRules("0:0", volume="a-run-1")
+    )
     assert copied["HostConfig"]["Mounts"] == [{"Type": "volume", "Source": "a-run-1", "Target": "/work/runs"}]
 
 
@@ -142,8 +144,8 @@ def test_all_gpus_are_asked_for_in_each_ways_own_words() -> None:
 
 
 def test_several_nodes_are_sent_to_the_launchers_that_have_them() -> None:
-    with pytest.raises(UsageError, match=r"one runtime runs one node, not 2; .*kubernetes or slurm"):
-        container_document(job(nodes=2), DockerSettings(), Placing("0:0"))
+    with pytest.raises(UsageError, match=r"the docker launcher runs one node, not 2; .*Kubernetes or Slurm"):
+        container_document(job(nodes=2), DockerSettings(), RuntimeRules("0:0"))
 
 
 @pytest.mark.parametrize(

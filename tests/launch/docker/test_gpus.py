@@ -1,4 +1,4 @@
-"""Which GPUs runs in containers may use, told by this host's driver or by a short container."""
+"""Which GPUs runs in containers may use, listed by this host's driver or by a short container."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def test_gpus_are_those_that_were_named_or_the_first_so_many(runtime: Any, setti
     assert usable(runtime, **settings) == wanted
 
 
-def test_a_part_of_a_gpu_is_no_whole_one(runtime: Any) -> None:
+def test_a_slice_of_a_gpu_is_no_whole_one(runtime: Any) -> None:
     assert [(gpu.uuid, gpu.memory_bytes) for gpu in usable(runtime, gpu_ids=SLICES)] == [
         (name, None) for name in SLICES
     ]
 
 
-def test_an_engine_elsewhere_lists_whole_gpus_and_leaves_parts_as_they_were_named(
+def test_a_runtime_elsewhere_lists_whole_gpus_and_leaves_slices_as_they_were_named(
     runtime: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime.facts.remote = True
@@ -53,6 +53,6 @@ def test_an_engine_elsewhere_lists_whole_gpus_and_leaves_parts_as_they_were_name
 
 
 @pytest.mark.parametrize("settings", [{"gpu_ids": ("2",)}, {"gpu_ids": ("GPU-9z",)}, {"gpus": 3}])
-def test_gpus_that_are_not_there_are_told(runtime: Any, settings: dict) -> None:
+def test_gpus_that_are_not_there_are_named(runtime: Any, settings: dict) -> None:
     with pytest.raises(UsageError, match="this host has"):
         usable(runtime, **settings)

@@ -97,7 +97,7 @@ def test_a_gpu_run_sees_the_gpus_it_asked_for_and_the_limits_it_was_given(
     assert (seen["devices"], seen["nvidia"], seen["memlock"]) == (word, nodes, [1 << 16, 1 << 16])
 
 
-def test_a_limit_that_the_engine_may_not_raise_is_told_with_the_way_round_it(
+def test_a_limit_that_the_runtime_may_not_raise_comes_with_the_way_round_it(
     connected: Connected, tmp_path: Path
 ) -> None:
     failure = failure_of(run_container(launcher(connected), tmp_path, LOOK, devices=("0",)))
@@ -106,14 +106,14 @@ def test_a_limit_that_the_engine_may_not_raise_is_told_with_the_way_round_it(
     assert failure.kind == "config" and "--ulimit memlock=8388608" in failure.evidence[1]
 
 
-def test_a_gpu_that_does_not_exist_is_told_in_the_runtimes_words(connected: Connected, tmp_path: Path) -> None:
+def test_a_gpu_that_does_not_exist_is_named_in_the_runtimes_words(connected: Connected, tmp_path: Path) -> None:
     launched = launcher(connected, ulimits=MEMLOCK)
     failure = failure_of(run_container(launched, tmp_path, LOOK, devices=("99",)))
     assert failure.kind == "gpu_unavailable"
     assert failure.evidence[0] == "nvidia-container-cli: device error: 99: unknown device"
 
 
-def test_host_memory_out_is_told_from_a_kill(connected: Connected, tmp_path: Path) -> None:
+def test_host_memory_out_is_not_taken_for_a_kill(connected: Connected, tmp_path: Path) -> None:
     script = 'event("start")\nevent("phase", phase="train", iteration=3)\nx = b"x" * (1 << 30)'
     failure = failure_of(run_container(launcher(connected), tmp_path, script, memory_bytes=200 << 20))
     assert (failure.kind, failure.phase, failure.iteration) == ("oom_host", "train", 3)
@@ -145,7 +145,7 @@ def test_what_others_do_to_a_container_is_a_lost_run_with_its_last_phase(
     assert failure.evidence[0].startswith(evidence)
 
 
-def test_a_run_over_its_time_and_a_silent_one_are_judged_inside(connected: Connected, tmp_path: Path) -> None:
+def test_a_run_over_its_time_and_a_silent_one_are_ended_inside(connected: Connected, tmp_path: Path) -> None:
     (tmp_path / "late").mkdir()
     (tmp_path / "silent").mkdir()
     late = failure_of(run_container(launcher(connected), tmp_path / "late", WAIT, run_seconds=0.5))
@@ -183,7 +183,7 @@ def test_what_the_container_itself_says_is_logged_byte_for_byte(connected: Conne
     assert (tmp_path / "logs" / "container.log").stat().st_size == 800 * 65536
 
 
-def test_a_full_disk_inside_is_told_as_such(connected: Connected, runtime: Runtime, tmp_path: Path) -> None:
+def test_a_full_disk_inside_is_named_as_such(connected: Connected, runtime: Runtime, tmp_path: Path) -> None:
     script = 'event("start")\nopen("/dev/shm/x", "wb").write(b"x" * (1 << 24))'
     failure = failure_of(run_container(launcher(connected, shm_bytes=1 << 20), tmp_path, script))
     assert failure.kind == "disk_full" and "No space left on device" in failure.evidence[0]
@@ -204,7 +204,7 @@ def test_an_image_that_went_between_two_runs_is_missing(connected: Connected, tm
     assert failure.kind == "image_missing" and failure.evidence[0].lower().startswith("no such image")
 
 
-def test_a_program_of_another_architecture_is_told_as_such(
+def test_a_program_of_another_architecture_is_named_as_such(
     connected: Connected, runtime: Runtime, tmp_path: Path
 ) -> None:
     """The image claims to be of this host's architecture, and its programs are not."""
@@ -224,7 +224,7 @@ def test_a_program_of_another_architecture_is_told_as_such(
     assert "architecture" in failure.evidence[1]
 
 
-def test_a_folder_that_the_engine_does_not_see_is_told_with_the_way_round_it(
+def test_a_folder_that_the_runtime_does_not_see_comes_with_the_way_round_it(
     connected: Connected, tmp_path: Path
 ) -> None:
     launched = launcher(connected)
@@ -233,7 +233,7 @@ def test_a_folder_that_the_engine_does_not_see_is_told_with_the_way_round_it(
     assert failure.kind == "config" and "--copy-back" in failure.evidence[1]
 
 
-def test_a_bundle_is_copied_where_the_engine_shares_no_folder(
+def test_a_bundle_is_copied_where_the_runtime_shares_no_folder(
     connected: Connected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from dataclasses import replace
@@ -290,7 +290,7 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
 
 
-def test_an_engine_behind_ssh_gets_the_manifest_and_gives_the_results(
+def test_a_runtime_behind_ssh_gets_the_manifest_and_gives_the_results(
     connected: Connected, runtime: Runtime, ssh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", runtime.host.replace("unix://", "ssh://me@far:2222"))
@@ -301,7 +301,7 @@ def test_an_engine_behind_ssh_gets_the_manifest_and_gives_the_results(
     assert [event["kind"] for event in ran.events] == ["start", "end"] and ran.log(1) == b"said\n"
 
 
-def test_ssh_that_does_not_let_us_in_is_told_in_its_words(ssh: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ssh_that_does_not_let_us_in_is_quoted(ssh: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "ssh://me@far")
     with pytest.raises(UsageError, match=r"cannot be reached by ssh: me@far: Permission denied \(publickey\)"):
         connect()

@@ -1,4 +1,4 @@
-"""The docker launcher's parts without a runtime: whose a container is, which runtime is meant, who stops what."""
+"""The docker launcher without a container runtime: whose a container is, which runtime is meant, who stops what."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class TestWhoseAContainerIs:
         ],
         ids=["none", "nonsense", "empty parts", "another kernel", "another space of ids", "no start"],
     )
-    def test_what_cannot_be_judged_is_left_alone(self, label: str) -> None:
+    def test_what_is_not_known_is_left_alone(self, label: str) -> None:
         assert not is_dead(label)
 
     def test_orphans_go_and_their_volumes_and_nobody_elses(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ class Shelf:
         self.removed.append(name)
 
 
-class TestWhichEngineIsMeant:
+class TestWhichRuntimeIsMeant:
     @pytest.fixture(autouse=True)
     def _configuration(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("DOCKER_HOST", "DOCKER_CONTEXT"):
@@ -123,7 +123,7 @@ class TestWhichEngineIsMeant:
     def test_without_any_word_it_is_the_usual_socket(self) -> None:
         assert chosen_host() == "unix:///var/run/docker.sock"
 
-    def test_a_context_that_does_not_exist_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_context_that_does_not_exist_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("DOCKER_CONTEXT", "labb")
         with pytest.raises(UsageError, match="no Docker context 'labb'"):
             chosen_host()
@@ -148,7 +148,7 @@ class TestWhichEngineIsMeant:
         assert words in unreachable("h", Exception(error))
 
     @pytest.mark.parametrize(
-        ("version", "info", "told"),
+        ("version", "info", "expected"),
         [
             ({}, {"SecurityOptions": ["name=seccomp,profile=builtin"]}, ("Docker Engine", False, False, False)),
             (
@@ -165,23 +165,23 @@ class TestWhichEngineIsMeant:
         ],
         ids=["Docker", "rootless under SELinux", "other ids on the host", "rootless Podman"],
     )
-    def test_what_an_engine_tells_of_itself(self, version: dict, info: dict, told: tuple) -> None:
+    def test_what_a_runtime_reports_of_itself(self, version: dict, info: dict, expected: tuple) -> None:
         found = connection._connected(None, "unix:///x.sock", version, info, copy_back=False)
         facts = found.facts
-        assert (facts.name, facts.rootless, facts.remapped, found.selinux) == told
+        assert (facts.name, facts.rootless, facts.remapped, found.selinux) == expected
 
     @pytest.mark.parametrize("host", ["tcp://lab:port", "ssh://lab:99999", "tcp://[::1"])
-    def test_what_is_no_address_is_told(self, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_is_no_address_is_named(self, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("DOCKER_HOST", host)
-        with pytest.raises(UsageError, match="is no address of a runtime"):
+        with pytest.raises(UsageError, match="is no address of a container runtime"):
             connection.connect()
 
-    def test_an_engine_too_old_for_gpus_is_refused(self) -> None:
+    def test_a_runtime_too_old_for_gpus_is_refused(self) -> None:
         with pytest.raises(UsageError, match=r"too old: it speaks API 1\.39, 1\.40"):
             connection._require_new_enough("h", {"ApiVersion": "1.39"})
         connection._require_new_enough("h", {"ApiVersion": "1.40"})
 
-    def test_a_user_without_permission_is_told_so(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_user_without_permission_reads_so(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A real socket of somebody else, met as another user: in a process of its own, for that is for good."""
         import socket
         import subprocess
@@ -258,7 +258,7 @@ class ScriptedRuntime:
 
 
 class GivenOptions:
-    """A container's output: what was said, then nothing until it has ended."""
+    """A container's output: what it printed, then nothing until it has ended."""
 
     def __init__(self, pieces: tuple[bytes, ...], ended: threading.Event) -> None:
         self.pieces, self.ended = pieces, ended
@@ -320,8 +320,14 @@ class TestWhoStopsWhat:
         )
 
     def test_the_nodes_word_is_taken_and_not_passed_on_as_an_event(self, tmp_path: Path) -> None:
-        told = {"kind": "outcome", "status": "ok", "exit_codes": {"0": 0}, "elapsed_seconds": 1.5, "failure": None}
-        lines = (b'::suite:: {"kind": "start"}\nplain\n::suite:: ', json.dumps(told).encode() + b"\n")
+        outcome_event = {
+            "kind": "outcome",
+            "status": "ok",
+            "exit_codes": {"0": 0},
+            "elapsed_seconds": 1.5,
+            "failure": None,
+        }
+        lines = (b'::suite:: {"kind": "start"}\nplain\n::suite:: ', json.dumps(outcome_event).encode() + b"\n")
         runtime = ScriptedRuntime(says=lines)
         threading.Timer(0.3, runtime.ended.set).start()
         outcome, events = watched(tmp_path, runtime)
@@ -333,7 +339,7 @@ class TestWhoStopsWhat:
         runtime = ScriptedRuntime(says=(b'::suite:: {"kind": "outcome", "status": "fine"}\n',))
         threading.Timer(0.3, runtime.ended.set).start()
         outcome, _ = watched(tmp_path, runtime)
-        assert outcome.failure.kind == "unknown" and "before its node told" in outcome.failure.evidence[0]
+        assert outcome.failure.kind == "unknown" and "before its node reported" in outcome.failure.evidence[0]
 
     def test_a_full_disk_under_the_log_ends_the_container(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -19,7 +19,7 @@ IMAGE = "registry.example/lab/suite-engines@sha256:" + "5" * 64
 VARIANTS: tuple[Variant, ...] = get_args(Variant)
 FOLDER = "/work/runs/run"
 
-#: everything that may be said of a cluster
+#: every setting there is
 FULL: dict[str, Any] = {
     "namespace": "benchmarks",
     "queue": "lab-queue",

@@ -32,15 +32,15 @@ class Answers:
 
 @pytest.fixture
 def answers() -> Iterator[tuple[Answers, str]]:
-    told = Answers()
+    scripted = Answers()
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
-            told.asked.append((self.command, self.path, self.rfile.read(length)))
-            self.send_response(told.status)
+            scripted.asked.append((self.command, self.path, self.rfile.read(length)))
+            self.send_response(scripted.status)
             self.end_headers()
-            self.wfile.write(told.body)
+            self.wfile.write(scripted.body)
 
         do_GET = do_POST = do_DELETE = do_PATCH = answer
 
@@ -50,7 +50,7 @@ def answers() -> Iterator[tuple[Answers, str]]:
     server = HTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
-    yield told, f"http://127.0.0.1:{server.server_address[1]}"
+    yield scripted, f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()
     thread.join()
     server.server_close()
@@ -77,7 +77,7 @@ def cluster(answers: tuple[Answers, str], tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("status", "message", "told"),
+    ("status", "message", "shown"),
     [
         (401, "Unauthorized", "log in again"),
         (403, 'configmaps is forbidden: User "x" cannot create resource', "you may not do this"),
@@ -90,12 +90,12 @@ def cluster(answers: tuple[Answers, str], tmp_path: Path, monkeypatch: pytest.Mo
     ],
 )
 def test_a_refusal_is_one_line_with_the_servers_words(
-    cluster: Cluster, answers: tuple[Answers, str], status: int, message: str, told: str
+    cluster: Cluster, answers: tuple[Answers, str], status: int, message: str, shown: str
 ) -> None:
     answers[0].say(status, message)
     with pytest.raises(Refused) as refusal:
         cluster.create(CONFIG_MAP)
-    assert told in str(refusal.value)
+    assert shown in str(refusal.value)
     assert "\n" not in str(refusal.value)
     assert refusal.value.status == status
 

@@ -137,17 +137,17 @@ def test_what_the_cluster_did_itself_is_proven_and_what_it_only_waited_for_is_no
 
 
 @pytest.mark.parametrize(
-    ("said", "kind"),
+    ("warning", "kind"),
     [
         (f"FailedScheduling: {GPUS}", "gpu_unavailable"),
         ("Failed: Failed to pull image r.io/x: unauthorized", "image_pull"),
         ("FailedCreate: exceeded quota: gpus, requested: 8, used: 0, limited: 4", "config"),
     ],
 )
-def test_a_warning_speaks_for_pods_that_were_deleted(said: str, kind: str) -> None:
-    found = scheduler_end([], DEADLINE, 2, warnings=[said])
+def test_a_warning_speaks_for_pods_that_were_deleted(warning: str, kind: str) -> None:
+    found = scheduler_end([], DEADLINE, 2, warnings=[warning])
     assert found.verdict is not None
-    assert (found.verdict.kind, found.verdict.evidence[0]) == (kind, said)
+    assert (found.verdict.kind, found.verdict.evidence[0]) == (kind, warning)
 
 
 def test_warnings_of_a_run_that_began_are_history() -> None:
@@ -197,7 +197,7 @@ def test_a_container_that_a_signal_ended_has_a_negative_code() -> None:
         ({"kind": "Job"}, None),
     ],
 )
-def test_every_engine_says_in_its_own_way_that_a_run_is_over(run: dict[str, Any], succeeded: bool | None) -> None:
+def test_every_variant_says_in_its_own_way_that_a_run_is_over(run: dict[str, Any], succeeded: bool | None) -> None:
     end = run_end(run)
     assert (None if end is None else end.succeeded) is succeeded
 

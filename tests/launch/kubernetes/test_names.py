@@ -16,7 +16,7 @@ DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 @given(st.text(min_size=1, max_size=200))
-def test_any_run_id_becomes_a_dns_label_with_room_for_what_engines_append(run_id: str) -> None:
+def test_any_run_id_becomes_a_dns_label_with_room_for_what_variants_append(run_id: str) -> None:
     name = object_name(run_id)
     assert DNS_1035.fullmatch(name)
     assert len(name) <= NAME_LENGTH

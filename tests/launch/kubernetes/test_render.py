@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from syrupy.assertion import SnapshotAssertion
 
 from suite.conduct.cluster.to_do import prepare
-from suite.launch.kubernetes.read_back import placed, pod_templates, wanted
+from suite.launch.kubernetes.read_back import as_pods, pod_templates, wanted
 from suite.launch.kubernetes.render import parse, render, render_reader
 from suite.launch.kubernetes.run import kubernetes_site, render_run
 from suite.launch.kubernetes.scheduler import KubernetesScheduler
@@ -69,22 +69,22 @@ def rendered(variant: Variant, **changes: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("said", [{}, FULL], ids=["least", "most"])
+@pytest.mark.parametrize("given", [{}, FULL], ids=["least", "most"])
 class TestVariants:
-    def test_what_is_written(self, variant: Variant, said: dict[str, Any], snapshot: SnapshotAssertion) -> None:
-        assert render(job_of(), FOLDER, settings_of(variant, **said), FILES, ABOUT) == snapshot
+    def test_what_is_written(self, variant: Variant, given: dict[str, Any], snapshot: SnapshotAssertion) -> None:
+        assert render(job_of(), FOLDER, settings_of(variant, **given), FILES, ABOUT) == snapshot
 
-    def test_the_schemas_are_content(self, variant: Variant, said: dict[str, Any]) -> None:
-        assert [schema_problems(body) for body in rendered(variant, **said)] == [[]] * len(rendered(variant, **said))
+    def test_the_schemas_are_content(self, variant: Variant, given: dict[str, Any]) -> None:
+        assert [schema_problems(body) for body in rendered(variant, **given)] == [[]] * len(rendered(variant, **given))
 
-    def test_so_is_a_cluster(self, variant: Variant, said: dict[str, Any]) -> None:
-        assert cluster_problems(rendered(variant, **said)) == []
+    def test_so_is_a_cluster(self, variant: Variant, given: dict[str, Any]) -> None:
+        assert cluster_problems(rendered(variant, **given)) == []
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 class TestPods:
     def test_every_node_is_given_the_job_and_its_own_number(self, variant: Variant) -> None:
-        found = placed(rendered(variant))
+        found = as_pods(rendered(variant))
         assert found == wanted(job_of(), FOLDER, settings_of(variant))
         assert [part for command in found.commands for part in command if part.startswith("--node_rank")] == [
             f"--node_rank={node}" for node in range(4)
@@ -96,7 +96,7 @@ class TestPods:
         job = job_of(nodes=1)
         objects = parse(render(job, FOLDER, settings_of(variant), FILES, ABOUT))
         assert cluster_problems(objects) == []
-        assert len(placed(objects).commands) == 1
+        assert len(as_pods(objects).commands) == 1
         assert all("affinity" not in template["spec"] for _, _, template in pod_templates(objects))
 
     def test_every_object_says_which_run_it_is_of(self, variant: Variant) -> None:
@@ -130,7 +130,7 @@ class TestPods:
         objects = parse(render(job, FOLDER, settings_of(variant), files, about))
         usual = parse(render(plain, FOLDER, settings_of(variant), {"manifest.json": "note"}, {"suite/run-id": "note"}))
         assert shape_of(objects) == shape_of(usual)
-        assert placed(objects) == wanted(job, FOLDER, settings_of(variant))
+        assert as_pods(objects) == wanted(job, FOLDER, settings_of(variant))
         assert objects[0]["data"] == files
 
 
@@ -178,8 +178,8 @@ def test_the_schemas_see_an_unknown_field(variant: Variant) -> None:
     assert schema_problems(run)
 
 
-class TestEngines:
-    def test_a_queue_is_named_where_its_engine_looks(self) -> None:
+class TestWhatVariantsNeed:
+    def test_a_queue_is_named_where_its_variant_looks(self) -> None:
         for variant in VARIANTS:
             run = rendered(variant, queue="lab")[-1]
             kueue = run["metadata"]["labels"].get("kueue.x-k8s.io/queue-name")
@@ -212,7 +212,7 @@ class TestEngines:
     def test_an_mpijobs_service_is_the_first_workers(self) -> None:
         service = rendered("mpijob")[1]
         assert service["spec"]["selector"]["training.kubeflow.org/replica-index"] == "0"
-        assert f"--master_addr={service['metadata']['name']}" in placed(rendered("mpijob")).commands[3]
+        assert f"--master_addr={service['metadata']['name']}" in as_pods(rendered("mpijob")).commands[3]
 
     def test_adapters_for_rdma_are_devices_and_may_lock_memory(self) -> None:
         container = rendered("job", rdma_resource="rdma/hca", rdma_count=4)[-1]["spec"]["template"]["spec"][
@@ -234,19 +234,19 @@ class TestEngines:
 
 class TestRefusals:
     @pytest.mark.parametrize(
-        ("changes", "said", "message"),
+        ("changes", "given", "message"),
         [
             ({"image": None}, {}, "pods run images"),
             ({"devices": ("0", "1")}, {}, "ask for how many"),
             ({"mounts": [{"source": "/data", "target": "/data"}]}, {}, "no folder of this host"),
             ({}, {"gang": "volcano"}, "--gang is for a TrainJob"),
-            ({"nodes": 1}, {"topology": "rack"}, "means nothing"),
+            ({"nodes": 1}, {"topology": "rack"}, "for runs on several nodes"),
             ({"env": {"A": "\0"}}, {}, "NUL"),
         ],
     )
-    def test_what_no_pod_can_do(self, changes: dict[str, Any], said: dict[str, Any], message: str) -> None:
+    def test_what_no_pod_can_do(self, changes: dict[str, Any], given: dict[str, Any], message: str) -> None:
         with pytest.raises(UsageError, match=message):
-            render(job_of(**changes), FOLDER, settings_of("job", **said), FILES, ABOUT)
+            render(job_of(**changes), FOLDER, settings_of("job", **given), FILES, ABOUT)
 
     def test_an_mpijob_without_a_claim(self) -> None:
         with pytest.raises(UsageError, match="needs a --claim"):
@@ -257,7 +257,7 @@ class TestRefusals:
             render(job_of(), FOLDER, settings_of("job"), {"manifest.json": "\ud800"}, ABOUT)
 
     @pytest.mark.parametrize(
-        "said",
+        "given",
         [
             {"namespace": "A b"},
             {"queue": "a/b"},
@@ -273,9 +273,9 @@ class TestRefusals:
         ],
         ids=str,
     )
-    def test_settings_that_no_cluster_takes(self, said: dict[str, Any]) -> None:
+    def test_settings_that_no_cluster_takes(self, given: dict[str, Any]) -> None:
         with pytest.raises(ValidationError):
-            KubernetesSettings.model_validate(said)
+            KubernetesSettings.model_validate(given)
 
     def test_a_toleration_without_a_key(self) -> None:
         with pytest.raises(ValidationError):
@@ -294,7 +294,7 @@ class TestSubmissions:
         assert about["suite/stack"] == "deepspeed 1.0"
 
     def test_every_rank_prints_its_events_and_knows_its_image(self) -> None:
-        env = placed(parse(render_run(submission_of(manifest_of()), settings_of("job")))).env
+        env = as_pods(parse(render_run(submission_of(manifest_of()), settings_of("job")))).env
         assert env["SUITE_EVENTS_ON_STDOUT"] == "all"
         assert env["SUITE_IMAGE"] == IMAGE
         assert env["CUDA_VISIBLE_DEVICES"] == ""
@@ -302,10 +302,10 @@ class TestSubmissions:
     def test_nccl_uses_the_pods_network_unless_told(self) -> None:
         manifest = manifest_of(device="cuda")
         assert (
-            placed(parse(render_run(submission_of(manifest), settings_of("job")))).env["NCCL_SOCKET_IFNAME"] == "eth0"
+            as_pods(parse(render_run(submission_of(manifest), settings_of("job")))).env["NCCL_SOCKET_IFNAME"] == "eth0"
         )
-        told = submission_of(manifest, NCCL_SOCKET_IFNAME="ib0")
-        assert placed(parse(render_run(told, settings_of("job")))).env["NCCL_SOCKET_IFNAME"] == "ib0"
+        submitted = submission_of(manifest, NCCL_SOCKET_IFNAME="ib0")
+        assert as_pods(parse(render_run(submitted, settings_of("job")))).env["NCCL_SOCKET_IFNAME"] == "ib0"
 
     def test_a_whole_ladder_for_all_variants_takes_a_second_at_most(self) -> None:
         manifests = [manifest_of(nodes=4, ranks_per_node=8, device="cuda", repeat=repeat) for repeat in range(1, 31)]

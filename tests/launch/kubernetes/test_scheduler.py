@@ -215,7 +215,7 @@ class TestComingHome:
             cluster.logs[name] = printed(handed, node)
         finish(cluster, handed)
         cluster.unreachable.add(name)
-        with pytest.raises(UsageError, match=rf"the log of pod {name}.* try again later"):
+        with pytest.raises(UsageError, match=rf"the log of pod {name}.* again later"):
             scheduler_of(cluster).gather(handed)
         cluster.unreachable.clear()
         assert collect(tmp_path, handed, scheduler_of(cluster).gather(handed)).status == "ok"

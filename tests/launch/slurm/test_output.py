@@ -21,8 +21,8 @@ def lines(*texts: str) -> list[bytes]:
 
 
 def test_each_tasks_lines_are_its_own_and_the_rest_is_slurms() -> None:
-    told = read_output(lines("begin", "0: a", "1: b", "0: ", "1: 0: c", "7: of nobody"), TWO_NODES, "torchrun")
-    assert [(stream.name, stream.lines, stream.ranks) for stream in told.streams] == [
+    output = read_output(lines("begin", "0: a", "1: b", "0: ", "1: 0: c", "7: of nobody"), TWO_NODES, "torchrun")
+    assert [(stream.name, stream.lines, stream.ranks) for stream in output.streams] == [
         ("node-0", lines("a", ""), (0, 1)),
         ("node-1", lines("b", "0: c"), (2, 3)),
         ("slurm", lines("begin", "7: of nobody"), ()),
@@ -31,9 +31,9 @@ def test_each_tasks_lines_are_its_own_and_the_rest_is_slurms() -> None:
 
 def test_tasks_that_are_ranks_are_named_so_and_their_numbers_may_be_padded() -> None:
     layout = Layout(nodes=2, devices_per_node=8, data=16)
-    told = read_output(lines(" 3: a", "12: b"), layout, "srun")
-    assert len(told.streams) == 17
-    assert {stream.name: stream.lines for stream in told.streams if stream.lines} == {
+    output = read_output(lines(" 3: a", "12: b"), layout, "srun")
+    assert len(output.streams) == 17
+    assert {stream.name: stream.lines for stream in output.streams if stream.lines} == {
         "rank-3": lines("a"),
         "rank-12": lines("b"),
     }
@@ -57,12 +57,12 @@ def test_what_srun_says_of_a_tasks_end(line: str, codes: dict[str, int]) -> None
 
 
 def test_the_task_that_ended_first_comes_first() -> None:
-    told = read_output(
+    output = read_output(
         lines("srun: error: n2: task 1: Exited with exit code 1", "srun: error: n1: task 0: Terminated"),
         TWO_NODES,
         "torchrun",
     )
-    assert list(told.exit_codes.items()) == [("node-1", 1), ("node-0", -15)]
+    assert list(output.exit_codes.items()) == [("node-1", 1), ("node-0", -15)]
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_the_task_that_ended_first_comes_first() -> None:
     ],
 )
 def test_why_slurm_itself_ended_a_job(line: str, word: str | None, kind: str | None) -> None:
-    told = read_output(lines(line), TWO_NODES, "torchrun")
-    found = verdict(told.own, word, "")
+    output = read_output(lines(line), TWO_NODES, "torchrun")
+    found = verdict(output.own, word, "")
     assert (found and found.kind) == kind
     if found is not None:
         assert found.evidence, "a verdict is proven"

@@ -33,7 +33,7 @@ from tests.timing import within
 IMAGE = "registry.example.com#suite/engines:0.1.0"
 VARIANTS = {
     "torchrun": SlurmSettings(partition="gpu", account="team"),
-    "engine": SlurmSettings(starter="srun", gpu_request="gres", gpu_type="h100", cpus_per_node=96),
+    "srun": SlurmSettings(starter="srun", gpu_request="gres", gpu_type="h100", cpus_per_node=96),
     "pyxis": SlurmSettings(container="pyxis", constraint="h100&ib", qos="large", reservation="bench"),
     "apptainer": SlurmSettings(container="apptainer", requeue=True, exclusive=False, options=("--switches=1",)),
 }
@@ -236,8 +236,8 @@ def test_a_shell_gives_every_rank_its_words_and_variables_as_they_were(
     seen, environment = json.loads(lines[1])
     assert seen == words
     assert [environment["FIRST"], environment["SECOND"]] == values
-    place = {"RANK": "3", "LOCAL_RANK": "1", "GROUP_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
-    assert {name: environment[name] for name in place} == place
+    variables = {"RANK": "3", "LOCAL_RANK": "1", "GROUP_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
+    assert {name: environment[name] for name in variables} == variables
     assert (environment["MASTER_ADDR"], environment["MASTER_PORT"]) == ("10.1.2.3", "15001")
     assert environment["SUITE_MANIFEST"] == made.model_dump_json(by_alias=True)
 
@@ -247,8 +247,8 @@ def test_the_node_finds_its_manifest_in_a_folder_of_its_own_that_goes_with_it(to
     code = "import os; print(os.getcwd(), open('manifest.json').read())"
     asked = Job(name="run", argv=(sys.executable, "-c", code), ranks_per_node=1)
     script = batch_script([SlurmRun(made, asked)], SlurmSettings(starter="srun"), ROOT)
-    first, told, last = run_script(script, tools, TMPDIR=str(tmp_path))
-    folder, _, text = told.partition(" ")
+    first, printed, last = run_script(script, tools, TMPDIR=str(tmp_path))
+    folder, _, text = printed.partition(" ")
     assert folder.startswith(str(tmp_path))
     assert text == made.model_dump_json(by_alias=True)
     assert list(tmp_path.iterdir()) == []
