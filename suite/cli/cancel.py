@@ -1,4 +1,4 @@
-"""`suite cancel`: end runs that a cluster has."""
+"""`suite cancel`: cancel runs that were submitted to a cluster."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from suite.cli.exits import command
 @command
 def cancel(
     run: Annotated[list[str] | None, typer.Argument(help="run ids")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="all that were handed over and are not over")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="all that are pending or running")] = False,
     runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs"),
     as_json: Annotated[bool, typer.Option("--json", help="print what was cancelled as JSON")] = False,
 ) -> None:
-    """End runs that a cluster has. Their bundles can be collected: they say that they were interrupted."""
+    """Cancel submitted runs. Their bundles can still be collected, with the status interrupted."""
     from suite.cli.options.reading import print_json
     from suite.conduct.cluster.standing import chosen, standing
     from suite.launch.cluster.registry import find_scheduler
     from suite.spec.base import UsageError
 
     if bool(run) == everything:
-        raise UsageError("name the runs to end, or say --all (`suite status` lists them)")
+        raise UsageError("name the runs to cancel, or give --all (`suite status` lists them)")
     ended = []
     for submission in chosen(runs, run or []):
         if run or standing(runs, submission).state.phase in ("pending", "running"):
@@ -34,6 +34,6 @@ def cancel(
         print_json({"cancelled": ended})
         return
     for run_id in ended:
-        typer.echo(f"{run_id}: its end was asked for")
+        typer.echo(f"{run_id}: cancel requested; suite collect --wait makes its bundle")
     if not ended:
-        typer.echo("nothing is left to end")
+        typer.echo("nothing to cancel: no run is pending or running")

@@ -1,4 +1,4 @@
-"""`suite collect`: bring the bundles of a cluster's runs home."""
+"""`suite collect`: make the bundles of runs that a cluster is done with."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def collect(
     """Fetch what submitted runs have written and make their bundles. Exit 1 when one failed."""
     from suite.bundle.store import DamagedBundle
     from suite.cli.options.reading import print_json, without_collector
-    from suite.conduct.cluster.standing import Standing, bring_home, chosen, standing, wait_until_over
+    from suite.conduct.cluster.standing import Standing, chosen, collect_run, standing, wait_until_over
     from suite.conduct.running.outcome_line import outcome_line
     from suite.spec.base import UsageError, printable
 
-    def tell(now: Standing) -> None:
+    def show(now: Standing) -> None:
         typer.echo(f"{now.submission.run_id}: {now.state.word} {now.state.detail}".rstrip(), err=True)
 
     collected: dict[str, dict] = {}
     left: dict[str, str] = {}
     for submission in chosen(runs, run or []):
         if wait:
-            wait_until_over(runs, submission, tell)
+            wait_until_over(runs, submission, show)
         if not run:
             now = standing(runs, submission)
             if now.collected:
@@ -48,7 +48,7 @@ def collect(
                 continue
         try:
             with without_collector():
-                record = bring_home(runs, submission)
+                record = collect_run(runs, submission)
         except (DamagedBundle, UsageError) as error:
             if run and len(run) == 1:
                 raise
@@ -62,7 +62,7 @@ def collect(
         print_json({"collected": collected, "left": left})
     else:
         for run_id, why in left.items():
-            typer.echo(printable(f"{run_id} was left: {why}"), err=True)
+            typer.echo(printable(f"{run_id}: not collected: {why}"), err=True)
         if not collected and not left:
-            typer.echo(f"nothing is left to collect in {runs}")
+            typer.echo(f"nothing to collect in {runs}: suite status lists what was submitted")
     return DONE if all(entry["status"] == "ok" for entry in collected.values()) else RUN_FAILED

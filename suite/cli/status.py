@@ -1,4 +1,4 @@
-"""`suite status`: where the runs are that clusters have."""
+"""`suite status`: how far the runs are that were submitted to clusters."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from suite.cli.exits import command
 
 @command
 def status(
-    run: Annotated[list[str] | None, typer.Argument(help="run ids [default: all that were handed over]")] = None,
+    run: Annotated[list[str] | None, typer.Argument(help="run ids [default: all that were submitted]")] = None,
     runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs"),
     as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
 ) -> None:
-    """Say of each run that was handed to a cluster how far it is, and why it waits."""
+    """Show how far each run is that was submitted to a cluster, and why it waits."""
     from suite.cli.options.reading import print_json
     from suite.conduct.cluster.standing import chosen, standing
 
@@ -37,6 +37,6 @@ def status(
         )
         return
     if not rows:
-        typer.echo(f"nothing was handed to a cluster from {runs}")
+        typer.echo(f"nothing was submitted to a cluster from {runs}")
     for row in rows:
         typer.echo(f"{row.submission.run_id}  {row.state.word}  {row.state.detail}".rstrip())

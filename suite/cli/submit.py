@@ -50,7 +50,7 @@ def _submit(name: str) -> Callable[..., None]:
     ) -> int:
         from suite.cli.options.reading import print_json
         from suite.conduct.cluster.hand_over import hand_over
-        from suite.conduct.cluster.standing import Standing, bring_home, wait_until_over
+        from suite.conduct.cluster.standing import Standing, collect_run, wait_until_over
         from suite.conduct.running.outcome_line import outcome_line
 
         def show(text: str) -> None:
@@ -71,7 +71,7 @@ def _submit(name: str) -> Callable[..., None]:
                 show(f"{submission.run_id}: {launcher.where(submission)}")
                 if not waiting.detach:
                     wait_until_over(nodes.runs, submission, show_state)
-                    record = bring_home(nodes.runs, submission)
+                    record = collect_run(nodes.runs, submission)
                     statuses[submission.run_id] = record.status
                     show(f"    {outcome_line(record)}")
         if as_json:

@@ -114,7 +114,7 @@ def test_what_the_results_folder_holds_is_not_submitted_again(tmp_path: Path) ->
 
 
 def test_a_folder_from_which_nothing_was_submitted_says_so(tmp_path: Path) -> None:
-    for command, words in (("status", "nothing was handed"), ("collect", "nothing is left to collect")):
+    for command, words in (("status", "nothing was submitted"), ("collect", "nothing to collect")):
         done = suite(command, "--runs", str(tmp_path))
         assert done.returncode == 0
         assert words in done.stdout

@@ -48,7 +48,7 @@ def standing(root: Path, submission: Submission) -> Standing:
     return Standing(submission=submission, state=state, collected=False)
 
 
-def bring_home(root: Path, submission: Submission) -> Record:
+def collect_run(root: Path, submission: Submission) -> Record:
     """Make the bundle of a run that is over. Raises UsageError where it is not, or nothing came back."""
     now = standing(root, submission)
     if now.collected:
@@ -56,7 +56,7 @@ def bring_home(root: Path, submission: Submission) -> Record:
     if now.state.phase in ("pending", "running"):
         raise UsageError(
             f"{submission.run_id} is not over: {now.state.word} {now.state.detail}; "
-            "wait for it with --wait, or end it with suite cancel"
+            "wait for it with suite collect --wait, or end it with suite cancel"
         )
     return collect(root, submission, find_scheduler(submission.launcher).gather(submission))
 

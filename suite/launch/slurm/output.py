@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from suite.launch.cluster.scheduler import Stream
 from suite.launch.outcome import Failure, FailureKind
+from suite.launch.patterns import Pattern
 from suite.launch.slurm.settings import StarterName
 from suite.spec.layout import Layout
 
@@ -30,6 +31,25 @@ _JOB_ENDED = re.compile(r"error: \*\*\* JOB \S+ ON \S+ CANCELLED AT \S+(?: DUE T
 _OOM = re.compile(r"[Dd]etected \d+ oom.kill event|: Out Of Memory$")
 _DUE_TO: dict[str, FailureKind] = {"TIME LIMIT": "timeout", "NODE FAILURE": "rank_lost", "PREEMPTION": "interrupted"}
 OWN_STREAM = "slurm"
+
+
+#: As Slurm's, pyxis's, enroot's and Apptainer's sources and issue trackers have them; a real Slurm in the tests printed
+#: those of srun and env.
+SLURM_PATTERNS: tuple[Pattern, ...] = (
+    Pattern("oom_host", "cause", r"[Dd]etected \d+ oom.kill event"),
+    Pattern("oom_host", "cause", r"srun: error: \S+: tasks? \S+: Out Of Memory"),
+    Pattern("image_missing", "cause", r"\[ERROR\] No such file or directory: \S+"),
+    Pattern("image_missing", "cause", r"FATAL: .*could not open image"),
+    Pattern("image_pull", "cause", r"pyxis: failed to import docker image"),
+    Pattern("image_pull", "cause", r"\[ERROR\] URL https?://\S+ returned error code: \d+"),
+    Pattern("image_pull", "cause", r"FATAL: .*(making image from oci registry|[Uu]nable to handle \S+ uri)"),
+    Pattern("config", "cause", r"unrecognized option '--container-image"),
+    Pattern("config", "cause", r"enroot-switchroot: failed to execute: "),
+    Pattern("config", "cause", r"^env: .*: (No such file or directory|Permission denied)$", before_start=True),
+    Pattern("config", "cause", r"line \d+: \S+: command not found", before_start=True),
+    Pattern("config", "cause", r"srun: error: Unable to create step for job \d+: "),
+    Pattern("rank_lost", "cause", r"srun: error: Node failure on \S+"),
+)
 
 
 class Output(NamedTuple):

@@ -11,8 +11,7 @@ from suite.launch.cluster.scheduler import Gathered, Phase, SchedulerEnd, Schedu
 from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job
 from suite.launch.slurm import client
-from suite.launch.slurm.output import Output, read_output, verdict
-from suite.launch.slurm.patterns import SLURM_PATTERNS
+from suite.launch.slurm.output import SLURM_PATTERNS, Output, read_output, verdict
 from suite.launch.slurm.settings import starter_of
 from suite.spec.base import UsageError
 

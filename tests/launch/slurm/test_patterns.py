@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from suite.launch.patterns import PATTERNS, strongest
-from suite.launch.slurm.patterns import SLURM_PATTERNS
+from suite.launch.slurm.output import SLURM_PATTERNS
 
 
 @pytest.mark.parametrize(
