@@ -88,6 +88,15 @@ def test_the_preset_brings_its_own_nodes_and_an_array_joins_what_asks_for_the_sa
     assert sorted(len(script["runs"]) for script in scripts) == [4, 8]
 
 
+def test_the_starter_srun_may_still_be_called_engine(tmp_path: Path) -> None:
+    printed = []
+    for word in ("srun", "engine", "torchrun"):
+        done = suite("render", "slurm", *SMALL, "--starter", word, "--runs", str(tmp_path / "runs"))
+        assert done.returncode == 0, done.stderr
+        printed.append(done.stdout)
+    assert printed[0] == printed[1] != printed[2]
+
+
 def test_scripts_in_a_folder_come_with_what_collects_their_runs(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     done = suite("render", "slurm", *SMALL, "--runs", str(runs), "-o", str(tmp_path / "scripts"))

@@ -54,7 +54,7 @@ def find_image(runtime: Runtime, reference: str, pull: Pull, on_progress: OnProg
         found = _inspect(runtime, reference)
     except APIError as error:
         raise UsageError(
-            f"the container runtime does not take {reference!r} as the name of an image: {error.explanation}"
+            f"the container runtime does not take {reference!r} for an image: {error.explanation}"
         ) from error
     labels = (found.get("Config") or {}).get("Labels") or {}
     _require_fit(runtime, reference, found, labels)
