@@ -35,7 +35,7 @@ RETRY_SECONDS = 0.3
 
 @dataclass(frozen=True)
 class ContainerPatience:
-    """How long a container and its runtime are given, in seconds. The node inside ends a run that takes too long, and does so sooner."""
+    """How long a container and its runtime are given, in seconds. The node inside ends a run sooner."""
 
     start_seconds: float = 300.0  # beyond the run's limit: to start, and for the node to end what it runs
     end_seconds: float = 25.0  # from SIGTERM to SIGKILL: the node's own patience is below it
