@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import command
+from suite.cli.options import completion
 
 
 @command
 def cancel(
-    run: Annotated[list[str] | None, typer.Argument(help="run ids")] = None,
+    run: Annotated[list[str] | None, typer.Argument(help="run ids", autocompletion=completion.submitted_runs)] = None,
     everything: Annotated[bool, typer.Option("--all", help="all that are pending or running")] = False,
     runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs"),
     as_json: Annotated[bool, typer.Option("--json", help="print what was cancelled as JSON")] = False,

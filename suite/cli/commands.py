@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
+
 ABOUT = "Measure how well distributed training backends carry PPO: throughput, scaling and memory efficiency."
 
 
@@ -33,18 +35,12 @@ COMMANDS: Mapping[str, Command | Group] = {
     "render": Group(
         "write Slurm scripts or Kubernetes manifests",
         "Write Slurm scripts or Kubernetes manifests without submitting them.",
-        {
-            "slurm": Command("render:slurm", "write Slurm batch scripts"),
-            "kubernetes": Command("render:kubernetes", "write Kubernetes manifests"),
-        },
+        {name: Command(f"render:{name}", f"write jobs for {name.capitalize()}") for name in CLUSTER_LAUNCHERS},
     ),
     "submit": Group(
         "submit runs to Slurm or Kubernetes",
         "Submit runs to Slurm or Kubernetes. `suite collect` fetches their results.",
-        {
-            "slurm": Command("submit:slurm", "submit Slurm batch jobs"),
-            "kubernetes": Command("submit:kubernetes", "submit Kubernetes jobs and fetch their results"),
-        },
+        {name: Command(f"submit:{name}", f"submit jobs to {name.capitalize()}") for name in CLUSTER_LAUNCHERS},
     ),
     "status": Command("status:status", "show the state of submitted runs"),
     "cancel": Command("cancel:cancel", "cancel submitted runs"),

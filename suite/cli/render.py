@@ -14,8 +14,6 @@ from suite.cli.options.groups import takes_groups
 from suite.cli.options.work import Work
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS, find_launcher
 
-app = typer.Typer(help="Write Slurm scripts or Kubernetes manifests, without submitting them.", no_args_is_help=True)
-
 
 def _render(name: str) -> Callable[..., None]:
     """The sub-command of one launcher."""
@@ -27,9 +25,12 @@ def _render(name: str) -> Callable[..., None]:
         nodes: Nodes,
         options: Any,
         output: Annotated[
-            Path | None, typer.Option("--output", "-o", help="folder for the files [default: print them]")
+            Path | None,
+            typer.Option("--output", "-o", help="folder for the files [default: print them]", rich_help_panel="Output"),
         ] = None,
-        as_json: Annotated[bool, typer.Option("--json", help="print files and runs as JSON")] = False,
+        as_json: Annotated[
+            bool, typer.Option("--json", help="print files and runs as JSON", rich_help_panel="Output")
+        ] = False,
     ) -> None:
         from suite.cli.options.reading import print_json
         from suite.conduct.cluster.hand_over import write_documents
@@ -52,5 +53,8 @@ def _render(name: str) -> Callable[..., None]:
     return command(takes_groups(render))
 
 
-for _name in CLUSTER_LAUNCHERS:
-    app.command(_name)(_render(_name))
+def __getattr__(name: str) -> Callable[..., None]:
+    """The sub-command of a registered launcher, as the table of commands asks for it."""
+    if name in CLUSTER_LAUNCHERS:
+        return _render(name)
+    raise AttributeError(name)

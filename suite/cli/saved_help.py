@@ -93,9 +93,9 @@ def _pages(width: int) -> dict[str, str]:
     try:
         pages = {}
         for path in command_paths():
-            with contextlib.redirect_stdout(io.StringIO()) as told:
+            with contextlib.redirect_stdout(io.StringIO()) as shown:
                 app([*path, "--help"], prog_name="suite", standalone_mode=False)
-            pages[" ".join(path)] = told.getvalue()
+            pages[" ".join(path)] = shown.getvalue()
         return pages
     finally:
         if before is None:

@@ -8,11 +8,15 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import command
+from suite.cli.options import completion
 
 
 @command
 def status(
-    run: Annotated[list[str] | None, typer.Argument(help="run ids [default: all that were submitted]")] = None,
+    run: Annotated[
+        list[str] | None,
+        typer.Argument(help="run ids [default: all that were submitted]", autocompletion=completion.submitted_runs),
+    ] = None,
     runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs"),
     as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
 ) -> None:

@@ -17,15 +17,18 @@ from suite.launch.cluster.registry import CLUSTER_LAUNCHERS, find_launcher
 if TYPE_CHECKING:
     from suite.conduct.cluster.to_do import ToDo
 
-app = typer.Typer(help="Submit runs to a cluster: Slurm or Kubernetes.", no_args_is_help=True)
-
 
 @dataclass(frozen=True)
 class MayWait:
     """Of a launcher that waits for each run and collects it."""
 
     detach: Annotated[
-        bool, typer.Option("--detach", help="submit all runs at once and return; suite collect makes their bundles")
+        bool,
+        typer.Option(
+            "--detach",
+            help="submit all runs at once and return; suite collect makes their bundles",
+            rich_help_panel="Output",
+        ),
     ] = False
 
 
@@ -46,7 +49,9 @@ def _submit(name: str) -> Callable[..., None]:
         nodes: Nodes,
         options: Any,
         waiting: Any,
-        as_json: Annotated[bool, typer.Option("--json", help="print the outcome as JSON")] = False,
+        as_json: Annotated[
+            bool, typer.Option("--json", help="print the outcome as JSON", rich_help_panel="Output")
+        ] = False,
     ) -> int:
         from suite.cli.options.reading import print_json
         from suite.conduct.cluster.hand_over import hand_over
@@ -94,5 +99,8 @@ def _show_what_is_left(found: ToDo, nodes: Nodes, uncollected: bool) -> None:
         typer.echo(f"to make their bundles: suite collect --wait --runs {nodes.runs}")
 
 
-for _name in CLUSTER_LAUNCHERS:
-    app.command(_name)(_submit(_name))
+def __getattr__(name: str) -> Callable[..., None]:
+    """The sub-command of a registered launcher, as the table of commands asks for it."""
+    if name in CLUSTER_LAUNCHERS:
+        return _submit(name)
+    raise AttributeError(name)

@@ -108,7 +108,7 @@ def test_saved_help_of_other_sources_is_not_shown(saved: Path, tmp_path: Path, m
     monkeypatch.setattr(saved_help, "PACKAGE", package)
     monkeypatch.setattr(saved_help, "FILE", saved)
     assert saved_help.saved_page(["run", "--help"]), "an installed package with its data inside has the same sources"
-    for changed in ("cli/options/slurm.py", "spec/layout.py", "manifests/presets.yaml"):
+    for changed in ("launch/slurm/options.py", "spec/layout.py", "manifests/presets.yaml"):
         text = (package / changed).read_text()
         (package / changed).write_text(text + "\n")
         assert saved_help.saved_page(["run", "--help"]) is None, changed
@@ -144,7 +144,9 @@ def test_asking_for_one_command_imports_no_other() -> None:
     loaded = set(done.stdout.split())
     files = {entry.function.partition(":")[0] for entry in commands().values()}
     assert {file for file in files if f"suite.cli.{file}" in loaded} == {"sizes"}
-    assert not [name for name in loaded if name.startswith(("suite.bundle", "suite.launch", "suite.conduct"))]
+    names_of_launchers = {"suite.launch", "suite.launch.cluster", "suite.launch.cluster.registry"}
+    rooms = ("suite.bundle", "suite.launch", "suite.conduct")
+    assert not [name for name in loaded - names_of_launchers if name.startswith(rooms)]
 
 
 def test_a_mistyped_command_names_those_that_it_resembles(capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,7 +194,7 @@ class TestText:
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         text = " ".join(live_help("render slurm", 110, monkeypatch, capsys).split())
-        assert "--[no-]exclusive whole nodes: a neighbour's job would be measured too [default: on]" in text
+        assert "--[no-]exclusive whole nodes: otherwise a neighbour's job is measured too [default: on]" in text
         assert "--[no-]requeue let Slurm start a preempted run again from its beginning --" in text
 
     def test_run_starts_with_one_sentence_and_examples_that_parse(

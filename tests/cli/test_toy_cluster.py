@@ -30,7 +30,7 @@ def call(monkeypatch: pytest.MonkeyPatch) -> Call:
     """The command line of a program that was started with one more line in the registry."""
     monkeypatch.setitem(CLUSTER_LAUNCHERS, toy_cluster.NAME, toy_cluster.REGISTERED_AS)
     monkeypatch.setattr(toy_cluster, "JOBS", {})
-    for name in ("render", "submit", "app"):
+    for name in ("commands", "render", "submit", "saved_help", "app"):
         importlib.import_module(f"suite.cli.{name}")
         monkeypatch.delitem(sys.modules, f"suite.cli.{name}")
         monkeypatch.delattr(suite.cli, name)

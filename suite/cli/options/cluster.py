@@ -6,7 +6,7 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -29,6 +29,8 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class Nodes:
     """The cluster's side of a plan."""
 
+    HEADING: ClassVar = "Nodes"
+
     nodes: Annotated[int | None, typer.Option(min=1, help="nodes of each run [default: 1, or the preset's]")] = None
     gpus_per_node: Annotated[
         int | None, typer.Option(min=1, help="GPUs, and so ranks, of each node [default: 8, or the preset's]")
@@ -38,7 +40,9 @@ class Nodes:
         str | None,
         typer.Option(help="the nodes' GPU by its name in the catalogue, for layouts that depend on its memory"),
     ] = None
-    image: Annotated[str | None, typer.Option(help="container image, best by digest")] = None
+    image: Annotated[str | None, typer.Option(help="container image, best by digest", rich_help_panel="Containers")] = (
+        None
+    )
     python: Python = None
     stack: Annotated[
         list[str] | None,
@@ -48,10 +52,13 @@ class Nodes:
         list[str] | None, typer.Option(help="NAME=VALUE for every rank, e.g. NCCL_SOCKET_IFNAME=eth0; repeat")
     ] = None
     mount: Annotated[
-        list[str] | None, typer.Option(help="SOURCE:TARGET[:rw] of a container, absolute paths; repeat")
+        list[str] | None,
+        typer.Option(help="SOURCE:TARGET[:rw] of a container, absolute paths; repeat", rich_help_panel="Containers"),
     ] = None
-    runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs")
-    retry_failed: Annotated[bool, typer.Option(help="run again what failed before")] = False
+    runs: Annotated[Path, typer.Option(help="results folder", rich_help_panel="Output")] = Path("runs")
+    retry_failed: Annotated[bool, typer.Option(help="run again what failed before", rich_help_panel="Measuring")] = (
+        False
+    )
 
     def launcher(self, kind: type[ClusterLauncher], options: Any) -> ClusterLauncher:
         """A launcher of this kind with the user's options. Raises UsageError; its notes go to standard error."""

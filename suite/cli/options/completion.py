@@ -51,7 +51,9 @@ def run_devices(incomplete: str) -> list[str]:
 
 
 def launchers(incomplete: str) -> list[str]:
-    return _starting(("local", "docker"), incomplete)
+    from suite.cli.options.launchers import LAUNCHERS
+
+    return _starting(LAUNCHERS, incomplete)
 
 
 def submitted_runs(context: typer.Context, incomplete: str) -> list[str]:

@@ -6,7 +6,9 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import is_dataclass
-from typing import Any, cast
+from typing import Any, cast, get_args
+
+from typer.models import OptionInfo
 
 
 def takes_groups(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -15,7 +17,7 @@ def takes_groups(function: Callable[..., Any]) -> Callable[..., Any]:
     groups = {
         name: cast(type, parameter.annotation) for name, parameter in own.items() if is_dataclass(parameter.annotation)
     }
-    options = {name: inspect.signature(group, eval_str=True).parameters for name, group in groups.items()}
+    options = {name: _options(group) for name, group in groups.items()}
     shown = [
         option.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         for name, parameter in own.items()
@@ -30,3 +32,15 @@ def takes_groups(function: Callable[..., Any]) -> Callable[..., Any]:
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
     return run
+
+
+def _options(group: type) -> dict[str, inspect.Parameter]:
+    """The fields as parameters. An option without a heading of its own has its class's (``HEADING``) in help."""
+    found = dict(inspect.signature(group, eval_str=True).parameters)
+    for owner in reversed(group.__mro__):
+        heading = vars(owner).get("HEADING")
+        for name in inspect.get_annotations(owner) if heading else ():
+            facts = get_args(found[name].annotation) if name in found else ()
+            for option in (fact for fact in facts if isinstance(fact, OptionInfo)):
+                option.rich_help_panel = option.rich_help_panel or heading
+    return found

@@ -9,10 +9,11 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 import typer
 
+from suite.cli.options import completion
 from suite.cli.options.reading import Python
 from suite.launch.docker.options import DockerOptions
 
@@ -27,7 +28,15 @@ LOCAL = "local"
 class Choice:
     """Which launcher starts the runs, and the interpreter that holds the stack."""
 
-    launcher: Annotated[str, typer.Option(help="local, or docker: a container for each run")] = LOCAL
+    HEADING: ClassVar = "Where it runs"
+
+    launcher: Annotated[
+        str,
+        typer.Option(
+            help="local, or docker: a container for each run",
+            autocompletion=completion.launchers,
+        ),
+    ] = LOCAL
     python: Python = None
 
 

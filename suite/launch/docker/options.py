@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class DockerOptions:
     """How containers are made, on which of the host's devices."""
+
+    HEADING: ClassVar = "Containers"
 
     image: Annotated[str | None, typer.Option(help="docker: image to run in [default: the backend's]")] = None
     pull: Annotated[str, typer.Option(help="docker: pull the image if missing, never or always")] = "missing"

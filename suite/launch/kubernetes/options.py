@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
@@ -17,6 +17,8 @@ Texts = list[str] | None
 @dataclass(frozen=True)
 class KubernetesOptions:
     """Where the pods may go and what they may use."""
+
+    HEADING: ClassVar = "Pods"
 
     variant: Annotated[
         str,

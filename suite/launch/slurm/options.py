@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
@@ -17,6 +17,8 @@ Text = str | None
 @dataclass(frozen=True)
 class SlurmOptions:
     """How the runs are put into the queue."""
+
+    HEADING: ClassVar = "Queue"
 
     partition: Annotated[Text, typer.Option(help="partition [default: the cluster's]")] = None
     account: Annotated[Text, typer.Option(help="account that pays")] = None
