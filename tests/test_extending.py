@@ -143,3 +143,28 @@ def test_a_layout_field_is_its_declaration_and_the_backends_that_have_it(copy: C
     run, manifest = planned(copy, "--fused")
     assert run != usual and manifest["layout"]["fused"] is True
     assert "fused" in copy.run("-m", "suite", "run", "--help")
+
+
+TOY_DRIVER = """
+from suite.backends.deepspeed import DeepSpeed
+
+
+class Toy(DeepSpeed):
+    name = "toy"
+    summary = "a toy engine"
+    packages = ("packaging",)
+"""
+TOY_LINE = '"toy": {"driver": "suite.backends.toy:Toy", "worker": "suite.worker.engines.toy.engine:ToyEngine"},'
+
+
+def test_an_engine_is_its_driver_its_folder_in_the_worker_and_a_line(copy: Copy) -> None:
+    copy.edit("suite/worker/backends.json", '  "engines": {\n', f'  "engines": {{\n    {TOY_LINE}\n')
+    (copy.folder / "suite/backends/toy.py").write_text(TOY_DRIVER)
+    engine = copy.folder / "suite/worker/engines/toy"
+    engine.mkdir()
+    (engine / "__init__.py").write_text("")
+    (engine / "engine.py").write_text("class ToyEngine:\n    pass\n")
+    listed = {entry["name"]: entry["summary"] for entry in json.loads(copy.run("-m", "suite", "backends", "--json"))}
+    assert listed["toy"] == "a toy engine" and "megatron" in listed
+    code = "from suite.worker.engines import engine_class; print(engine_class('toy', 'cpu').__name__)"
+    assert copy.run("-c", code).strip() == "ToyEngine"

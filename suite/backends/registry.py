@@ -5,25 +5,34 @@ A package adds one with an entry point of the group ``suite.backends`` that load
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
+from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 
 from suite.backends.base import BackendDriver
-from suite.backends.deepspeed import DeepSpeed
-from suite.backends.megatron import Megatron
-from suite.backends.trlx_deepspeed import TrlxDdp, TrlxDeepSpeed
-from suite.backends.trlx_nemo import TrlxNemo
 from suite.spec.base import UsageError
 from suite.spec.names import nearest
 
 ENTRY_POINT_GROUP = "suite.backends"
-_OWN: tuple[BackendDriver, ...] = (DeepSpeed(), Megatron(), TrlxDeepSpeed(), TrlxDdp(), TrlxNemo())
+_FILE = Path(__file__).parents[1] / "worker" / "backends.json"
+
+
+def own_backends() -> dict[str, BackendDriver]:
+    """Those of the suite, as ``suite/worker/backends.json`` declares them for driver and worker alike."""
+    found: dict[str, BackendDriver] = {}
+    for entries in json.loads(_FILE.read_text(encoding="utf-8")).values():
+        for name, entry in entries.items():
+            module, _, attribute = entry["driver"].partition(":")
+            found[name] = getattr(import_module(module), attribute)()
+    return found
 
 
 @lru_cache(maxsize=1)
 def backends() -> dict[str, BackendDriver]:
     """Every backend by name, in the order they are listed. Raises UsageError when a registered one does not load."""
-    found: dict[str, BackendDriver] = {driver.name: driver for driver in _OWN}
+    found = own_backends()
     for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name):
         try:
             driver = point.load()()

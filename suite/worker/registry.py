@@ -1,7 +1,20 @@
-"""From a backend's name to the class of its stack, imported only when a manifest names it."""
+"""From a backend's name to the class of its stack, imported only when a manifest names it.
+
+``backends.json`` has a line for each backend of the suite: its class in the driver and its class in the worker.
+"""
 
 import importlib
-from typing import Any, Mapping
+import json
+import os
+from typing import Any, Dict, Mapping
+
+_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "backends.json")
+
+
+def declared(kind: str) -> Dict[str, str]:
+    """Backend -> ``module:class`` in the worker, of ``engines`` or of ``trainers``."""
+    with open(_FILE, encoding="utf-8") as file:
+        return {name: entry["worker"] for name, entry in json.load(file)[kind].items()}
 
 
 def import_class(kind: str, table: Mapping[str, str], name: str, device_type: str) -> Any:

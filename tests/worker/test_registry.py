@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from suite.backends.registry import _OWN
+from suite.backends.registry import own_backends
 from suite.worker.engines import ENGINES, engine_class
 from suite.worker.registry import import_class
 from suite.worker.trainers import TRAINERS, trainer_class
 
 
 def test_every_own_backend_of_the_driver_has_a_class_in_the_worker() -> None:
-    assert {driver.name for driver in _OWN if driver.kind == "engine"} == set(ENGINES)
-    assert {driver.name for driver in _OWN if driver.kind == "trainer"} == set(TRAINERS)
+    drivers = own_backends()
+    assert all(name == driver.name for name, driver in drivers.items())
+    assert {driver.name for driver in drivers.values() if driver.kind == "engine"} == set(ENGINES)
+    assert {driver.name for driver in drivers.values() if driver.kind == "trainer"} == set(TRAINERS)
 
 
 @pytest.mark.parametrize("target", sorted({*ENGINES.values(), *TRAINERS.values()}))

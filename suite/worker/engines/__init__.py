@@ -2,16 +2,13 @@
 
 from typing import TYPE_CHECKING, Type
 
-from suite.worker.registry import import_class
+from suite.worker.registry import declared, import_class
 
 if TYPE_CHECKING:
     from suite.worker.engines.base import Engine
 
 #: backend -> ``module:class``; a package's ``prepare(device_type)`` runs before its engine is imported
-ENGINES = {
-    "deepspeed": "suite.worker.engines.deepspeed.engine:DeepSpeedEngine",
-    "megatron": "suite.worker.engines.megatron.engine:MegatronEngine",
-}
+ENGINES = declared("engines")
 
 
 def engine_class(name: str, device_type: str) -> "Type[Engine]":

@@ -2,17 +2,13 @@
 
 from typing import TYPE_CHECKING, Type
 
-from suite.worker.registry import import_class
+from suite.worker.registry import declared, import_class
 
 if TYPE_CHECKING:
     from suite.worker.trainers.base import Trainer
 
 #: backend -> ``module:class``; a package's ``prepare(device_type)`` runs before its trainer is imported
-TRAINERS = {
-    "trlx-deepspeed": "suite.worker.trainers.trlx.accelerate.trainer:TrlxTrainer",
-    "trlx-ddp": "suite.worker.trainers.trlx.accelerate.trainer:TrlxTrainer",
-    "trlx-nemo": "suite.worker.trainers.trlx.nemo.trainer:TrlxNemoTrainer",
-}
+TRAINERS = declared("trainers")
 
 
 def trainer_class(name: str, device_type: str) -> "Type[Trainer]":
