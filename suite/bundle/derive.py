@@ -155,9 +155,9 @@ def _contradictions(events: Events, manifest: Manifest) -> tuple[str, ...]:
     if kinds not in ([], [manifest.measure.device]):
         notes.append(f"the manifest asks for {manifest.measure.device}, ranks tell they ran on {' and '.join(kinds)}")
     for package, version in manifest.stack.items():
-        told = {str(each["packages"].get(package))[:40] for each in facts if isinstance(each.get("packages"), dict)}
-        if told - {version}:
-            notes.append(f"the manifest asks for {package} {version}, ranks tell {' and '.join(sorted(told))}")
+        found = {str(each["packages"].get(package))[:40] for each in facts if isinstance(each.get("packages"), dict)}
+        if found - {version}:
+            notes.append(f"the manifest asks for {package} {version}, ranks tell {' and '.join(sorted(found))}")
     versions = sorted({rank[0]["suite_version"] for rank in events.ranks.values() if rank})
     if len(versions) > 1:
         notes.append(f"ranks ran different versions of the suite: {', '.join(versions)}")

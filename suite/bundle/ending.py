@@ -11,7 +11,7 @@ from suite.spec.manifest import Manifest
 
 
 def ending(events: Events, timeline: Timeline, manifest: Manifest) -> tuple[Status, Failure | None]:
-    """Status and failure. The failure is the driver's classification, else the first that a rank told, else unknown.
+    """Status and failure. The failure is the driver's classification, else the first that a rank reported, else unknown.
 
     A run is ok when the driver and every rank say so, nobody tells a failure and its work is one number. Without the
     driver's end event it was interrupted (the caller knows that no driver holds it). Only an ok run has no failure.
@@ -34,8 +34,8 @@ def _problems(events: Events, end: Event, timeline: Timeline, manifest: Manifest
         problems.append(f"the driver ended as failed; exit codes by rank: {end['exit_codes']}")
     elif bad := {rank: code for rank, code in _by_rank(end["exit_codes"]) if code}:
         problems.append(f"the driver ended as ok, but ranks did not by their exit codes: {bad}")
-    tellers = [events.driver, *events.ranks.values()]
-    if any(_first(told, "failure") for told in tellers):
+    writers = [events.driver, *events.ranks.values()]
+    if any(_first(written, "failure") for written in writers):
         problems.append("a failure was told")
     for rank in range(manifest.layout.ranks):
         rank_end = _first(events.ranks.get(rank, ()), "end")
@@ -60,8 +60,8 @@ def _reported(events: tuple[Event, ...]) -> Failure | None:
 
 
 def _earliest(events: Events) -> Failure | None:
-    told = [event for rank in events.ranks.values() for event in rank if event["kind"] == "failure"]
-    return _failure(min(told, key=lambda event: (event["time"], event["rank"]))) if told else None
+    failures = [event for rank in events.ranks.values() for event in rank if event["kind"] == "failure"]
+    return _failure(min(failures, key=lambda event: (event["time"], event["rank"]))) if failures else None
 
 
 def _failure(event: Event) -> Failure:

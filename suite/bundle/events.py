@@ -169,11 +169,11 @@ def _check_start(event: Event, manifest: Manifest, where: str) -> None:
             raise DamagedBundle(f"{where}: {field} is {ascii(event[field])[:80]}, not {value}: events of another run")
 
 
-def _check_iterations(completed: int, told: int, manifest: Manifest, where: str) -> None:
+def _check_iterations(completed: int, claimed: int, manifest: Manifest, where: str) -> None:
     asked = manifest.measure.warmup + manifest.measure.iterations
-    if not completed == told == asked:
+    if not completed == claimed == asked:
         raise DamagedBundle(
-            f"{where}: ended ok after {told} iterations; {completed} were written, {asked} were asked for"
+            f"{where}: ended ok after {claimed} iterations; {completed} were written, {asked} were asked for"
         )
 
 

@@ -16,8 +16,8 @@ def check_lines(check: Check) -> Iterator[str]:
     fit = check.overall.fit
     if fit.rows:
         yield (
-            f"fits: {fit.fits_as_fits} said to fit, {fit.fits_as_too_large} called too large; "
-            f"too large: {fit.too_large_as_too_large} called so, {fit.too_large_as_fits} said to fit"
+            f"fits: {fit.fits_as_fits} called fitting, {fit.fits_as_too_large} called too large; "
+            f"too large: {fit.too_large_as_too_large} called so, {fit.too_large_as_fits} called fitting"
         )
     for reason, count in check.overall.left_out.items():
         yield f"left out {count:>5}: {reason}"

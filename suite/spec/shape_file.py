@@ -97,7 +97,7 @@ def _refuse_tricks(path: Path, text: str) -> None:
         if isinstance(event, yaml.AliasEvent):
             raise UsageError(f"{path}: aliases (*{str(event.anchor)[:40]}) are not allowed in a shape file")
         tag = getattr(event, "tag", None)
-        if tag is not None and tag != "!":  # which is how a quoted text is told
+        if tag is not None and tag != "!":  # which is how YAML marks a quoted text
             raise UsageError(f"{path}: tags ({tag[:40]}) are not allowed in a shape file")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:

@@ -101,7 +101,7 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
 
 @lru_cache(maxsize=1024)
 def student_quantile(degrees: float, probability: float = (1 + CONFIDENCE) / 2) -> float:
-    """Quantile of Student's t with ``degrees`` of freedom, 0.975 unless told."""
+    """Quantile of Student's t with ``degrees`` of freedom, 0.975 by default."""
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees, probability))
