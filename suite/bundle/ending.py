@@ -11,7 +11,7 @@ from suite.spec.manifest import Manifest
 
 
 def ending(events: Events, timeline: Timeline, manifest: Manifest) -> tuple[Status, Failure | None]:
-    """Status and failure. The failure is the driver's classification, else the first that a rank reported, else unknown.
+    """Status and failure: the driver's classification, else the first failure that a rank reported, else unknown.
 
     A run is ok when the driver and every rank say so, nobody tells a failure and its work is one number. Without the
     driver's end event it was interrupted (the caller knows that no driver holds it). Only an ok run has no failure.

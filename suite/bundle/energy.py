@@ -15,7 +15,7 @@ SHORTEST_WINDOW_SECONDS = 10.0
 def energy(events: Events, timeline: Timeline, manifest: Manifest) -> Energy | None:
     """Joules of all ranks' devices over the counted iterations; null where no iteration carries a device window.
 
-    Valid only when the iterations last 10 s together and every rank's device was sampled and reported its energy in each.
+    Valid only when the iterations last 10 s together and every rank's device was sampled, with its energy, in each.
     Raises DamagedBundle for a window whose figures are no numbers.
     """
     windows = _windows(events, timeline.counted, manifest.layout.ranks)
