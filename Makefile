@@ -10,6 +10,8 @@ RUNS ?= runs
 RESULTS ?= results
 RANKS ?= 1 2
 REPEATS ?= 3
+TORCH ?=
+TORCH_INDEX ?=
 BUDGET ?= 9m
 GPU_BUDGET ?= 25m
 WHEELS ?= wheels
@@ -36,7 +38,7 @@ WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker e
 WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform manylinux_$(glibc)_x86_64) \
 	--platform manylinux2014_x86_64
 
-.PHONY: help bench test test-fast test-kubernetes lint bench-gpu bench-self planner-fit planner-check wheels wheelhouse lock image-locks clean
+.PHONY: help bench test test-fast test-bare test-kubernetes lint bench-gpu bench-self planner-fit planner-check wheels wheelhouse lock image-locks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -51,8 +53,9 @@ endef
 bench: $(STAMP) ## measure both backends on this machine's CPU and write results/report.md
 	$(call measure,$(BIN)/suite,--ladder cpu --workload cpu $(BACKENDS) $(RANKS:%=--ranks %) --repeats $(REPEATS) $(CPU_MEASURE) --budget $(BUDGET),$(RUNS),$(RESULTS))
 
-# Engines wait more than they compute: two of pytest's processes share the cores. Without job control (set -m) a shell has
-# what it starts in the background ignore Ctrl-C, which some of these tests send.
+# Tests with daemons wait more than they compute: two of pytest's processes share the cores. Without job control (set -m)
+# a shell has what it starts in the background ignore Ctrl-C, which some of these tests send. A Kubernetes API server that
+# is being built (.ci/run) holds a lock until it is done.
 test: $(STAMP) ## lint, types and all tests
 	@failed=(); begin=$$SECONDS; \
 	step() { local name=$$1; echo "== $$name"; shift; "$$@" || failed+=("$$name"); }; \
@@ -64,18 +67,24 @@ test: $(STAMP) ## lint, types and all tests
 		tests -m "ranks and not daemon and not alone" || code=1; \
 		tests -m "not ranks and not daemon and not alone" || code=1; \
 		wait $$! || code=1; cat build/daemon-tests.log; return $$code; }; \
+	server_tests() { \
+		[ ! -e build/kubernetes/lock ] || flock --timeout 900 build/kubernetes/lock true || true; \
+		tests tests/kubernetes_server; }; \
 	step "lint: ruff check" $(BIN)/ruff check --quiet; \
 	step "lint: ruff format" $(BIN)/ruff format --check --quiet; \
 	step "lint: vermin, the worker runs on Python 3.8" $(VERMIN); \
 	step "types: mypy" $(BIN)/mypy; \
 	step "tests: real daemons, beside training ranks and all that need neither" side_by_side; \
 	step "tests: those that run alone" tests -m alone; \
-	step "tests: a Kubernetes API server" tests tests/kubernetes_server; \
+	step "tests: a Kubernetes API server" server_tests; \
 	if [ $${#failed[@]} -eq 0 ]; then echo "make test: lint, types and tests passed in $$((SECONDS - begin)) s"; \
 	else echo "make test: failed after $$((SECONDS - begin)) s:"; printf '  %s\n' "$${failed[@]}"; exit 1; fi
 
 test-fast: $(STAMP) ## the tests that start no training ranks and need no daemon
 	@$(BIN)/python -m pytest -m "not ranks and not daemon" $(PYTEST_ARGS)
+
+test-bare: $(STAMP) ## the tests near Docker, Slurm, etcd and go once more, as on a machine without them
+	@$(BIN)/python -m tests.bare $(PYTEST_ARGS)
 
 test-kubernetes: $(STAMP) ## the tests against a real Kubernetes API server, built once in about four minutes
 	@tests/kubernetes_server/build build/kubernetes
@@ -154,14 +163,24 @@ clean: ## remove everything that make made but the measured runs
 
 # The install is done when the stamp is there; changed pins install again. Compiled once and on all cores, because ranks
 # started together would each compile what they import; models that nobody asks for are left out, and some packages
-# carry files that do not compile.
+# carry files that do not compile. With TORCH=cpu the CPU build of torch is installed first, so that the lock finds its
+# torch there and fetches no CUDA package; where pip finds no CPU build it ends there.
+define cpu_torch
+	@$(INSTALL) --no-deps $(TORCH_INDEX:%=--index-url %) "$$(grep -oE '^torch==[0-9.]+' requirements/cpu.lock)+cpu" || { \
+		echo "pip finds no CPU build of this torch. PyTorch's install page prints, for Linux, pip and CPU, the index that has"; \
+		echo "it: make $(MAKECMDGOALS) TORCH=cpu TORCH_INDEX=URL"; exit 2; }
+endef
+
 $(STAMP): pyproject.toml requirements/driver.lock requirements/cpu.lock
 	@[ -n "$(PYTHON)" ] && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "suite needs Python 3.11 or newer; if it is not on the PATH, name it: make PYTHON=/path/to/python3"; exit 2; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo "suite needs the venv module of Python; install it with: apt-get install python3-venv"; exit 2; }
-	@echo "Installing into $(VENV): once, about two minutes ..."
+	@[ -z "$(TORCH)" ] || [ "$(TORCH)" = cpu ] || { \
+		echo "TORCH=$(TORCH) is not known; TORCH=cpu has pip take the CPU build of torch"; exit 2; }
+	@echo "Installing into $(VENV): once, 2 to 7 minutes ..."
 	@$(PYTHON) -m venv $(VENV)
+	$(if $(TORCH),$(cpu_torch))
 	@$(INSTALL) --no-deps --require-hashes -r requirements/driver.lock
 	@DS_BUILD_OPS=0 $(INSTALL) --no-build-isolation -r requirements/cpu.lock
 	@$(INSTALL) --no-deps --no-build-isolation -e .

@@ -1,6 +1,6 @@
 """A real Docker runtime for the tests that need one, started by them and ended with them.
 
-Without root or without dockerd such tests fail in CI and are skipped elsewhere, with the reason in pytest's summary.
+Where none can be started such tests fail in CI and are skipped elsewhere, with the reason in pytest's summary.
 ``SUITE_TEST_DOCKER_HOST`` names a runtime that runs already; it must have the stub hook of tests/stub_gpu on its PATH.
 """
 
@@ -17,15 +17,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
+
+from tests.needs import require_programs, skip_outside_ci, started_or_skipped
 
 ROOT = Path(__file__).parents[1]
 STUB_GPUS = ROOT / "tests" / "stub_gpu"
 #: images and layers stay here between two sessions of a developer; git ignores it
 DATA = ROOT / "build" / "docker"
 START_SECONDS = 30.0
+CANNOT_START = "a container runtime cannot be started here"
+#: dockerd starts the second, third and fourth itself; the command line and the network's bridge are the tests'
+PROGRAMS = ("dockerd", "containerd", "runc", "iptables", "docker", "ip")
 BASE_IMAGE = "suite-base:bookworm"
 BASE_PACKAGES = "python3-minimal,python3-venv,ca-certificates"
 #: fixed, so that the same packages give the same base image
@@ -50,7 +55,7 @@ class Runtime:
                 ("dockerd", *self.arguments), env=self.environment, stdout=output, stderr=output, start_new_session=True
             )
         deadline = time.monotonic() + START_SECONDS
-        while not self._answers():
+        while not self.answers():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
                 raise RuntimeError("dockerd does not answer: " + log.read_text(errors="replace")[-2000:])
@@ -72,7 +77,8 @@ class Runtime:
         environment = {**os.environ, "DOCKER_HOST": self.host}
         return subprocess.run(("docker", *arguments), env=environment, capture_output=True, text=True, **options)
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
+        """Whether the daemon answers, not only the client."""
         return self.docker("version").returncode == 0
 
 
@@ -100,13 +106,13 @@ def started_runtime(
         ),
         environment={**os.environ, "PATH": f"{STUB_GPUS}:{path}" if with_gpus else path},
     )
-    _add_bridge(bridge)
     try:
+        _add_bridge(bridge)
         runtime.start()
         yield runtime
     finally:
         runtime.stop()
-        subprocess.run(("ip", "link", "delete", bridge), check=False)
+        subprocess.run(("ip", "link", "delete", bridge), check=False, capture_output=True)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -119,23 +125,14 @@ def _add_bridge(name: str) -> None:
         ("addr", "add", f"{subnet}.1/24", "dev", name),
         ("link", "set", name, "up"),
     ):
-        subprocess.run(("ip", *command), check=True)
-
-
-def skip_outside_ci(reason: str) -> NoReturn:
-    """Skip loudly where a runtime's tests cannot run; fail in CI, where they have to."""
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
+        done = subprocess.run(("ip", *command), capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(f"ip {' '.join(command)}: {done.stderr}")
 
 
 def require_runtime() -> None:
-    """See ``skip_outside_ci``: dockerd has to be there, and root to start it."""
-    missing = [program for program in ("dockerd", "docker", "ip") if shutil.which(program) is None]
-    if os.geteuid() != 0:
-        missing.append("root")
-    if missing:
-        skip_outside_ci(f"a container runtime cannot be started here: no {', '.join(missing)}")
+    """See ``skip_outside_ci``: what dockerd needs has to be there, and root to start it."""
+    require_programs(CANNOT_START, *PROGRAMS, root=True)
 
 
 @pytest.fixture(scope="session")
@@ -143,11 +140,14 @@ def runtime() -> Iterator[Runtime]:
     """One runtime for the whole session, with pretended GPUs."""
     running = os.environ.get("SUITE_TEST_DOCKER_HOST")
     if running:
-        yield Runtime(host=running, folder=Path(), arguments=(), environment={})
+        named = Runtime(host=running, folder=Path(), arguments=(), environment={})
+        if not named.answers():
+            pytest.fail(f"no container runtime answers at {running}, which SUITE_TEST_DOCKER_HOST names")
+        yield named
         return
     require_runtime()
     DATA.mkdir(parents=True, exist_ok=True)
-    with started_runtime(data=DATA / "data") as started:
+    with started_or_skipped(CANNOT_START, started_runtime(data=DATA / "data")) as started:
         yield started
 
 
@@ -163,12 +163,16 @@ def base_image(runtime: Runtime) -> str:
 
 
 def _debootstrap(tar: Path) -> None:
+    require_programs("the base image cannot be made here", "mmdebstrap")
     tar.parent.mkdir(parents=True, exist_ok=True)
     draft = tar.with_suffix(".draft.tar")
     made = subprocess.run(
         ("mmdebstrap", "--quiet", "--variant=minbase", f"--include={BASE_PACKAGES}", "bookworm", str(draft)),
         env={**os.environ, "SOURCE_DATE_EPOCH": BASE_TIME},
         stdout=sys.stderr,
+        stderr=subprocess.PIPE,
+        text=True,
     )
-    made.check_returncode()
+    if made.returncode != 0:
+        skip_outside_ci(f"the base image cannot be made here, mmdebstrap failed: {made.stderr.strip()[-500:]}")
     draft.rename(tar)

@@ -28,8 +28,9 @@ from suite.launch.image_paths import PYTHON, RUNS
 from suite.launch.job import Job, JobLimits, Mount
 from suite.spec.images import IMAGE_LABEL, VERSION_LABEL, stack_labels
 from suite.spec.version import suite_version
-from tests.container_runtime import Runtime, skip_outside_ci
+from tests.container_runtime import Runtime
 from tests.launch.ranks import PREAMBLE, Ran, make_folder
+from tests.needs import skip_outside_ci
 
 ROOT = Path(__file__).parents[1]
 IMAGE = "suite-scripted:test"

@@ -1,7 +1,7 @@
 """A real Slurm for the tests that need one: two logical nodes on this machine, with pretended GPUs and its own munge.
 
-Nothing of it is installed as a service or reaches beyond the loopback interface; it ends with the test session. Without
-root or without Slurm's programs such tests fail in CI and are skipped elsewhere, with the reason in pytest's summary.
+Nothing of it is installed as a service or reaches beyond the loopback interface; it ends with the test session. Where
+none can be started such tests fail in CI and are skipped elsewhere, with the reason in pytest's summary.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from typing import Any
 
 import pytest
 
-from tests.container_runtime import skip_outside_ci
+from tests.needs import require_programs, started_or_skipped
 
-PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol", "scancel")
+CANNOT_START = "a Slurm cluster cannot be started here"
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "sinfo", "scontrol", "scancel")
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"
 START_SECONDS = 30.0
 NODES = ("n1", "n2")
@@ -191,18 +192,9 @@ def _end_jobs(slurm: Slurm) -> None:
         time.sleep(0.3)
 
 
-def require_slurm() -> None:
-    """Skip loudly where no Slurm can be started; fail in CI, where there has to be one."""
-    missing = [program for program in PROGRAMS if shutil.which(program, path=PATH) is None]
-    if os.geteuid() != 0:
-        missing.append("root")
-    if missing:
-        skip_outside_ci(f"a Slurm cluster cannot be started here: no {', '.join(missing)}")
-
-
 @pytest.fixture(scope="session")
 def slurm() -> Iterator[Slurm]:
     """One cluster for the whole session."""
-    require_slurm()
-    with started_slurm() as started:
+    require_programs(CANNOT_START, *PROGRAMS, root=True)
+    with started_or_skipped(CANNOT_START, started_slurm()) as started:
         yield started

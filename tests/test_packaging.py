@@ -105,10 +105,25 @@ class TestMake:
         assert "--require-hashes" in installs[0]
         assert "--no-deps" in installs[2]
 
+    def test_torch_cpu_installs_the_cpu_build_of_the_lock_before_the_lock_and_from_the_index_that_is_named(
+        self,
+    ) -> None:
+        index = "https://index.example/cpu"
+        recipes = make("-B", "-n", "bench", "TORCH=cpu", f"TORCH_INDEX={index}").splitlines()
+        first, *rest = [line for line in recipes if " pip install " in line]
+        assert f'--no-deps --index-url {index} "$(grep -oE' in first and first.count("+cpu") == 1
+        assert len(rest) == 3 and not [line for line in rest if index in line]
+        assert "index-url" not in make("-B", "-n", "bench", "TORCH=cpu")
+
+    def test_another_torch_than_cpu_is_refused_by_name(self, tmp_path: Path) -> None:
+        with pytest.raises(subprocess.CalledProcessError) as refused:
+            make(f"VENV={tmp_path / 'venv'}", f"{tmp_path / 'venv'}/.installed", "TORCH=cuda")
+        assert "TORCH=cuda is not known" in refused.value.stdout
+
     def test_ci_installs_python_packages_through_make_alone(self) -> None:
         script = (ROOT / ".ci/run").read_text()
         assert os.access(ROOT / ".ci/run", os.X_OK)
-        assert re.search(r"\bmake test\b", script)
+        assert re.search(r"\bmake test$|\bmake test ", script, re.MULTILINE) and "make test-bare" in script
         assert not re.search(r"\bpip3?\b", script)
 
 
@@ -117,8 +132,8 @@ def test_the_wheel_holds_the_data_and_the_worker(tmp_path: Path) -> None:
     (built,) = wheel_builder.WheelBuilder(str(ROOT)).build(directory=str(tmp_path))
     held = set(zipfile.ZipFile(built).namelist())
     data = {path.relative_to(ROOT) for path in (ROOT / "manifests").rglob("*") if path.is_file()}
-    templates = {path.relative_to(ROOT) for path in (ROOT / "suite/report/templates").rglob("*") if path.is_file()}
-    assert data
+    templates = {path.relative_to(ROOT) for path in (ROOT / "suite/report/text/templates").rglob("*") if path.is_file()}
+    assert data and templates
     assert {f"suite/{path}" for path in data} | {str(path) for path in templates} <= held
     assert {"suite/worker/__main__.py", "suite/worker/engines/base.py"} <= held
     assert not [name for name in held if name.startswith("tests/")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -15,17 +14,17 @@ import pytest
 
 from suite.backends.registry import backends
 from suite.spec.version import suite_version
+from tests.needs import require_compose
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "compose.yaml").read_text()
 BENCHES = ("bench-deepspeed", "bench-megatron", "bench-trlx-deepspeed", "bench-trlx-ddp", "bench-nemo")
 
-pytestmark = pytest.mark.skipif(shutil.which("docker") is None and not os.environ.get("CI"), reason="needs Compose")
-
 
 @cache
 def services(profiles: str | None, **variables: str) -> dict[str, Any]:
-    """The services as Compose resolves them, which asks no runtime."""
+    """The services as Compose resolves them, which needs no daemon."""
+    require_compose()
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("SUITE_", "COMPOSE_"))}
     if profiles:
         clean["COMPOSE_PROFILES"] = profiles

@@ -17,6 +17,7 @@ from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify
 from suite.images.build import Built
 from tests.container_runtime import Runtime
+from tests.needs import require_compose
 
 pytestmark = [pytest.mark.daemon, pytest.mark.ranks, pytest.mark.timeout(600)]
 
@@ -51,6 +52,12 @@ class Project:
     def bundle(self) -> Bundle:
         (bundle,) = find_bundles([self.runs])
         return bundle
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compose(runtime: Runtime) -> None:
+    """Before an image is built."""
+    require_compose()
 
 
 @pytest.fixture(scope="module")

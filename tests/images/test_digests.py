@@ -13,7 +13,8 @@ import pytest
 
 from suite.images.digests import Answer, ask, write
 from suite.spec.images import BaseImage, bases
-from tests.container_runtime import Runtime, skip_outside_ci
+from tests.container_runtime import Runtime
+from tests.needs import require_programs
 
 ROOT = Path(__file__).resolve().parents[2]
 OLD, NEW = "sha256:" + "a" * 64, "sha256:" + "b" * 64
@@ -68,8 +69,7 @@ def test_nothing_is_written_where_nothing_was_learnt(checkout: Path) -> None:
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A registry of our own on this machine, as ``host:port``."""
-    if shutil.which("docker-registry") is None:
-        skip_outside_ci("no docker-registry here")
+    require_programs("a registry cannot be started here", "docker-registry")
     folder = tmp_path_factory.mktemp("registry")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.kubernetes_server.server import Server, missing, started_server
+from tests.needs import skip_outside_ci, started_or_skipped
 
 HERE = Path(__file__).parent
+CANNOT_START = "a Kubernetes API server cannot be started here"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -20,14 +22,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    """Skips loudly where there is none: building it takes minutes, so that it is not asked of everybody."""
+    """One server for the whole session. Building it takes minutes: only CI and `make test-kubernetes` insist on it."""
     lacks = missing()
     if lacks:
-        reason = f"no Kubernetes API server can be started here: {', '.join(lacks)} missing"
+        reason = f"{CANNOT_START}: no {', '.join(lacks)}"
         if os.environ.get("SUITE_TEST_KUBE_REQUIRED"):
             pytest.fail(reason)
-        pytest.skip(reason)
-    with started_server() as started:
+        skip_outside_ci(reason)
+    with started_or_skipped(CANNOT_START, started_server()) as started:
         yield started
 
 

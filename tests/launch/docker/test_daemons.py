@@ -20,7 +20,7 @@ from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import ContainerPatience
 from suite.launch.local import free_port
 from suite.spec.base import UsageError
-from tests.container_runtime import Runtime, started_runtime
+from tests.container_runtime import Runtime, require_runtime, started_runtime
 from tests.containers import IMAGE, MEMLOCK, QUICK, launcher, left, once_started, run_container
 
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(180)]
@@ -49,6 +49,7 @@ event("end", status="ok")
 @pytest.fixture(scope="module")
 def daemon(runtime: Runtime, scripted_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
     """A runtime that keeps containers over its own restart, offers CDI devices and no hook, and listens on TCP."""
+    require_runtime()  # SUITE_TEST_DOCKER_HOST may name the other
     cdi = tmp_path_factory.mktemp("cdi")
     (cdi / "nvidia.json").write_text(json.dumps(CDI))
     config = {"live-restore": True, "features": {"cdi": True}, "cdi-spec-dirs": [str(cdi)], "bridge": "none"}

@@ -1,0 +1,122 @@
+"""A test whose programs are missing is skipped with the reason, and fails in CI."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests import bare
+from tests.needs import compose_problem, require_programs, skip_outside_ci, started_or_skipped
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is the whole PATH, and no CI."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CI", raising=False)
+    return tmp_path
+
+
+def write(path: Path, body: str) -> None:
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+
+
+def test_ci_fails_where_others_skip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="no docker"):
+        skip_outside_ci("no docker")
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="no docker"):
+        skip_outside_ci("no docker")
+
+
+def test_the_missing_programs_are_named_and_so_is_root(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(programs / "dockerd", "exit 0")
+    require_programs("not here", "dockerd")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(pytest.skip.Exception, match=r"^not here: no ip, root$"):
+        require_programs("not here", "dockerd", "ip", root=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (None, "no docker"),
+        ("echo 'docker: unknown command: docker compose' >&2; exit 1", "no Compose v2"),
+        ("echo 'Docker version 20.10.24, build 297e128'", "no Compose v2"),  # an old client takes it for an option
+        ("echo 2.17.3", "2.17.3 is older than 2.26"),
+        ("echo v2.26.0", None),
+        ("echo 2.26.1-4", None),
+        ("echo 5.0.1", None),
+    ],
+)
+def test_compose_is_asked_and_a_client_is_not_enough(programs: Path, answer: str | None, problem: str | None) -> None:
+    if answer:
+        write(programs / "docker", f'[ "$*" = "compose version --short" ] || exit 9\n{answer}')
+    found = compose_problem()
+    assert (found is None) if problem is None else (problem in str(found))
+
+
+@pytest.mark.parametrize("error", [RuntimeError("first line\nno cgroups\n"), PermissionError("no cgroups")])
+def test_a_daemon_that_is_there_and_does_not_start_is_a_skip(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def starting():
+        raise error
+        yield
+
+    def use() -> None:
+        with started_or_skipped("not here", starting()):
+            raise AssertionError("it did not start")
+
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match=r"^not here: no cgroups$"):
+        use()
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="no cgroups"):
+        use()
+
+
+def test_an_error_of_the_test_itself_is_no_skip() -> None:
+    @contextmanager
+    def starting():
+        yield "started"
+
+    with pytest.raises(RuntimeError, match="the test's own"), started_or_skipped("not here", starting()):
+        raise RuntimeError("the test's own")
+
+
+def test_the_bare_path_has_all_but_the_hidden_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both, plain, links = (tmp_path / name for name in ("both", "plain", "links"))
+    for folder in (both, plain, links):
+        folder.mkdir()
+    for name in ("bash", "docker", "dockerd", "slurmctld", "etcd", "go", "gofmt", "google"):
+        write(both / name, "exit 0")
+    write(plain / "bash", "exit 1")
+    monkeypatch.setenv("PATH", f"{both}:{tmp_path}/none::{plain}:{both}")
+    first, *rest = bare.bare_path(links).split(":")
+    assert sorted(os.listdir(first)) == ["bash", "google"]
+    assert rest == [f"{tmp_path}/none", "", str(plain)]
+
+
+SKIPPED = "import pytest\ndef test_one(): pytest.skip('here: no Slurm')\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (f"{SKIPPED}def test_two(): pass", None),
+        (f"{SKIPPED}def test_two(): assert 0", "exit code 1"),
+        (SKIPPED, "no test passed"),
+        ("def test_two(): pass", "no test was skipped because no Slurm"),
+        ("", "exit code 5"),
+    ],
+)
+def test_a_bare_run_that_proves_nothing_fails(body: str, problem: str | None, tmp_path: Path) -> None:
+    file = tmp_path / "test_it.py"
+    file.write_text(body)
+    problems = bare.run_tests("bare", os.environ["PATH"], ("no Slurm",), [str(file), f"--rootdir={tmp_path}"])
+    assert (problems == []) if problem is None else any(problem in one for one in problems), problems
