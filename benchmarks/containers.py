@@ -33,7 +33,7 @@ LIMIT_SECONDS = 1.5
 
 
 def rows() -> list[tuple[str, str, str]]:
-    """Figures for the table: what, figure, limit. Without an engine and the image there is nothing to measure."""
+    """Figures for the table: what, figure, limit. None without a container runtime and the image."""
     try:
         _, launcher = open_containers(DockerSettings(pull="never"), None, (BACKEND,), "cpu", None, lambda text: None)
     except UsageError as error:

@@ -1,7 +1,7 @@
 """Building an image of the catalogue through the runtime's classic builder, which every runtime has.
 
-Steps are told as they begin; everything the runtime says is in a log file. A build that fails or is interrupted leaves
-no container behind: the runtime removes them.
+Steps are shown as they begin; all output of the container runtime is in a log file. A build that fails or is
+interrupted leaves no container behind: the runtime removes them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Built(Frozen):
     size_bytes: int
     seconds: float
     labels: dict[str, str]
-    log: Path = Field(description="everything the runtime said")
+    log: Path = Field(description="all output of the container runtime")
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def build_image(
     except APIError as error:
         raise BuildFailed(None, [str(error.explanation or error)], log) from error
     except (DockerException, RequestException, OSError) as error:
-        raise BuildFailed(None, [f"the connection to the runtime broke: {error}"], log) from error
+        raise BuildFailed(None, [f"the connection to the container runtime broke: {error}"], log) from error
     return Built(
         name=image.name,
         tag=tag,
@@ -115,7 +115,7 @@ def build_image(
 
 
 def _follow(stream: Iterator[dict[str, Any]], log: Path, on_step: OnStep) -> str:
-    """Write the log, tell the steps, and give back the image's id. Closing the stream ends the build on the runtime."""
+    """Write the log, show the steps, and give back the image's id. Closing the stream ends the build on the runtime."""
     try:
         with log.open("w", encoding="utf-8") as file:
             return read_output(stream, file, on_step, log)

@@ -1,4 +1,4 @@
-"""What a runtime says while it builds: steps, their output, the id of the image, or why it stopped."""
+"""What a container runtime reports while it builds: steps, their output, the id of the image, or why it stopped."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def read_output(stream: Iterable[dict[str, Any]], log: TextIO, on_step: Callable
     step: Step | None = None
     recent: deque[str] = deque(maxlen=LAST_LINES)
     identity = None
-    for part in stream:
-        text = _COLOURS.sub("", str(part.get("stream", "")))
+    for message in stream:
+        text = _COLOURS.sub("", str(message.get("stream", "")))
         log.write(text)
         begun = _STEP.match(text)
         if begun:
@@ -51,12 +51,12 @@ def read_output(stream: Iterable[dict[str, Any]], log: TextIO, on_step: Callable
             on_step(step)
         elif not text.startswith((" --->", "Removed intermediate")):
             recent.extend(line for line in text.splitlines() if line.strip())
-        if "error" in part:
-            log.write(part["error"] + "\n")
-            raise BuildFailed(step, _error_lines(part["error"], recent), path)
-        identity = (part.get("aux") or {}).get("ID") or identity
+        if "error" in message:
+            log.write(message["error"] + "\n")
+            raise BuildFailed(step, _error_lines(message["error"], recent), path)
+        identity = (message.get("aux") or {}).get("ID") or identity
     if identity is None:
-        raise BuildFailed(step, [*recent, "the runtime ended the build without an image"], path)
+        raise BuildFailed(step, [*recent, "the container runtime ended the build without an image"], path)
     return identity
 
 

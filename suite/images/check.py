@@ -109,21 +109,21 @@ def _environment(
 def _commits(image: Image, variant: str | None, labels: Mapping[str, str]) -> Iterator[Difference]:
     """What comes from a repository is labelled with its commit; a package built on the way has no other trace of it."""
     own = [label for label in labels if label.startswith(COMMIT_LABEL)]
-    told = {label.removeprefix(COMMIT_LABEL): labels[label] for label in own}
+    declared = {label.removeprefix(COMMIT_LABEL): labels[label] for label in own}
     known = {} if _lacks_sources(variant) else {name: source.commit for name, source in image.sources.items()}
-    for package in sorted(told.keys() | known.keys()):
-        yield from _compared(f"label {COMMIT_LABEL}{package}", known.get(package), told.get(package))
+    for package in sorted(declared.keys() | known.keys()):
+        yield from _compared(f"label {COMMIT_LABEL}{package}", known.get(package), declared.get(package))
 
 
 def _is_pinned(found: str | None, pin: str) -> bool:
-    """A build's local part (``+cpu``) counts only where the lock names one."""
+    """The local version of a build (``+cpu``) counts only where the lock names one."""
     return found is not None and (found if "+" in pin else found.partition("+")[0]) == pin
 
 
 def _labels(
-    image: Image, variant: str | None, told: Mapping[str, str], found: Environment | None
+    image: Image, variant: str | None, declared: Mapping[str, str], found: Environment | None
 ) -> Iterator[Difference]:
     packages = {} if found is None else found.packages
     wanted = {name for name in image.packages if not (_lacks_sources(variant) and name in image.sources)}
-    for package in sorted(wanted | told.keys()):
-        yield from _compared(f"label {STACK_LABEL}{package}", packages.get(normal(package)), told.get(package))
+    for package in sorted(wanted | declared.keys()):
+        yield from _compared(f"label {STACK_LABEL}{package}", packages.get(normal(package)), declared.get(package))

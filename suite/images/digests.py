@@ -1,4 +1,4 @@
-"""Asking registries again which digest a base's tag has, and writing the answer into catalogue and Dockerfiles."""
+"""Asking registries which digest a base's tag has, and writing the answer into catalogue and Dockerfiles."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Verdict = Literal["same", "differs", "new", "unknown"]
 
 
 class Answer(Frozen):
-    """What a registry says of a base, beside what the catalogue says."""
+    """The digest that a registry has for a base, beside that of the catalogue."""
 
     base: str = Field(description="name in the catalogue")
     reference: str

@@ -55,7 +55,7 @@ class Environment(Frozen):
 
 
 class Inside(Frozen):
-    """What an image says of itself when it runs."""
+    """What an image reports of itself when it runs."""
 
     user: int = Field(description="user id of its processes")
     suite: str = Field(description="version of the suite")
@@ -70,8 +70,8 @@ def look_inside(api: APIClient, image: str) -> Inside:
         api.start(container)
         code = api.wait(container, timeout=ANSWER_SECONDS)["StatusCode"]
         if code:
-            said = api.logs(container, stdout=False).decode(errors="replace").strip().splitlines()
-            raise UsageError(f"the driver of {image} does not start: {said[-1] if said else f'exit code {code}'}")
+            lines = api.logs(container, stdout=False).decode(errors="replace").strip().splitlines()
+            raise UsageError(f"the driver of {image} does not start: {lines[-1] if lines else f'exit code {code}'}")
         return Inside.model_validate_json(api.logs(container, stderr=False))
     except _failures() as error:
         raise UsageError(f"{image} cannot be run: {error}") from error

@@ -34,10 +34,10 @@ def inventory(environments: dict[str, str], status: Path = Path("/var/lib/dpkg/s
     """The list as JSON. ``environments``: name -> interpreter; ``status``: dpkg's database, left out when missing."""
     bom = Bom()
     bom.metadata.component = Component(name="suite", type=ComponentType.CONTAINER, bom_ref="image")
-    components = [part for name, python in environments.items() for part in _environment(name, python)]
+    components = [one for name, python in environments.items() for one in _environment(name, python)]
     components += _system(status)
     bom.components.update(components)
-    references = sorted(str(part.bom_ref.value) for part in components)
+    references = sorted(str(one.bom_ref.value) for one in components)
     bom.serial_number = uuid.uuid5(uuid.NAMESPACE_URL, "\n".join(references))
     bom.register_dependency(bom.metadata.component, components)
     listed = json.loads(JsonV1Dot6(bom).output_as_string())

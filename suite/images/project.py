@@ -20,12 +20,12 @@ class Project:
     @classmethod
     def of(cls, root: Path | None = None) -> Project:
         """The checkout at ``root``, else the one this suite runs from. UsageError where there is none."""
-        place = (root or data_root().parent).resolve()
-        if not (place / "requirements" / "images").is_dir():
+        root_folder = (root or data_root().parent).resolve()
+        if not (root_folder / "requirements" / "images").is_dir():
             raise UsageError(
-                f"{place} is no checkout of the suite, which images are built from; name one with --project"
+                f"{root_folder} is no checkout of the suite, which images are built from; name one with --project"
             )
-        return cls(place)
+        return cls(root_folder)
 
     @property
     def build_inputs(self) -> Path:

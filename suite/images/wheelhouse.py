@@ -47,7 +47,7 @@ def fill_wheelhouse(project: Project) -> Path:
 def _download(folder: Path, wanted: Sequence[str]) -> None:
     platforms = [f"manylinux_{glibc}_x86_64" for glibc in GLIBC] + ["manylinux2014_x86_64", "linux_x86_64"]
     target = ("--python-version", PYTHON, "--implementation", "cp", "--only-binary=:all:", "--no-deps")
-    _pip("download", *target, *(part for name in platforms for part in ("--platform", name)), *_to(folder), *wanted)
+    _pip("download", *target, *(word for name in platforms for word in ("--platform", name)), *_to(folder), *wanted)
 
 
 def _build(folder: Path, wanted: str) -> None:
@@ -63,8 +63,8 @@ def _pip(*arguments: str) -> None:
     command = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments)
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "DS_BUILD_OPS": "0"})
     if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.strip()] or ["no reason given"]
-        raise UsageError(f"pip {arguments[0]} cannot fill the wheelhouse: {said[-1].strip()}")
+        lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no reason given"]
+        raise UsageError(f"pip {arguments[0]} cannot fill the wheelhouse: {lines[-1].strip()}")
 
 
 def _wheels(folder: Path, name: str, version: str) -> list[Path]:
@@ -83,7 +83,7 @@ def _locked(name: str, version: str, wheels: Iterable[Path]) -> str:
         raise UsageError(f"the wheelhouse has no wheel of {name} {version}")
     if name == "torch" and not any("+cpu" in wheel.name for wheel in found):
         raise UsageError(
-            f"{found[0].name} is no CPU build of torch; tell pip where one is (PIP_FIND_LINKS or PIP_EXTRA_INDEX_URL)"
+            f"{found[0].name} is no CPU build of torch; point pip at one (PIP_FIND_LINKS or PIP_EXTRA_INDEX_URL)"
         )
     hashes = "".join(f" \\\n    --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}" for wheel in found)
     return f"{name}=={found[0].name.split('-')[1]}{hashes}\n"

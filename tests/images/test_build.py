@@ -1,4 +1,4 @@
-"""A build as asked of a runtime and as told to the user, on a scripted runtime."""
+"""What a build asks of the container runtime and shows the user, on a scripted runtime."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class TestProject:
         assert Project(tmp_path).revision() == f"{commit}+changes"
 
     @pytest.mark.parametrize(
-        ("remote", "told"),
+        ("remote", "shown"),
         [
             ("https://user:secret@git.example/suite.git", "https://git.example/suite.git"),
             ("ssh://git@git.example/suite", "ssh://git.example/suite"),
@@ -196,7 +196,7 @@ class TestProject:
             ("git@git.example:suite", None),
         ],
     )
-    def test_the_source_is_told_without_credentials(self, tmp_path: Path, remote: str, told: str | None) -> None:
+    def test_the_source_is_shown_without_credentials(self, tmp_path: Path, remote: str, shown: str | None) -> None:
         self.git(tmp_path, "init")
         self.git(tmp_path, "remote", "add", "origin", remote)
-        assert Project(tmp_path).source() == told
+        assert Project(tmp_path).source() == shown

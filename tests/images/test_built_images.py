@@ -69,12 +69,12 @@ class TestWhatItHolds:
             ("stack", ROOT / "requirements/cpu.lock"),
         ):
             found = {
-                part["name"]: part["version"].partition("+")[0]
-                for part in components
-                if part["properties"][0]["value"] == environment and part["purl"].startswith("pkg:pypi/")
+                component["name"]: component["version"].partition("+")[0]
+                for component in components
+                if component["properties"][0]["value"] == environment and component["purl"].startswith("pkg:pypi/")
             }
             assert found == pins_of(lock)
-        assert len([part for part in components if part["purl"].startswith("pkg:deb/debian/")]) > 50
+        assert len([one for one in components if one["purl"].startswith("pkg:deb/debian/")]) > 50
 
     def test_the_list_is_what_its_schema_says(self, docker_api: APIClient, engines_image: Built) -> None:
         pytest.importorskip("cyclonedx", reason="cyclonedx comes with `make test`")
@@ -151,7 +151,7 @@ class TestATamperedImage:
             given = ("--user", "0", "--entrypoint", "sh", engines_image.id, "-c", command)
             runtime.docker("run", "--name", name, "--network", "none", *given, check=True)
             kept = ("USER 1000", 'ENTRYPOINT ["suite"]', *changes)
-            options = tuple(part for change in kept for part in ("--change", change))
+            options = tuple(word for change in kept for word in ("--change", change))
             runtime.docker("commit", *options, name, f"{name}:1", check=True)
             runtime.docker("rm", name)
             made.append(f"{name}:1")

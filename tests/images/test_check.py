@@ -47,9 +47,9 @@ def labels(**changed: str | None) -> dict[str, str]:
     return {label: value for label, value in {**known, **changed}.items() if value is not None}
 
 
-def found(inside: Inside, told: dict[str, str] | None = None) -> dict[str, Difference]:
-    told = labels() if told is None else told
-    return {one.where: one for one in differences(TRLX, told, inside, PROJECT, suite_version())}
+def found(inside: Inside, declared: dict[str, str] | None = None) -> dict[str, Difference]:
+    declared = labels() if declared is None else declared
+    return {one.where: one for one in differences(TRLX, declared, inside, PROJECT, suite_version())}
 
 
 def without(environment: Environment | None, package: str) -> Environment:
@@ -107,24 +107,24 @@ def test_a_label_that_lies_and_one_that_is_missing_are_found() -> None:
 
 
 def test_without_trlx_neither_package_nor_label_is_expected() -> None:
-    told = labels(**{VARIANT_LABEL: "trlx-deps", "suite.stack.trlx": None, "suite.commit.trlx": None})
+    declared = labels(**{VARIANT_LABEL: "trlx-deps", "suite.stack.trlx": None, "suite.commit.trlx": None})
     bare = environment(PROJECT.lock("trlx.lock"))
-    assert found(whole(stack=bare), told) == {}
-    assert "label suite.stack.trlx" in found(whole(stack=bare), {**told, "suite.stack.trlx": "0.7.0"})
+    assert found(whole(stack=bare), declared) == {}
+    assert "label suite.stack.trlx" in found(whole(stack=bare), {**declared, "suite.stack.trlx": "0.7.0"})
 
 
 def test_a_cpu_build_is_held_to_the_cpu_lock_and_labels_its_very_torch() -> None:
     image = find_image("engines")
     stack = with_package(environment(ROOT / "requirements/cpu.lock"), torch="2.13.0+cpu")
-    told = {
+    declared = {
         VERSION_LABEL: suite_version(),
         VARIANT_LABEL: "cpu",
         **stack_labels({package: stack.packages[package] for package in image.packages}),
     }
     inside = whole(stack=stack)
-    assert differences(image, told, inside, PROJECT, suite_version()) == []
-    told["suite.stack.torch"] = "2.13.0"
-    (only,) = differences(image, told, inside, PROJECT, suite_version())
+    assert differences(image, declared, inside, PROJECT, suite_version()) == []
+    declared["suite.stack.torch"] = "2.13.0"
+    (only,) = differences(image, declared, inside, PROJECT, suite_version())
     assert only.where == "label suite.stack.torch"
 
 
@@ -133,18 +133,18 @@ def test_packages_that_the_nemo_base_brings_are_no_difference() -> None:
     stack = environment(PROJECT.lock("nemo.lock"), "3.8", torch="1.14.0a0", apex="0.1", trlx="0.7.0")
     stack = stack.model_copy(update={"commits": {"trlx": image.sources["trlx"].commit}})
     versions = {"nemo_toolkit": "1.17.0", "apex": "0.1", "pytorch-lightning": "1.9.4", "transformers": "4.28.1"}
-    told = {
+    declared = {
         VERSION_LABEL: suite_version(),
         **stack_labels({**versions, "trlx": "0.7.0"}),
         **{f"suite.commit.{name}": source.commit for name, source in image.sources.items()},
     }
-    assert differences(image, told, whole(stack=stack), PROJECT, suite_version()) == []
+    assert differences(image, declared, whole(stack=stack), PROJECT, suite_version()) == []
 
 
 @pytest.mark.parametrize(("torch", "is_pinned"), [("2.0.1+cu118", True), ("2.0.1", False), ("2.0.1+cpu", False)])
 def test_where_a_lock_names_the_build_it_counts(torch: str, is_pinned: bool) -> None:
     image = find_image("trlx-upstream")
     stack = with_package(environment(PROJECT.lock("upstream.lock"), "3.9"), torch=torch)
-    told = {VARIANT_LABEL: "upstream-deps"}
-    where = {one.where for one in differences(image, told, whole(stack=stack), PROJECT, suite_version())}
+    declared = {VARIANT_LABEL: "upstream-deps"}
+    where = {one.where for one in differences(image, declared, whole(stack=stack), PROJECT, suite_version())}
     assert ("stack: torch" not in where) is is_pinned

@@ -86,7 +86,7 @@ def test_what_is_built_without_arguments_is_the_catalogues_image() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_package_comes_from_a_lock_with_hashes_or_from_a_commit(name: str) -> None:
-    installs = [part for line in instructions(name) for part in line.split(";") if "pip install" in part]
+    installs = [step for line in instructions(name) for step in line.split(";") if "pip install" in step]
     assert len(installs) >= 4
     for install in installs:
         is_hashed = "--require-hashes -r" in install
@@ -97,7 +97,7 @@ def test_every_package_comes_from_a_lock_with_hashes_or_from_a_commit(name: str)
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_fetched_lock_is_installed_without_asking_for_anything_more(name: str) -> None:
-    installs = [part for line in instructions(name) for part in line.split(";") if "uv pip install" in part]
+    installs = [step for line in instructions(name) for step in line.split(";") if "uv pip install" in step]
     assert all("--no-deps" in install for install in installs)
 
 
@@ -159,7 +159,10 @@ def test_what_a_build_machine_passes_in_reaches_builder_stages_only(name: str) -
     copies = [line for line in instructions(name) if line.startswith("COPY") and "build/imag" in line]
     assert len(copies) == 1
     taken = re.findall(r"COPY --from=(\S+) (\S+)", TEXT[name])
-    assert {place for stage, place in taken if not place.startswith("/opt/")} == {"/build/sbom", "/tmp/sbom.cdx.json"}
+    assert {path for stage, path in taken if not path.startswith("/opt/")} == {
+        "/build/sbom",
+        "/tmp/sbom.cdx.json",
+    }
     assert "FROM assembled AS inventory\nCOPY --from=sbom-tool /build/sbom" in TEXT[name]
 
 
@@ -173,6 +176,6 @@ def test_the_context_holds_what_is_copied_and_nothing_else() -> None:
         for source in line.split()[1:-1]
     }
     for source in copied:
-        assert any(source.replace("[e]", "e").startswith(place) for place in allowed), source
-    for place in allowed:
-        assert any(source.replace("[e]", "e").startswith(place) for source in copied), place
+        assert any(source.replace("[e]", "e").startswith(path) for path in allowed), source
+    for path in allowed:
+        assert any(source.replace("[e]", "e").startswith(path) for source in copied), path

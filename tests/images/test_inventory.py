@@ -53,22 +53,22 @@ def test_it_is_what_the_schema_says(listed: str) -> None:
 
 def test_both_environments_and_the_system_are_listed_with_versions_and_addresses(listed: str) -> None:
     components = json.loads(listed)["components"]
-    count = Counter(part["properties"][0]["value"] for part in components)
+    count = Counter(component["properties"][0]["value"] for component in components)
     assert count["driver"] == count["stack"] > 20 and count["system"] == 1
-    by_reference = {part["bom-ref"]: part for part in components}
+    by_reference = {component["bom-ref"]: component for component in components}
     pydantic = by_reference[f"driver/pkg:pypi/pydantic@{version('pydantic')}"]
     assert pydantic["purl"] == f"pkg:pypi/pydantic@{version('pydantic')}"
     assert pydantic["licenses"] == [{"license": {"id": "MIT"}}]
     assert any(reference.startswith("stack/pkg:generic/cpython@3.") for reference in by_reference)
-    (system,) = [part for part in components if part["purl"].startswith("pkg:deb/")]
+    (system,) = [component for component in components if component["purl"].startswith("pkg:deb/")]
     assert (system["name"], system["version"]) == ("bash", "5.2.15-2+b7")
     assert "arch=amd64" in system["purl"]
 
 
 def test_the_same_content_gives_the_same_text(inventory: ModuleType, listed: str, tmp_path: Path) -> None:
     (tmp_path / "status").write_text(STATUS)
-    again = inventory.inventory({"driver": sys.executable, "stack": sys.executable}, tmp_path / "status")
-    assert again == listed
+    second = inventory.inventory({"driver": sys.executable, "stack": sys.executable}, tmp_path / "status")
+    assert second == listed
     other = inventory.inventory({"driver": sys.executable}, tmp_path / "status")
     assert json.loads(other)["serialNumber"] != json.loads(listed)["serialNumber"]
 
@@ -88,4 +88,4 @@ def test_a_package_from_a_repository_names_its_commit(inventory: ModuleType, tmp
 
 def test_a_base_without_dpkg_has_no_system_packages(inventory: ModuleType, tmp_path: Path) -> None:
     listed = json.loads(inventory.inventory({"driver": sys.executable}, tmp_path / "none"))
-    assert {part["properties"][0]["value"] for part in listed["components"]} == {"driver"}
+    assert {component["properties"][0]["value"] for component in listed["components"]} == {"driver"}

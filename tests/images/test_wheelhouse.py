@@ -29,7 +29,7 @@ def project(tmp_path: Path) -> Project:
 
 
 class ScriptedPip:
-    """Lays down the wheels it is told to, or fails with what it is told to say."""
+    """Puts down the wheels that it was given, or fails with the message that it was given."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, wheels: dict[str, tuple[str, ...]], error: str = "") -> None:
         self.wheels, self.error = wheels, error
@@ -80,7 +80,7 @@ def test_a_cuda_build_of_torch_is_refused_with_the_way_to_the_other(
 ) -> None:
     wheels = {**WHEELS, "download": ("torch-2.13.0-cp311-cp311-linux_x86_64.whl", WHEELS["download"][1])}
     ScriptedPip(monkeypatch, wheels)
-    with pytest.raises(UsageError, match="no CPU build of torch; tell pip where one is"):
+    with pytest.raises(UsageError, match="no CPU build of torch; point pip at one"):
         wheelhouse.fill_wheelhouse(project)
 
 

@@ -1,6 +1,6 @@
 """What a bare API server lacks, played by the tests: the controller that makes a Job's pods, nodes, and their kubelet.
 
-The pods' processes are real. Where a test says nothing else, each rank of a node is tests/scripted_worker.py, started
+The pods' processes are real. Unless a test asks otherwise, each rank of a node is tests/scripted_worker.py, started
 with the variables that torchrun would set; ``with_torchrun`` starts the pod's own command, torchrun with the suite's
 worker, with the paths of the image replaced by those of this machine. Logs are served as a kubelet does, so that they
 travel through the API server.
@@ -40,12 +40,12 @@ SCRIPTED = ROOT / "tests" / "scripted_worker.py"
 
 @dataclass
 class Play:
-    """How the pod of one node goes. Without anything said, it runs and ends as its processes do."""
+    """How the pod of one node goes. By default it runs and ends as its processes do."""
 
     waits: str | None = None  # never placed: the scheduler's message
     waiting: tuple[str, str] | None = None  # placed, but its container cannot start: reason and message
     ends_as: dict[str, Any] | None = None  # status of the pod when its processes have ended
-    terminated: dict[str, Any] = field(default_factory=dict)  # replaces parts of how its container ended
+    terminated: dict[str, Any] = field(default_factory=dict)  # replaces fields of how its container ended
 
 
 @dataclass
@@ -169,7 +169,7 @@ class StandIn:
         (spec,) = body["spec"]["containers"]
         (mount,) = spec["volumeMounts"]
         here = {mount["mountPath"]: str(self._claim(body["spec"], mount))}
-        command = [_replaced(expanded(part, {}), here) for part in spec["command"]]
+        command = [_replaced(expanded(word, {}), here) for word in spec["command"]]
         with pod.log.open("wb") as log:
             code = subprocess.run(command, stdout=log, stderr=log).returncode
         pod.started = time.time()
@@ -206,25 +206,25 @@ class StandIn:
                 target.mkdir(parents=True, exist_ok=True)
         index = pod.body["metadata"]["annotations"][INDEX]
         variables = {entry["name"]: entry.get("value", index) for entry in spec["env"]}
-        command = [expanded(part, variables) for part in spec["command"]]
+        command = [expanded(word, variables) for word in spec["command"]]
         env = {name: expanded(value, variables) for name, value in variables.items()}
         env["PYTHONPATH"] = os.pathsep.join([str(ROOT), *sys.path[1:]])
         paths = {str(path): str(here) for path, here in mounts.items()} | {PYTHON_PATH: str(ROOT)}
-        command = [_replaced(part, paths) for part in command]
+        command = [_replaced(word, paths) for word in command]
         run = [self._own_command(command)] if self._with_torchrun else _scripted_ranks(command)
         with pod.log.open("wb") as log:
             return [
                 subprocess.Popen(
                     argv, env={**os.environ, **env, **more}, stdout=log, stderr=log, start_new_session=True
                 )
-                for argv, more in (part if isinstance(part, tuple) else (part, {}) for part in run)
+                for argv, more in (one if isinstance(one, tuple) else (one, {}) for one in run)
             ]
 
     def _own_command(self, command: list[str]) -> list[str]:
         """Name service and a network of one's own per pod are what this machine lacks: one address, one free port."""
         assert command[0] == PYTHON
         swap = {"--master_addr": "127.0.0.1", "--master_port": str(self._port)}
-        names = [part.partition("=") for part in command[1:]]
+        names = [word.partition("=") for word in command[1:]]
         return [
             sys.executable,
             *(f"{name}={swap[name]}" if name in swap else name + sep + value for name, sep, value in names),
@@ -307,14 +307,14 @@ class StandIn:
 
 def _scripted_ranks(command: list[str]) -> list[tuple[list[str], dict[str, str]]]:
     """The ranks of a node without torch: what torchrun would start, with the variables that it would set."""
-    options = dict(part[2:].split("=", 1) for part in command if part.startswith("--") and "=" in part)
+    options = dict(word[2:].split("=", 1) for word in command if word.startswith("--") and "=" in word)
     per_node, node, nodes = int(options["nproc_per_node"]), int(options["node_rank"]), int(options["nnodes"])
     arguments = command[command.index("suite.worker") + 1 :]
-    place = {"WORLD_SIZE": str(nodes * per_node), "LOCAL_WORLD_SIZE": str(per_node), "MASTER_ADDR": "127.0.0.1"}
+    variables = {"WORLD_SIZE": str(nodes * per_node), "LOCAL_WORLD_SIZE": str(per_node), "MASTER_ADDR": "127.0.0.1"}
     return [
         (
             [sys.executable, str(SCRIPTED), *arguments],
-            {**place, "MASTER_PORT": "1", "RANK": str(node * per_node + local), "LOCAL_RANK": str(local)},
+            {**variables, "MASTER_PORT": "1", "RANK": str(node * per_node + local), "LOCAL_RANK": str(local)},
         )
         for local in range(per_node)
     ]
@@ -367,14 +367,14 @@ def _make_node(core: CoreV1Api, name: str, port: int) -> None:
 
 
 def _log_server(folder: Path) -> ThreadingHTTPServer:
-    """The part of a kubelet that gives out logs: /containerLogs/NAMESPACE/POD/CONTAINER."""
+    """What of a kubelet serves logs: /containerLogs/NAMESPACE/POD/CONTAINER."""
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked = urlsplit(self.path)
-            _, part, _, pod, _ = asked.path.split("/")
+            _, kind, _, pod, _ = asked.path.split("/")
             log = folder / pod / "log"
-            if part != "containerLogs" or not log.exists():
+            if kind != "containerLogs" or not log.exists():
                 self.send_error(404)
                 return
             lines = log.read_bytes().splitlines(keepends=True)

@@ -40,8 +40,8 @@ def cluster(server: Server, namespace: str, monkeypatch: pytest.MonkeyPatch) -> 
     return connect()
 
 
-def rendered(variant: str, said: dict[str, Any], namespace: str) -> Objects:
-    settings = settings_of(variant, **{**said, "namespace": namespace})  # type: ignore[arg-type]
+def rendered(variant: str, given: dict[str, Any], namespace: str) -> Objects:
+    settings = settings_of(variant, **{**given, "namespace": namespace})  # type: ignore[arg-type]
     return parse(render(job_of(), FOLDER, settings, FILES, {"suite/run-id": "run"}))
 
 
@@ -67,10 +67,10 @@ def plain(objects: Objects) -> Objects:
     return known + pods
 
 
-@pytest.mark.parametrize("said", [{}, FULL], ids=["least", "most"])
+@pytest.mark.parametrize("given", [{}, FULL], ids=["least", "most"])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_every_plain_object_is_accepted(cluster: Cluster, variant: str, said: dict[str, Any]) -> None:
-    for body in plain(rendered(variant, said, cluster.namespace)):
+def test_every_plain_object_is_accepted(cluster: Cluster, variant: str, given: dict[str, Any]) -> None:
+    for body in plain(rendered(variant, given, cluster.namespace)):
         cluster.create(body, dry_run=True)
     assert cluster.find("ConfigMap", labelSelector="suite/run") == []
 

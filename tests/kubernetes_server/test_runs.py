@@ -99,7 +99,7 @@ def test_a_run_over_two_nodes_comes_home_whole(field: Field) -> None:
 def test_what_a_claim_holds_comes_home_when_the_pods_and_their_logs_are_gone(field: Field) -> None:
     with field.playing():
         assert field.submit("--detach", "--claim", "results", script={"seconds": 0.01}).exit_code == 0
-        wait_for(told(field, "Complete"))
+        wait_for(logged(field, "Complete"))
         (submission,) = submissions(field.runs)
         for pod in field.cluster.find("Pod"):
             field.core.delete_namespaced_pod(pod["metadata"]["name"], field.namespace, grace_period_seconds=0)
@@ -113,9 +113,9 @@ def test_what_a_claim_holds_comes_home_when_the_pods_and_their_logs_are_gone(fie
 @pytest.mark.timeout(300)
 def test_torchrun_and_the_suites_worker_measure_over_two_pods(field: Field) -> None:
     with field.playing(with_torchrun=True):
-        place = ("--device", "cpu", "--nodes", "2", "--gpus-per-node", "1", "--image", IMAGE)
+        where = ("--device", "cpu", "--nodes", "2", "--gpus-per-node", "1", "--image", IMAGE)
         here = ("--stack", f"torch={version('torch')}")  # a CPU build has a version of its own
-        done = field.suite("submit", "kubernetes", *WORK, *place, *here, "--iterations", "2")
+        done = field.suite("submit", "kubernetes", *WORK, *where, *here, "--iterations", "2")
     assert done.exit_code == 0, done.output
     record = field.record()
     assert record.status == "ok"
@@ -193,14 +193,14 @@ def test_a_run_that_takes_too_long_is_a_time_out(field: Field) -> None:
 
 
 def test_pods_that_no_node_takes_say_what_is_missing(field: Field) -> None:
-    said = "0/5 nodes are available: 5 Insufficient nvidia.com/gpu."
-    with field.playing({0: Play(waits=said), 1: Play(waits=said)}):
+    reason = "0/5 nodes are available: 5 Insufficient nvidia.com/gpu."
+    with field.playing({0: Play(waits=reason), 1: Play(waits=reason)}):
         done = field.submit("--pending-timeout", "1s", "--timeout", "1s")
     assert done.exit_code == 1, done.output
-    assert said in done.output
+    assert reason in done.output
     failure = field.record().failure
     assert failure is not None and failure.kind == "gpu_unavailable"
-    assert said in failure.evidence[0]
+    assert reason in failure.evidence[0]
 
 
 def test_an_image_that_cannot_be_pulled_is_named(field: Field) -> None:
@@ -230,7 +230,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def told(field: Field, pattern: str) -> Callable[[], bool]:
+def logged(field: Field, pattern: str) -> Callable[[], bool]:
     return lambda: re.search(pattern, field.suite("status").output) is not None
 
 
@@ -241,21 +241,21 @@ def test_a_failed_run_can_be_done_again_under_its_name(field: Field) -> None:
         stand_in.killed_nodes = {1}
         assert field.submit(script=script).exit_code == 1
         stand_in.killed_nodes = set()
-        again = field.submit("--retry-failed", script=script)
-        assert again.exit_code == 0, again.output
+        second = field.submit("--retry-failed", script=script)
+        assert second.exit_code == 0, second.output
     assert len(list((field.runs / "attic").iterdir())) == 1
     assert Bundle(next(path for path in field.runs.iterdir() if path.name.startswith("deepspeed"))).record() is not None
 
 
 def test_a_driver_that_died_does_not_matter(field: Field) -> None:
-    with detached(field, told(field, "Complete"), {"seconds": 0.01}) as run:
+    with detached(field, logged(field, "Complete"), {"seconds": 0.01}) as run:
         assert field.suite("collect", run).exit_code == 0
     assert field.record().status == "ok"
 
 
 def test_a_cancelled_run_is_gone_and_its_bundle_says_so(field: Field) -> None:
     script = {"sleep": True, "seconds": 2}
-    with detached(field, told(field, "iteration [1-5]"), script) as run:
+    with detached(field, logged(field, "iteration [1-5]"), script) as run:
         assert field.suite("cancel", run).exit_code == 0
         wait_for(lambda: not field.left())
         collected = field.suite("collect", run)
