@@ -22,18 +22,18 @@ Written by `make bench-self`; run it on your own machine. {when}, commit {commit
 |---|---|---|
 {rows}
 
-- Clock, probes and events: iterations of one process take turns with everything on, with barriers at phase edges
-  alone, and bare; each is timed from outside, barrier to barrier, with the writing of its events. The figure is the
-  share that everything takes longer than barriers alone: mean of the log ratios, a fifth trimmed at each end, Yuen's
-  95 % interval.
-- Barriers at phase edges are what makes a phase the same stretch of work on every rank, so they have no limit. They
-  cost what ranks wait for each other that would otherwise catch up in a later phase; two ranks on the cores of a shared
+- Clock, probes and events: the iterations of one process take turns with everything on, with only the barriers at phase
+  edges, and, on several ranks, bare. Each is timed from outside, barrier to barrier, with the writing of its events. The
+  figure is how much longer an iteration takes with everything on than with the barriers alone: the mean of the log
+  ratios, trimmed by a fifth at each end, with Yuen's 95 % interval.
+- Barriers at phase edges make a phase the same stretch of work on every rank, so they have no limit. They cost the
+  time that ranks wait for each other and would otherwise catch up in a later phase. Two ranks on the cores of a shared
   machine disturb each other more than devices do.
-- Record over bare loop: the rate in the record against samples over elapsed time of the same engine loop in a plain
-  script (`benchmarks/loop_worker.py`), in turns, each in fresh processes; geometric means, Welch's interval.
-- Container's first event: both ways start in turns in the image `engines` with the CPU build of torch, from the start
-  of the command to the time in the worker's first event; `docker run` starts the worker alone. The difference is
-  that of each turn.
+- Record over bare loop: the rate in the record divided by samples over elapsed time of the same engine loop in a plain
+  script (`benchmarks/loop_worker.py`). Both take turns, each in fresh processes; geometric means, Welch's interval.
+- Container's first event: both ways start in turns from the image `engines` with the CPU build of torch, timed from
+  the start of the command to the time in the worker's first event; `docker run` starts the worker alone. The figure is
+  the difference within each pair.
 - Rate in a container: the same manifest in that image and on the host, in turns; geometric means, Welch's interval.
 - Report: synthetic bundles with records, in a process of its own.
 """

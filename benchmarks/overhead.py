@@ -35,12 +35,12 @@ def rows() -> list[tuple[str, str, str]]:
     for backend, size, ranks in CASES:
         seconds = run_ranks("overhead", one_manifest(backend, size, ranks, 1), TURNS)
         where = f"{backend} {size}, {ranks} rank{'s' if ranks > 1 else ''}"
-        table.append((f"clock, probes and events, {where}", _told(seconds, "on", "edges"), f"{LIMIT:.0%}"))
+        table.append((f"clock, probes and events, {where}", _figure(seconds, "on", "edges"), f"{LIMIT:.0%}"))
         if ranks > 1:
-            table.append((f"barriers at phase edges, {where}", _told(seconds, "edges", "bare"), "none"))
+            table.append((f"barriers at phase edges, {where}", _figure(seconds, "edges", "bare"), "none"))
     return table
 
 
-def _told(seconds: dict[str, list[float]], longer: str, shorter: str) -> str:
+def _figure(seconds: dict[str, list[float]], longer: str, shorter: str) -> str:
     value, low, high = overhead(seconds[longer], seconds[shorter])
     return f"{value:+.2%} [{low:+.2%}, {high:+.2%}] of {statistics.median(seconds[shorter]):.3f} s"

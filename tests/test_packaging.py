@@ -34,6 +34,8 @@ def locked(name: str) -> dict[str, Version]:
     return pins
 
 
+#: files beside the modules that they need to run
+DATA_SUFFIXES = (".csv", ".j2", ".json", ".txt", ".yaml")
 DRIVER_LOCK = locked("driver.lock")
 CPU_LOCK = locked("cpu.lock")
 
@@ -132,8 +134,8 @@ def test_the_wheel_holds_the_data_and_the_worker(tmp_path: Path) -> None:
     (built,) = wheel_builder.WheelBuilder(str(ROOT)).build(directory=str(tmp_path))
     held = set(zipfile.ZipFile(built).namelist())
     data = {path.relative_to(ROOT) for path in (ROOT / "manifests").rglob("*") if path.is_file()}
-    templates = {path.relative_to(ROOT) for path in (ROOT / "suite/report/text/templates").rglob("*") if path.is_file()}
-    assert data and templates
-    assert {f"suite/{path}" for path in data} | {str(path) for path in templates} <= held
+    package = {str(path.relative_to(ROOT)) for path in (ROOT / "suite").rglob("*") if path.suffix in DATA_SUFFIXES}
+    assert data and "suite/worker/phases.json" in package
+    assert {f"suite/{path}" for path in data} | package <= held
     assert {"suite/worker/__main__.py", "suite/worker/engines/base.py"} <= held
     assert not [name for name in held if name.startswith("tests/")]
