@@ -23,8 +23,8 @@ Written by `make bench-self`; run it on your own machine. {when}, commit {commit
 {rows}
 
 - Clock, probes and events: the iterations of one process take turns with everything on, with only the barriers at phase
-  edges, and, on several ranks, bare. Each is timed from outside, barrier to barrier, with the writing of its events. The
-  figure is how much longer an iteration takes with everything on than with the barriers alone: the mean of the log
+  edges, and, on several ranks, bare. Each is timed from outside, barrier to barrier, with the writing of its events.
+  The figure is how much longer an iteration takes with everything on than with the barriers alone: the mean of the log
   ratios, trimmed by a fifth at each end, with Yuen's 95 % interval.
 - Barriers at phase edges make a phase the same stretch of work on every rank, so they have no limit. They cost the
   time that ranks wait for each other and would otherwise catch up in a later phase. Two ranks on the cores of a shared
