@@ -38,12 +38,8 @@ UNSET = (
 LEFT_OUT = (
     *(f"tests/{room}" for room in ("backends", "bundle", "claims", "fitting", "planner", "report", "spec", "stats")),
     *("tests/theory", "tests/worker", "tests/test_*.py", "tests/conduct/planning", "tests/conduct/running/test_se*.py"),
-    *(
-        "tests/cli/test_commands.py",
-        "tests/cli/test_plan.py",
-        "tests/launch/test_local.py",
-        "tests/launch/test_driver.py",
-    ),
+    *(f"tests/cli/test_{name}.py" for name in ("com[mp]*", "field_options", "help", "plan", "sizes", "surface")),
+    *("tests/launch/test_local.py", "tests/launch/test_driver.py"),
 )
 COMPOSE = "compose.yaml cannot be read here"
 #: what tests without these programs say, each at least once
