@@ -77,7 +77,8 @@ def run(
     from suite.conduct.planning.plan import make_joint_plan
     from suite.conduct.planning.prediction import fit_warnings
     from suite.conduct.running import display
-    from suite.conduct.running.session import Settings, run_plan, states
+    from suite.conduct.running.ledger import Settings
+    from suite.conduct.running.session import run_plan, states
     from suite.conduct.running.side_by_side import require_containers, run_side_by_side
     from suite.spec.base import UsageError
 

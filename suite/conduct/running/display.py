@@ -15,10 +15,11 @@ from rich.table import Table
 from suite.bundle.record import Record
 from suite.conduct.planning.plan import Plan
 from suite.conduct.planning.request import RunState
+from suite.conduct.running.ledger import View
 from suite.conduct.running.outcome_line import outcome_line
 from suite.conduct.running.progress import CrowdView, LiveView, PlainView
 from suite.conduct.running.results import Result, results
-from suite.conduct.running.session import Summary, View
+from suite.conduct.running.session import Summary
 from suite.report.formatting.console import console
 from suite.report.formatting.numbers import counted
 from suite.report.formatting.width import terminal_columns, wrapped

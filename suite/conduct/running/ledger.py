@@ -3,17 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from suite.bundle.record import Record
 from suite.bundle.store import AlreadyThere, DamagedBundle
+from suite.conduct.planning.request import RunState
 from suite.conduct.running.state import move_aside
+from suite.spec.base import Frozen
 from suite.spec.manifest import Manifest
 
-if TYPE_CHECKING:
-    from suite.conduct.planning.request import RunState
-    from suite.conduct.running.session import Settings, View
+
+class View(Protocol):
+    """What the session reports to while it works; a display, or nothing."""
+
+    def begin(self, total: int, done: int) -> None: ...
+
+    def run_started(self, manifest: Manifest, seconds_left: float | None) -> None: ...
+
+    def event(self, event: dict) -> None: ...
+
+    def run_ended(self, manifest: Manifest, record: Record) -> None: ...
+
+    def notice(self, text: str) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class Settings(Frozen):
+    """How a plan is worked through."""
+
+    root: Path
+    python: str
+    budget_seconds: float | None = None
+    retry_failed: bool = False
 
 
 class Durations:

@@ -5,34 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from suite.bundle.record import Record
 from suite.bundle.store import AlreadyThere, DamagedBundle
 from suite.conduct.planning.plan import Plan
 from suite.conduct.planning.request import RunState
 from suite.conduct.running.execute import execute
-from suite.conduct.running.ledger import Ledger
+from suite.conduct.running.ledger import Ledger, Settings, View
 from suite.conduct.running.state import state_of
 from suite.launch.outcome import Launcher
 from suite.spec.base import Frozen
 from suite.spec.manifest import Manifest
-
-
-class View(Protocol):
-    """What the session reports to while it works; a display, or nothing."""
-
-    def begin(self, total: int, done: int) -> None: ...
-
-    def run_started(self, manifest: Manifest, seconds_left: float | None) -> None: ...
-
-    def event(self, event: dict) -> None: ...
-
-    def run_ended(self, manifest: Manifest, record: Record) -> None: ...
-
-    def notice(self, text: str) -> None: ...
-
-    def end(self) -> None: ...
 
 
 class Summary(Frozen):
@@ -45,15 +28,6 @@ class Summary(Frozen):
     left_by_budget: tuple[str, ...] = ()
     busy: tuple[str, ...] = ()
     interrupted: bool = False
-
-
-class Settings(Frozen):
-    """How a plan is worked through."""
-
-    root: Path
-    python: str
-    budget_seconds: float | None = None
-    retry_failed: bool = False
 
 
 def states(plan: Plan, root: Path) -> list[tuple[Manifest, RunState]]:

@@ -17,8 +17,8 @@ from suite.conduct.planning.machine import Machine
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.containers import ContainerMachine
 from suite.conduct.running.execute import execute
-from suite.conduct.running.ledger import Ledger
-from suite.conduct.running.session import Settings, Summary, View, work_through
+from suite.conduct.running.ledger import Ledger, Settings, View
+from suite.conduct.running.session import Summary, work_through
 from suite.launch.docker.launcher import DockerLauncher
 from suite.launch.docker.mailbox import Mailbox
 from suite.launch.outcome import Launcher

@@ -12,10 +12,11 @@ import pytest
 from suite.bundle.store import Bundle
 from suite.conduct.planning.plan import Plan, make_plan
 from suite.conduct.running.display import plan_rows, print_plan, print_summary
+from suite.conduct.running.ledger import Settings
 from suite.conduct.running.progress import PlainView
 from suite.conduct.running.rerun import read_manifest
 from suite.conduct.running.results import results
-from suite.conduct.running.session import Settings, Summary, run_plan, states
+from suite.conduct.running.session import Summary, run_plan, states
 from suite.launch.local import LocalLauncher
 from suite.report.facts.model import build
 from suite.report.terminal import headline_rows

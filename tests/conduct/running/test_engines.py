@@ -14,7 +14,8 @@ from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify
 from suite.conduct.planning.plan import make_plan
 from suite.conduct.planning.request import LayoutChoices, Request
-from suite.conduct.running.session import Settings, run_plan
+from suite.conduct.running.ledger import Settings
+from suite.conduct.running.session import run_plan
 from suite.launch.local import LocalLauncher
 from suite.report.reading import read_entries
 from suite.report.text.output import write

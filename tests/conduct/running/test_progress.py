@@ -12,10 +12,9 @@ import pytest
 
 from suite.bundle.record import Record
 from suite.conduct.planning.plan import make_plan
-from suite.conduct.running.ledger import Ledger
+from suite.conduct.running.ledger import Ledger, Settings
 from suite.conduct.running.outcome_line import outcome_line
 from suite.conduct.running.progress import LiveView, PlainView
-from suite.conduct.running.session import Settings
 from suite.spec.manifest import Manifest
 from tests.conduct.requests import STACKS, request
 from tests.report import entries as made

@@ -17,7 +17,8 @@ from suite.bundle.record import Record
 from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import verify
 from suite.conduct.planning.plan import Plan, make_plan
-from suite.conduct.running.session import Settings, Summary, run_plan, states
+from suite.conduct.running.ledger import Settings
+from suite.conduct.running.session import Summary, run_plan, states
 from suite.launch.local import LocalLauncher
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
