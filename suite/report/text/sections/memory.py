@@ -14,6 +14,10 @@ from suite.report.text.columns import IDENTITY, Shown
 from suite.report.text.section import Picture, Section
 
 _BELOW_FLOOR = "(!) A peak below the floor, although no correct run needs less: doubt how the memory was measured."
+_RESIDENT = (
+    "On a CPU the peak is a process's resident set, which wanders with malloc's bookkeeping, most of all on several "
+    "ranks: read floor/peak there as an indication."
+)
 #: As ``Shown``, of the memory that a row used.
 _Figure = tuple[Column, Callable[[MemoryUse], str]]
 
@@ -44,7 +48,9 @@ def _table(used: list[tuple[Row, MemoryUse]]) -> Table:
     identity: tuple[Shown, ...] = IDENTITY
     rows = tuple((*(show(row) for _, show in identity), *(show(memory) for _, show in figures)) for row, memory in used)
     columns = (*(column for column, _ in identity), *(column for column, _ in figures))
-    return Table(columns, rows, (_BELOW_FLOOR,) if any(_is_below_floor(memory) for _, memory in used) else ())
+    notes = [_BELOW_FLOOR] if any(_is_below_floor(memory) for _, memory in used) else []
+    notes += [_RESIDENT] if any(row.setting.device == "cpu" for row, _ in used) else []
+    return Table(columns, rows, tuple(notes))
 
 
 def _floor_share(memory: MemoryUse) -> str:
