@@ -14,10 +14,9 @@ from pydantic import (
 )
 
 from suite.launch.outcome import FailureKind
-from suite.spec.base import Frozen
+from suite.spec.base import Frozen, Track
 from suite.spec.device import Precision
 from suite.spec.layout import Layout
-from suite.spec.manifest import Track
 from suite.spec.phases import ALL
 from suite.spec.workload import Scaling
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
+
+#: What kind of fairness a row claims (docs/measuring.md).
+Track = Literal["equal-config", "vendor-default", "tuned"]
 
 
 class Frozen(BaseModel):

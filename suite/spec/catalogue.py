@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
@@ -15,7 +15,9 @@ from suite.spec.device import Device
 from suite.spec.names import nearest
 from suite.spec.shape import Shape
 from suite.spec.shape_file import load_shape
-from suite.spec.workload import Workload
+
+if TYPE_CHECKING:
+    from suite.spec.workload import Workload
 
 __all__ = [
     "data_file",
@@ -115,6 +117,8 @@ def _sizes() -> Mapping[str, Shape]:
 
 @lru_cache(maxsize=1)
 def _workloads() -> Mapping[str, Workload]:
+    from suite.spec.workload import Workload  # of many models, which listing sizes need not build
+
     return MappingProxyType(
         {name: Workload.model_validate({"name": name, **entry}) for name, entry in data_file("workloads.yaml").items()}
     )

@@ -6,14 +6,13 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from suite.spec.base import Frozen, digest
+from suite.spec.base import Frozen, Track, digest
 from suite.spec.device import Precision
 from suite.spec.layout import Layout
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 
 MANIFEST_SCHEMA: Literal["suite/manifest/1"] = "suite/manifest/1"
-Track = Literal["equal-config", "vendor-default", "tuned"]
 
 
 class Backend(Frozen):

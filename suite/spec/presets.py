@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from suite.spec.base import Frozen, UsageError
+from suite.spec.base import Frozen, Track, UsageError
 from suite.spec.catalogue import data_file, find_workload
 from suite.spec.device import Precision
-from suite.spec.manifest import Track
 from suite.spec.names import nearest
-from suite.spec.workload import Workload
+
+if TYPE_CHECKING:
+    from suite.spec.workload import Workload
 
 
 class PresetPoint(Frozen):

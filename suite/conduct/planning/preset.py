@@ -10,12 +10,11 @@ from pydantic import Field
 
 from suite.backends.registry import find_backend
 from suite.conduct.planning.request import Request, chosen_sizes
-from suite.spec.base import Frozen, UsageError
+from suite.spec.base import Frozen, Track, UsageError
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.device import Precision
 from suite.spec.fields import chosen, declared
 from suite.spec.layout import Layout
-from suite.spec.manifest import Track
 from suite.spec.names import nearest
 from suite.spec.presets import Preset, PresetPoint
 from suite.spec.workload import Workload

@@ -8,10 +8,10 @@ from typing import Literal
 
 from pydantic import Field, PositiveInt
 
-from suite.spec.base import Frozen, UsageError
+from suite.spec.base import Frozen, Track, UsageError
 from suite.spec.catalogue import find_ladder, find_size, load_shape
 from suite.spec.layout import LayoutChoices
-from suite.spec.manifest import Limits, Measure, Track
+from suite.spec.manifest import Limits, Measure
 from suite.spec.shape import Shape
 from suite.spec.workload import Scaling, Workload
 
