@@ -86,7 +86,7 @@ METAVARS = {
     "shm_size": "SIZE",
     "size": "NAME",
     "stack": "PACKAGE=VERSION",
-    "starter": "torchrun|engine",
+    "starter": "torchrun|srun",
     "tag": "NAME",
     "target": "NAME",
     "timeout": "DURATION",
