@@ -90,7 +90,7 @@ def test_a_stopped_driver_stops_and_removes_its_container(
         assert len(containers(runtime)) == 1
         driver.send_signal(number)
         out, _ = driver.communicate(timeout=20)
-    assert driver.returncode == 130 and "interrupted; the same command goes on" in out
+    assert driver.returncode == 130 and "interrupted; run the same command to continue" in out
     assert containers(runtime) == []
     record = find_bundles([tmp_path])[0].record()
     assert (record.status, record.failure.evidence) == ("interrupted", (f"the driver was sent {number.name}",))
