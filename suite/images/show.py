@@ -21,7 +21,6 @@ from suite.spec.images import VARIANT_LABEL, find_image
 
 PIPE_COLUMNS = 120
 SHORT_ID = len("sha256:") + 12
-UNPINNED = "not pinned by digest: none is known; `suite images lock` asks"
 _VERDICTS = {
     "same": "as locked",
     "differs": "differs from the locked one",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import Field as DataField
 from dataclasses import field, make_dataclass
 from types import UnionType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 from pydantic import BaseModel
@@ -18,12 +18,12 @@ from suite.spec.workload import Workload
 WORK, LAYOUT = "Work", "Layout"
 
 
-def _plain_type(info: FieldInfo) -> type:
-    """What a user types for a field: a number, or a word of a choice, which the model checks."""
-    kind = info.annotation
-    if isinstance(kind, UnionType) or type(None) in get_args(kind):
+def _typed(info: FieldInfo) -> tuple[Any, str | None]:
+    """What a user types for a field, and its metavar where it is a word of a choice, which the model checks."""
+    kind: Any = info.annotation
+    if get_origin(kind) in (Union, UnionType):
         kind = next(one for one in get_args(kind) if one is not type(None))
-    return str if get_origin(kind) is Literal else kind  # type: ignore[return-value]
+    return (str, "|".join(map(str, get_args(kind)))) if get_origin(kind) is Literal else (kind, None)
 
 
 def _option(name: str, fact: Declared, info: FieldInfo, panel: str) -> tuple[str, Any, DataField]:
@@ -33,10 +33,8 @@ def _option(name: str, fact: Declared, info: FieldInfo, panel: str) -> tuple[str
         flags = (fact.option, f"--no-{(fact.option or name).removeprefix('--')}")
         option = typer.Option("/".join(filter(None, flags)), help=fact.help, rich_help_panel=panel)
     else:
-        plain = _plain_type(info)
+        plain, metavar = _typed(info)
         kind, default = (list[plain] | None if fact.choice == "compare" else plain | None), None  # type: ignore[valid-type]
-        words = get_args(info.annotation) if plain is str else ()
-        metavar = "|".join(map(str, words)) or None
         option = typer.Option(fact.option, help=fact.help, metavar=metavar, rich_help_panel=panel)
     return name, Annotated[kind, option], field(default=default)  # type: ignore[arg-type]
 
