@@ -7,8 +7,9 @@ from itertools import pairwise
 from suite.bundle.ending import ending
 from suite.bundle.energy import energy, throttle_notes
 from suite.bundle.events import Event, Events, rank_name
+from suite.bundle.facts import derivation, facts_of
 from suite.bundle.files import DamagedBundle
-from suite.bundle.peaks import facts_of, memory
+from suite.bundle.peaks import memory
 from suite.bundle.rates import details, phases, steadiness, throughput
 from suite.bundle.record import Environment, Iterations, Record, RunFacts
 from suite.bundle.store import Bundle, OtherSchema
@@ -37,6 +38,7 @@ def derive(bundle: Bundle) -> Record:
     events, driver_facts = bundle.events(manifest), bundle.environment()
     if bundle.running() and not any(event["kind"] == "end" for event in events.driver):
         raise StillRunning(f"run {bundle.id} is still going on; its record is derived when it ends")
+    derivation(events)  # raises for rules of a later version
     timeline = make_timeline(events, manifest)
     ranks = manifest.layout.ranks
     status, failure = ending(events, timeline, manifest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from suite.bundle.events import SETUP, Event, Events
+from suite.bundle.facts import facts_of
 from suite.bundle.files import DamagedBundle
 from suite.bundle.record import Floor, Memory, Peaks
 from suite.spec.manifest import Manifest
@@ -111,15 +112,6 @@ def _baseline(events: Events, world: int) -> int | None:
             raise DamagedBundle(f"events/rank-{rank}.jsonl: resident_baseline_bytes is {ascii(value)[:40]}, not bytes")
         found.append(value)
     return max(found)
-
-
-def facts_of(events: Events, rank: int) -> Event:
-    """The facts of a rank's environment event, empty where it wrote none."""
-    for event in events.ranks.get(rank, ()):
-        if event["kind"] == "environment":
-            facts: Event = event["facts"]
-            return facts
-    return {}
 
 
 def _ratio(floor: int, peak: int | None) -> float | None:

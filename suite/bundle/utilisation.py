@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from suite.bundle.events import Events
+from suite.bundle.facts import facts_of
 from suite.bundle.files import DamagedBundle
-from suite.bundle.peaks import facts_of
 from suite.bundle.record import Compute, Counts, Phases
 from suite.bundle.timeline import Timeline
 from suite.spec.catalogue import find_device

@@ -13,6 +13,7 @@ from suite.spec.fields import Declared, Declaring, chosen, constrained, declared
 #: of the data parallel degree, which a scaling curve leaves out
 DATA_LABEL = "dp{}"
 Recompute = Literal["none", "full"]
+Kernels = Literal["torch", "native"]
 
 
 class Layout(Declaring):
@@ -61,6 +62,17 @@ class Layout(Declaring):
         bool,
         Declared("--offload-parameters", "keep parameters in host memory (ZeRO-3)", "switch", label="offload-param"),
     ] = Field(default=False, description="parameters in host memory (ZeRO-3 only)")
+
+    kernels: Annotated[
+        Kernels,
+        Declared(
+            "--kernels",
+            "torch's kernels, or native: the stack's own compiled ones; repeat to compare",
+            "compare",
+            written="when set",
+            label="{} kernels",
+        ),
+    ] = Field(default="torch", description="whose kernels the engine runs")
 
     @model_validator(mode="after")
     def _multiplies(self) -> "Layout":

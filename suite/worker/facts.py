@@ -12,6 +12,9 @@ from suite.worker.devices import DEVICES_VARIABLE, seen_gpus
 from suite.worker.manifest import installed_version
 from suite.worker.world import World
 
+#: By which rules a record is made of these events (suite.bundle.facts): figures that changed their meaning keep the old
+#: one for the bundles that have it.
+DERIVATION = 2
 _PACKAGES = ("torch", "deepspeed", "transformers", "megatron-core", "numpy", "triton", "transformer-engine", "apex")
 _MORE_PACKAGES = ("flash-attn", "accelerate", "nvidia-ml-py", "nvidia-nccl-cu12", "nvidia-nccl-cu13")
 _VARIABLES = ("OMP_", "NCCL_", "CUDA_", "TORCH", "PYTORCH_", "DS_", "MKL", "GLOO_", "NVIDIA_", "KMP_")
@@ -25,6 +28,7 @@ def collect_facts(world: World, stack: Iterable[str]) -> Dict[str, Any]:
     packages = {name: installed_version(name) for name in sorted({*_PACKAGES, *_MORE_PACKAGES, *stack})}
     is_cuda = world.device.type == "cuda"
     return {
+        "derivation": DERIVATION,
         "device": _device(world),
         "gpus": list(seen_gpus().uuids) if DEVICES_VARIABLE in os.environ and world.rank == 0 else None,
         "driver": driver_version(_read(_DRIVER) or "") if is_cuda else None,

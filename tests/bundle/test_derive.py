@@ -3,12 +3,15 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from suite.bundle.derive import StillRunning, derive
+from suite.bundle.facts import NEWEST_DERIVATION
+from suite.bundle.files import DamagedBundle
 from suite.bundle.store import Bundle
 from suite.spec.catalogue import find_device
 from suite.spec.layout import Layout
@@ -405,6 +408,7 @@ def test_any_times_give_rates_of_the_slowest_rank(tmp_path, times):
     assert record.phases.other.seconds >= 0
 
 
+@pytest.mark.alone
 def test_ten_thousand_events_of_thirty_two_ranks_are_derived_within_two_seconds(tmp_path):
     manifest = synthetic_manifest(layout=Layout(devices_per_node=32, data=32), iterations=26)
     bundle = Bundle(make_bundle(tmp_path, manifest))
@@ -455,3 +459,15 @@ def test_what_ranks_tell_against_the_manifest_and_each_other_is_noted(tmp_path):
         "the manifest asks for deepspeed 1.0, ranks tell 9.9",
         "ranks ran different versions of the suite: 0, 7",
     )
+
+
+def test_rules_of_a_later_version_are_refused(tmp_path):
+    manifest = synthetic_manifest()
+    path = make_bundle(tmp_path, manifest, facts={**facts_of(manifest), "derivation": NEWEST_DERIVATION + 1})
+    with pytest.raises(DamagedBundle, match="this version knows 1 to"):
+        derive(Bundle(path))
+
+
+def test_this_versions_worker_asks_for_the_newest_rules():
+    text = Path("suite/worker/facts.py").read_text()
+    assert f"DERIVATION = {NEWEST_DERIVATION}\n" in text

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
+_JSON = json.JSONEncoder(allow_nan=False, ensure_ascii=False)
 _HALVES = re.compile("[\ud800-\udfff]")
 #: What YAML refuses or folds inside quotes although JSON does not mind: controls, line separators, byte order marks.
 _NOT_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
@@ -45,7 +46,7 @@ def to_json(value: Any) -> Raw:
     Characters beyond the first plane stay as they are: JSON would spell them as two escapes, which YAML takes for two
     characters. Raises UsageError for half of one.
     """
-    text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+    text = _JSON.encode(value)
     if _HALVES.search(text):
         raise UsageError(f"{ascii(text)[:200]} holds half a character, which no file can carry")
     return Raw(_NOT_YAML.sub(lambda match: f"\\u{ord(match.group()):04x}", text))

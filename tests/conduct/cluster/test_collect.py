@@ -114,6 +114,7 @@ def test_events_of_another_run_leave_no_bundle(tmp_path: Path, manifest: Manifes
     assert not (tmp_path / manifest.run.id).exists()
 
 
+@pytest.mark.alone
 def test_32_ranks_with_ten_thousand_events_are_collected_within_three_seconds(tmp_path: Path) -> None:
     many = synthetic_manifest(layout=Layout(nodes=4, devices_per_node=8, data=32), warmup=1, iterations=28)
     back = gathered(many)

@@ -307,6 +307,7 @@ class TestSubmissions:
         submitted = submission_of(manifest, NCCL_SOCKET_IFNAME="ib0")
         assert as_pods(parse(render_run(submitted, settings_of("job")))).env["NCCL_SOCKET_IFNAME"] == "ib0"
 
+    @pytest.mark.alone
     def test_a_whole_ladder_for_all_variants_takes_a_second_at_most(self) -> None:
         manifests = [manifest_of(nodes=4, ranks_per_node=8, device="cuda", repeat=repeat) for repeat in range(1, 31)]
         render_run(submission_of(manifests[0]), settings_of("job"))

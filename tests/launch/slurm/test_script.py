@@ -339,6 +339,7 @@ def test_slurm_keeps_a_comment_as_it_was(slurm: Slurm, text: str, tmp_path: Path
     assert kept == text
 
 
+@pytest.mark.alone
 def test_the_whole_ladder_on_every_backend_and_variant_is_rendered_within_a_second() -> None:
     workload = find_workload("trlx-ds-chat")
     runs = []

@@ -1,0 +1,31 @@
+"""The facts of a rank's environment event, and by which rules its bundle is derived."""
+
+from __future__ import annotations
+
+from suite.bundle.events import Event, Events
+from suite.bundle.files import DamagedBundle
+
+#: The newest rules that this version knows; ``suite.worker.facts.DERIVATION`` is what its own ranks ask for.
+NEWEST_DERIVATION = 2
+
+
+def facts_of(events: Events, rank: int) -> Event:
+    """The facts of a rank's environment event, empty where it wrote none."""
+    for event in events.ranks.get(rank, ()):
+        if event["kind"] == "environment":
+            facts: Event = event["facts"]
+            return facts
+    return {}
+
+
+def derivation(events: Events) -> int:
+    """Which rules a bundle is derived by: those of the worker that wrote it, so that old records stay as they were.
+
+    1 for bundles of before there was such a fact. Raises DamagedBundle for rules that this version does not know.
+    """
+    value = facts_of(events, 0).get("derivation", 1)
+    if type(value) is not int or not 1 <= value <= NEWEST_DERIVATION:
+        raise DamagedBundle(
+            f"events/rank-0.jsonl: derivation is {ascii(value)[:40]}, this version knows 1 to {NEWEST_DERIVATION}"
+        )
+    return value
