@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from suite.bundle.record import Estimate
 from suite.report.facts.model import build
 from suite.report.text.markdown import render
-from suite.stats.intervals import RunSeconds, pooled_rate
+from suite.stats.intervals import RunSeconds, pooled_mean, pooled_rate
 from tests.report import entries as made
 
 GPU_A = made.GPU_FACTS
@@ -82,6 +83,36 @@ def test_phase_shares_add_up_to_one() -> None:
     (row,) = build(made.repeats(3)).rows
     assert sum(phase.share for phase in row.phases) == pytest.approx(1)
     assert [phase.name for phase in row.phases] == list(made.SHARES)
+
+
+def test_every_phase_has_the_interval_of_its_runs() -> None:
+    entries = made.repeats(3, spread=0.03)
+    (row,) = build(entries).rows
+    train = next(phase for phase in row.phases if phase.name == "train")
+    seconds = [one.record.phases.train.seconds for one in entries]
+    expected = pooled_mean(seconds, [6, 6, 6])
+    assert (train.interval, train.by_run) == (expected, tuple(seconds))
+    assert train.low < min(seconds) < max(seconds) < train.high, "Student's t pays for three runs"
+
+
+def test_a_phase_of_one_run_has_the_interval_of_its_iterations_where_its_record_has_it() -> None:
+    alone = made.entry()
+    (row,) = build([alone]).rows
+    assert {(phase.low, phase.high) for phase in row.phases} == {(None, None)}
+    told = {"train": Estimate(value=row.phases[4].seconds, low=0.1, high=0.2)}
+    (row,) = build([replace(alone, record=alone.record.model_copy(update={"phase_intervals": told}))]).rows
+    assert [(phase.low, phase.high) for phase in row.phases if phase.name == "train"] == [(0.1, 0.2)]
+    assert {phase.low for phase in row.phases if phase.name != "train"} == {None}
+
+
+def test_the_peaks_of_runs_have_an_interval_and_the_greatest_is_still_the_peak() -> None:
+    entries = [made.entry(repeat=one, peak_factor=factor) for one, factor in enumerate((2.0, 2.2, 2.1), 1)]
+    (row,) = build(entries).rows
+    peaks = [one.record.memory.peak_allocated_bytes for one in entries]
+    assert row.memory.run_peak_bytes == pooled_mean(peaks, [1, 1, 1])
+    assert row.memory.peak_bytes == max(peaks)
+    assert "mean of runs [95 %]" in render(build(entries), {})
+    assert "mean of runs [95 %]" not in render(build(entries[:1]), {})
 
 
 def test_equal_manifests_on_unlike_hardware_are_not_pooled() -> None:

@@ -40,7 +40,8 @@ _RATE = (
 _ROWS = "Rows: runs of equal manifest hash are pooled, each a fresh set of processes; only runs that succeeded count."
 _INTERVAL = (
     "Intervals: [low, high] at 95 %, Student's t on the logarithms of the runs' rates; with one run they come from "
-    "its iterations alone and are too narrow to cover another run."
+    "its iterations alone and are too narrow to cover another run. Phases, runs' peaks of memory and each phase's eta "
+    "have theirs by the same method; a phase that took no measurable time has none."
 )
 _RANKING = (
     f"Ranking: ratio to the best of equal work on equally many ranks (Welch on logarithms; the bounds of a group of "
@@ -49,11 +50,15 @@ _RANKING = (
     f"ratio's 90 % interval within {DEFAULT_MARGIN * 100:g} % of 1; {RUNS_TO_PUBLISH} runs are needed to publish, "
     f"{RUNS_TO_RANK} to rank."
 )
-_PHASES = "Phases: mean seconds per iteration of the slowest rank in each; other is the rest of the iteration."
+_PHASES = (
+    "Phases: mean seconds per iteration of the slowest rank in each; other is the rest of the iteration. Each interval "
+    "is of its phase alone."
+)
 _MEMORY = (
     "Memory: greatest peak over ranks, phases and runs, in GiB (2^30 bytes): on a GPU what the allocator "
     "reserved (also shown: how much of that was allocated, and what the whole device held), on a CPU the resident set "
-    "less what was resident before the model was built; the floor is the least that the most demanding phase needs."
+    "less what was resident before the model was built; its interval is of the mean of the runs' peaks, each a "
+    "greatest one, and can lie below the greatest of all; the floor is the least that the most demanding phase needs."
 )
 _SCALING = (
     "Scaling: eta(N; N0) = (rate at N / N) / (rate at N0 / N0), N0 the fewest ranks measured with the same strategy."

@@ -9,7 +9,7 @@ from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import inline
 from suite.report.formatting.grid import Column, Table, grid
-from suite.report.formatting.numbers import UNKNOWN, gib, number, percent
+from suite.report.formatting.numbers import GIB, UNKNOWN, gib, interval, number, percent
 from suite.report.text.columns import IDENTITY, Shown
 from suite.report.text.section import Picture, Section
 
@@ -33,6 +33,8 @@ def _table(used: list[tuple[Row, MemoryUse]]) -> Table:
         (Column("peak GiB"), lambda memory: gib(memory.peak_bytes)),
         (Column("peak is", False), lambda memory: memory.peak_is),
     ]
+    if any(memory.run_peak_bytes.low is not None for _, memory in used):
+        figures.append((Column("GiB, mean of runs [95 %]"), _run_peaks))
     if any(memory.peak_is == "reserved" for _, memory in used):
         figures += [
             (Column("allocated GiB"), lambda memory: gib(memory.allocated_bytes)),
@@ -51,6 +53,10 @@ def _table(used: list[tuple[Row, MemoryUse]]) -> Table:
     notes = [_BELOW_FLOOR] if any(_is_below_floor(memory) for _, memory in used) else []
     notes += [_RESIDENT] if any(row.setting.device == "cpu" for row, _ in used) else []
     return Table(columns, rows, tuple(notes))
+
+
+def _run_peaks(memory: MemoryUse) -> str:
+    return interval(memory.run_peak_bytes.scaled(1 / GIB), bound_digits=1)
 
 
 def _floor_share(memory: MemoryUse) -> str:
