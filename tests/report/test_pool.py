@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from suite.bundle.record import Estimate
+from suite.bundle.record import Estimate, Wait
 from suite.report.facts.model import build
 from suite.report.text.markdown import render
 from suite.stats.intervals import RunSeconds, pooled_mean, pooled_rate
@@ -77,6 +77,40 @@ def test_unknown_utilisation_stays_unknown_and_says_why() -> None:
     assert "CPU" in on_cpu.unknown_utilisation
     assert on_gpu.mfu == pytest.approx(0.38)
     assert on_gpu.unknown_utilisation is None
+
+
+def test_hfu_with_causal_attention_stands_beside_the_other_where_it_is_known() -> None:
+    entries = made.repeats(2, device="cuda")
+    text = render(build(entries), {})
+    assert "as PaLM does" in text and "MFU / HFU / MBU %" in text and "HFU causal" not in text
+    told = []
+    for one in entries:
+        compute = one.record.compute.model_copy(update={"hfu_causal": 0.35, "hardware_flops_causal": 0.9e12})
+        told.append(replace(one, record=one.record.model_copy(update={"compute": compute})))
+    (row,) = build(told).rows
+    assert (row.hfu, row.hfu_causal) == (pytest.approx(0.41), pytest.approx(0.35))
+    text = render(build(told), {})
+    assert "MFU / HFU / HFU causal / MBU %" in text and "38 / 41 / 35 / 22" in text and "HFU causal counts" in text
+    assert "HFU" not in render(build([made.entry()]), {}).split("## Conventions")[1]
+
+
+def test_ranks_that_wait_are_idle_for_a_share_of_the_iteration() -> None:
+    entries = made.repeats(2, ranks=2, spread=0)
+    assert build(entries).rows[0].idle is None
+    waits = [
+        {"generate": Wait(longest_seconds=0.02, mean_seconds=seconds), "train": Wait(longest_seconds=0, mean_seconds=0)}
+        for seconds in (0.01, 0.03)
+    ]
+    told = [
+        replace(one, record=one.record.model_copy(update={"waits": wait}))
+        for one, wait in zip(entries, waits, strict=True)
+    ]
+    (row,) = build(told).rows
+    assert row.idle.seconds == pytest.approx(0.02)
+    assert row.idle.share == pytest.approx(0.02 / row.iteration_seconds)
+    assert f"{100 * row.idle.share:.1f}, most in generate" in render(build(told), {})
+    assert build([told[0], entries[1]]).rows[0].idle is None, "one of the runs does not tell"
+    assert "idle %" not in render(build(entries), {})
 
 
 def test_phase_shares_add_up_to_one() -> None:

@@ -33,6 +33,23 @@ class PhaseCost:
 
 
 @dataclass(frozen=True)
+class Idle:
+    """How long ranks wait for the slowest one at the end of phases: mean over ranks, seconds per iteration.
+
+    ``share``: of the iteration. ``by_phase``: its seconds by phase.
+    """
+
+    seconds: float
+    share: float
+    by_phase: tuple[tuple[str, float], ...]
+
+    @property
+    def most(self) -> str:
+        """The phase at whose end they wait longest."""
+        return max(self.by_phase, key=lambda one: one[1])[0]
+
+
+@dataclass(frozen=True)
 class MemoryUse:
     """The greatest peak over runs and ranks, against the least that the layout needs.
 
@@ -135,6 +152,22 @@ def _costs(
             low, high = within.low, within.high
         costs.append(PhaseCost(name, interval.value, interval.value / total, low, high, tuple(found[name])))
     return tuple(costs)
+
+
+def idle_of(records: Sequence[Record]) -> Idle | None:
+    """Over the runs, weighted by their iterations; null where one does not tell, as with one rank."""
+    told = [record.waits for record in records if record.waits]
+    whole = sum(phase.seconds for phase in phases_of(records))
+    if not told or len(told) < len(records) or not whole:
+        return None
+    weights = [record.steady_state.iterations for record in records]
+    by_phase = tuple(
+        (name, pooled_mean([waits[name].mean_seconds for waits in told], weights).value)
+        for name in told[0]
+        if all(name in waits for waits in told)
+    )
+    seconds = sum(mean for _, mean in by_phase)
+    return Idle(seconds, seconds / whole, by_phase) if by_phase else None
 
 
 def work_differences_of(records: Sequence[Record]) -> tuple[str, ...]:

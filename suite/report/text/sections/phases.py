@@ -22,6 +22,12 @@ def _blocks(model: ReportModel) -> Iterator[str]:
         columns = [(Column(name), _cell(name, lambda row: row.phases)) for name in ALL_NAMES if name in measured]
         columns.append((Column("iteration"), lambda row: number(row.iteration_seconds)))
         yield "Seconds per iteration [95 %], and share of it."
+        if any(row.idle for row in rows):
+            columns.append((Column("idle %"), _idle))
+            yield (
+                "Idle: the part of the iteration that ranks, on average, wait at the end of phases for the slowest "
+                "one, and the phase at whose end they wait longest."
+            )
         yield grid(table_of([*IDENTITY, *columns], rows))
     rows = [row for row in model.rows if row.parts]
     if rows:
@@ -32,6 +38,12 @@ def _blocks(model: ReportModel) -> Iterator[str]:
             "iteration:"
         )
         yield grid(table_of([*IDENTITY, *columns], rows))
+
+
+def _idle(row: Row) -> str:
+    if row.idle is None:
+        return UNKNOWN
+    return percent(row.idle.share) + (f", most in {inline(row.idle.most)}" if row.idle.seconds else "")
 
 
 def _cell(name: str, costs: Callable[[Row], Sequence[PhaseCost]]) -> Callable[[Row], str]:
