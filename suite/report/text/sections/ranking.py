@@ -75,7 +75,7 @@ def _origin(group: Group, ranked: RankedRow) -> str:
     assert found is not None, "only differences are told"
     return (
         f"{ranked.row.name} takes {number(found.seconds)} s longer per iteration than {best.name}, "
-        f"{percent(found.share)} % of that in {found.mostly}{', and less in others' if found.share > 1 else ''}."
+        f"{percent(found.share)} % of that in {found.mostly}{'; elsewhere it is faster' if found.share > 1 else ''}."
     )
 
 
