@@ -25,7 +25,7 @@ HEADLINE_ROWS = 40
 _NAME_LENGTH = 24
 _LEFT = ("size", "backend", "layout", "verdict")
 _EQUIVALENCE = {True: f", equal within {DEFAULT_MARGIN:.0%}", False: "", None: " (2 runs a side are needed)"}
-_PROVISIONAL, _NOT_STEADY = "provisional", "not steady"
+_PROVISIONAL, _UNSTEADY = "provisional", "unsteady"
 _SHORT_VERDICTS = {"not distinguishable": "unclear", "too few runs": "too few"}
 _LEGEND = {
     "unclear": "unclear: not distinguishable",
@@ -64,7 +64,7 @@ def headline_rows(model: ReportModel) -> list[Cells]:
 
 def _verdict(ranked: RankedRow) -> str:
     remarks = [_PROVISIONAL] if ranked.provisional else []
-    remarks += [_NOT_STEADY] if ranked.row.unsteady_runs else []
+    remarks += [_UNSTEADY] if ranked.row.unsteady_runs else []
     return f"{ranked.verdict} ({', '.join(remarks)})" if remarks else ranked.verdict
 
 
@@ -133,7 +133,7 @@ def _short_verdicts(rows: Sequence[Cells]) -> tuple[list[Cells], str]:
     all_are = all(one for one, (verdict, _, _) in zip(provisional, parts, strict=True) if verdict != UNKNOWN)
     short = []
     for row, one, (verdict, _, remarks) in zip(rows, provisional, parts, strict=True):
-        marks = ("?" if one and not all_are else "") + ("~" if _NOT_STEADY in remarks else "")
+        marks = ("?" if one and not all_are else "") + ("~" if _UNSTEADY in remarks else "")
         short.append({**row, "verdict": _SHORT_VERDICTS.get(verdict, verdict) + marks})
     legend = _explained(short, _LEGEND)
     return short, "; ".join(filter(None, (legend, _ALL_PROVISIONAL if all_are and any(provisional) else "")))

@@ -207,11 +207,11 @@ def test_rows_whose_runs_are_not_steady_stay_and_are_marked() -> None:
     model = build([*made.repeats(5, rate=20), *drifting])
     text = render(model, {})
     assert [ranked.row.unsteady_runs for ranked in model.ranking.groups[0].places] == [1, 0]
-    assert "faster (1 of 5 runs not steady)" in text and "Not steady: iterations of such a run" in text
-    assert {row["verdict"] for row in headline_rows(model)} == {"faster (not steady)", "slower"}
+    assert "faster (unsteady)" in text and "Unsteady: iterations of some runs of this row" in text
+    assert {row["verdict"] for row in headline_rows(model)} == {"faster (unsteady)", "slower"}
     assert "not all runs of 1 of the 2 ranked configurations were steady" in sentences(model)[1]
     steady = build([*made.repeats(5, rate=20), *made.repeats(5, rate=26, backend="megatron")])
-    assert "not steady" not in render(steady, {}).lower()
+    assert "unsteady" not in render(steady, {}).lower()
     assert "ranked configurations were" not in sentences(steady)[1]
 
 

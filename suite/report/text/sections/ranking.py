@@ -123,8 +123,8 @@ def _table(groups: Sequence[Group]) -> Table:
         )
     if any(ranked.row.unsteady_runs for _, ranked in members):
         notes.append(
-            "Not steady: iterations of such a run kept getting slower or faster, or spread too far (Throughput says "
-            "which), so its rate depends on when it was measured, which no interval covers."
+            "Unsteady: iterations of some runs of this row kept getting slower or faster, or spread too far "
+            "(Throughput says how many), so their rates depend on when they were measured, which no interval covers."
         )
     return Table(columns, rows, tuple(notes))
 
@@ -144,8 +144,7 @@ def _cells(group: Group, ranked: RankedRow, extra: Sequence[Shown]) -> tuple[str
 def _remarks(ranked: RankedRow) -> str:
     remarks = (["equal within 5 %"] if ranked.equivalent else []) + (["provisional"] if ranked.provisional else [])
     remarks += [] if ranked.in_turns else ["not in turns"]
-    unsteady, runs = ranked.row.unsteady_runs, len(ranked.row.measured)
-    remarks += [f"{unsteady} of {counted(runs, 'run')} not steady"] if unsteady else []
+    remarks += ["unsteady"] if ranked.row.unsteady_runs else []
     return f" ({', '.join(remarks)})" if remarks else ""
 
 
