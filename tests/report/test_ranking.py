@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from suite.conduct.running.outcome_line import outcome_line
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import build
 from suite.report.facts.ranking import Ranking
@@ -235,7 +236,11 @@ def test_void_iterations_count_in_no_rate_and_are_told() -> None:
 
 
 def test_a_run_whose_iterations_are_all_void_takes_no_place() -> None:
-    model = build([made.entry(), void(made.entry(backend="megatron"), *range(2, 8))])
+    nothing = void(made.entry(backend="megatron"), *range(2, 8))
+    assert outcome_line(nothing.record) == (
+        "no rate: optimizer steps were skipped in all 6 iterations after the warm-up"
+    )
+    model = build([made.entry(), nothing])
     assert not model.ranking.groups
     assert "no valid iteration" in render(model, {})
     assert [row["samples/s [95 %]"] for row in headline_rows(model)][1] == "no valid iteration"

@@ -26,7 +26,7 @@ def _blocks(model: ReportModel) -> Iterator[str]:
             columns.append((Column("idle %"), _idle))
             yield (
                 "Idle: the part of the iteration that ranks, on average, wait at the end of phases for the slowest "
-                "one, and the phase at whose end they wait longest."
+                "one (the barrier's own time is in it), and the phase at whose end they wait longest."
             )
         yield grid(table_of([*IDENTITY, *columns], rows))
     rows = [row for row in model.rows if row.parts]
