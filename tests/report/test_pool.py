@@ -149,6 +149,18 @@ def test_the_peaks_of_runs_have_an_interval_and_the_greatest_is_still_the_peak()
     assert "mean of runs [95 %]" not in render(build(entries[:1]), {})
 
 
+def test_each_phase_has_the_peaks_of_its_runs_against_its_own_floor() -> None:
+    entries = [made.entry(repeat=one, device="cuda", peak_factor=factor) for one, factor in enumerate((2.0, 2.2), 1)]
+    (row,) = build(entries).rows
+    peaks = [one.record.memory.by_phase["train"].peak_allocated_bytes for one in entries]
+    (train,) = row.memory.by_phase
+    assert (train.name, train.peak_bytes, train.run_peak_bytes) == ("train", max(peaks), pooled_mean(peaks, [1, 1]))
+    assert train.efficiency == entries[0].record.memory.floor.by_phase["train"] / max(peaks)
+    blind = entries[0].record.memory.model_copy(update={"by_phase": {}})
+    entries[0] = replace(entries[0], record=entries[0].record.model_copy(update={"memory": blind}))
+    assert build(entries).rows[0].memory.by_phase == ()
+
+
 def test_equal_manifests_on_unlike_hardware_are_not_pooled() -> None:
     model = build([made.entry(device="cuda", facts=GPU_A), made.entry(device="cuda", repeat=2, facts=GPU_B)])
     assert [row.setting.machine for row in model.rows] == ["A", "B"]

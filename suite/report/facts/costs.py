@@ -50,6 +50,20 @@ class Idle:
 
 
 @dataclass(frozen=True)
+class PhaseMemory:
+    """What is in use at the peak of one phase, against the least that it needs: greatest, and mean over the runs.
+
+    Allocated on a GPU, where what is reserved says little of a phase, since the allocator keeps it; resident on a CPU.
+    """
+
+    name: str
+    peak_bytes: int
+    run_peak_bytes: Interval
+    floor_bytes: int
+    efficiency: float
+
+
+@dataclass(frozen=True)
 class MemoryUse:
     """The greatest peak over runs and ranks, against the least that the layout needs.
 
@@ -67,6 +81,7 @@ class MemoryUse:
     floor_phase: str | None
     efficiency: float | None
     allocation_retries: int | None
+    by_phase: tuple[PhaseMemory, ...]
 
 
 @dataclass(frozen=True)
@@ -198,8 +213,22 @@ def memory_of(records: Sequence[Record]) -> MemoryUse | None:
                 floor_phase=floor.phase if floor else None,
                 efficiency=floor.bytes / max(peaks) if floor else None,
                 allocation_retries=sum(known) if known else None,
+                by_phase=_memory_by_phase(memories),
             )
     return None
+
+
+def _memory_by_phase(memories: Sequence[Memory]) -> tuple[PhaseMemory, ...]:
+    """Of every timed phase with a floor and a peak in all runs."""
+    floors = memories[0].floor.by_phase if memories[0].floor else {}
+    found = []
+    for name in ALL_NAMES:
+        told = [memory.by_phase[name].peak_allocated_bytes for memory in memories if name in memory.by_phase]
+        peaks = [peak for peak in told if peak]
+        if name in floors and len(peaks) == len(memories):
+            mean, greatest = pooled_mean(peaks, [1.0] * len(peaks)), max(peaks)
+            found.append(PhaseMemory(name, greatest, mean, floors[name], floors[name] / greatest))
+    return tuple(found)
 
 
 def _greatest(memories: Sequence[Memory], field: str) -> int | None:
