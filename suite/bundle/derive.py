@@ -138,7 +138,7 @@ def _void_notes(timeline: Timeline) -> tuple[str, ...]:
     )
     if timeline.counted:
         return (told,)
-    return (f"{told}, so there is no rate: give the loss scale a longer warm-up, or run in bf16",)
+    return (f"{told}, so there is no rate: give the loss scale more warm-up iterations, or run in bf16",)
 
 
 def _gap_notes(events: Events, timeline: Timeline) -> tuple[str, ...]:
