@@ -7,10 +7,10 @@ from itertools import pairwise
 from suite.bundle.ending import ending
 from suite.bundle.energy import energy, throttle_notes
 from suite.bundle.events import Event, Events, rank_name
-from suite.bundle.facts import derivation, facts_of
+from suite.bundle.facts import facts_of
 from suite.bundle.files import DamagedBundle
 from suite.bundle.peaks import memory
-from suite.bundle.rates import details, phases, steadiness, throughput
+from suite.bundle.rates import details, phase_intervals, phases, steadiness, throughput, waits
 from suite.bundle.record import Environment, Iterations, Record, RunFacts
 from suite.bundle.store import Bundle, OtherSchema
 from suite.bundle.timeline import Timeline, make_timeline
@@ -38,7 +38,6 @@ def derive(bundle: Bundle) -> Record:
     events, driver_facts = bundle.events(manifest), bundle.environment()
     if bundle.running() and not any(event["kind"] == "end" for event in events.driver):
         raise StillRunning(f"run {bundle.id} is still going on; its record is derived when it ends")
-    derivation(events)  # raises for rules of a later version
     timeline = make_timeline(events, manifest)
     ranks = manifest.layout.ranks
     status, failure = ending(events, timeline, manifest)
@@ -52,6 +51,9 @@ def derive(bundle: Bundle) -> Record:
         throughput=throughput(timeline, ranks),
         phases=shares,
         details=details(events, timeline.counted),
+        phase_intervals=phase_intervals(events, timeline),
+        waits=waits(events, timeline),
+        void_iterations=None if timeline.skipped_steps is None else tuple(timeline.skipped_steps),
         memory=memory(events, timeline.counted, manifest),
         compute=work,
         energy=energy(events, timeline, manifest),
@@ -61,6 +63,7 @@ def derive(bundle: Bundle) -> Record:
         notes=(
             *events.notes,
             *_work_notes(timeline),
+            *_void_notes(timeline),
             *_gap_notes(events, timeline),
             *_clock_notes(events),
             *_contradictions(events, manifest),
@@ -124,18 +127,32 @@ def _work_notes(timeline: Timeline) -> tuple[str, ...]:
     return (f"no rate without its work: {problem}",) if problem else ()
 
 
+def _void_notes(timeline: Timeline) -> tuple[str, ...]:
+    """Iterations that did less than asked for, because their gradients overflowed."""
+    skipped = timeline.skipped_steps
+    if not skipped:
+        return ()
+    told = (
+        f"{len(skipped)} of {len(timeline.window)} iterations after the warm-up skipped {sum(skipped.values())} "
+        "optimizer steps (overflow at the loss scale) and do not count"
+    )
+    if timeline.counted:
+        return (told,)
+    return (f"{told}, so there is no rate: give the loss scale more warm-up iterations, or run in bf16",)
+
+
 def _gap_notes(events: Events, timeline: Timeline) -> tuple[str, ...]:
-    """Check the clock of the iterations against the time between rank 0's iteration events."""
-    if len(timeline.counted) < 1 or timeline.counted.start < 1:
+    """Check the clock of the iterations after the warm-up against the time between rank 0's iteration events."""
+    window = timeline.window
+    if not window or window.start < 1:
         return ()
     times = [event["time"] for event in events.ranks[0] if event["kind"] == "iteration"]
-    elapsed = times[timeline.counted.stop - 1] - times[timeline.counted.start - 1]
-    claimed = sum(timeline.counted_seconds)
+    elapsed = times[window.stop - 1] - times[window.start - 1]
+    claimed = sum(timeline.seconds[window.start : window.stop])
     if abs(elapsed - claimed) <= max(_GAP_SHARE * claimed, _GAP_SECONDS):
         return ()
-    return (
-        f"the counted iterations add up to {claimed:.4g} s, but {elapsed:.4g} s went by between their events on rank 0",
-    )
+    which = "iterations after the warm-up" if timeline.skipped_steps else "counted iterations"
+    return (f"the {which} add up to {claimed:.4g} s, but {elapsed:.4g} s went by between their events on rank 0",)
 
 
 def _clock_notes(events: Events) -> tuple[str, ...]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from suite.bundle.events import Event, Events
+from suite.bundle.facts import derivation
 from suite.bundle.files import DamagedBundle
 from suite.bundle.record import Energy
 from suite.bundle.timeline import Timeline
@@ -10,28 +13,33 @@ from suite.spec.manifest import Manifest
 
 #: Power sensors see about a quarter of the run time on A100 and H100 (arXiv 2312.02741), so short windows say little.
 SHORTEST_WINDOW_SECONDS = 10.0
+#: A rank's device windows by iteration.
+_Windows = dict[int, Event | None]
+#: Joules, null where they are not known, and why not.
+_Total = tuple[float | None, str | None]
 
 
 def energy(events: Events, timeline: Timeline, manifest: Manifest) -> Energy | None:
     """Joules of all ranks' devices over the counted iterations; null where no iteration carries a device window.
 
+    Of each stretch of successive counted iterations the counter's last reading less its first, so that what passes
+    between the iterations is in and nothing is rounded at their edges. Older bundles have the energy of each iteration
+    alone, which is added up.
+
     Valid only when the iterations last 10 s together and every rank's device was sampled, with its energy, in each.
     Raises DamagedBundle for a window whose figures are no numbers.
     """
     windows = _windows(events, timeline.counted, manifest.layout.ranks)
-    if not any(window is not None for window in windows):
+    if not any(windows):
         return None
-    joules = [None if window is None else _figure(window, "energy_joules") for window in windows]
-    known = [value for value in joules if value is not None]
     seconds = sum(timeline.counted_seconds)
     reasons = []
     if seconds < SHORTEST_WINDOW_SECONDS:
         reasons.append(f"the counted iterations last {seconds:.3g} s, less than {SHORTEST_WINDOW_SECONDS:g} s")
-    if len(known) < len(joules):
-        reasons.append(f"{len(joules) - len(known)} of {len(joules)} windows tell no energy")
-    if any(window is None or not _figure(window, "samples") for window in windows):
+    total, problem = _stretches(windows, events) or _sum_of_windows(windows)
+    reasons += [problem] if problem else []
+    if not all(window and _figure(window, "samples") for rank in windows for window in rank.values()):
         reasons.append("the device was not sampled in every iteration of every rank")
-    total = sum(known) if len(known) == len(joules) else None
     samples = timeline.counts.samples * len(timeline.counted) if timeline.counts else None
     return Energy(
         joules=total,
@@ -44,22 +52,59 @@ def energy(events: Events, timeline: Timeline, manifest: Manifest) -> Energy | N
 def throttle_notes(events: Events, timeline: Timeline, manifest: Manifest) -> tuple[str, ...]:
     """Which limits held the clocks back in counted iterations, as the sampler saw them."""
     reasons: set[str] = set()
-    for window in _windows(events, timeline.counted, manifest.layout.ranks):
-        found = [] if window is None else window.get("throttle_reasons", [])
+    windows = _windows(events, timeline.counted, manifest.layout.ranks)
+    for window in (window for rank in windows for window in rank.values() if window):
+        found = window.get("throttle_reasons", [])
         if not isinstance(found, list) or not all(isinstance(reason, str) for reason in found):
             raise DamagedBundle("a device window's throttle_reasons are not a list of texts")
         reasons.update(found)
     return (f"clocks were held back by: {', '.join(sorted(reasons))}",) if reasons else ()
 
 
-def _windows(events: Events, counted: range, world: int) -> list[Event | None]:
-    """The device window of every counted iteration of every rank."""
-    return [
-        event.get("device")
+def _windows(events: Events, counted: Sequence[int], world: int) -> list[_Windows]:
+    """Of each rank, the device windows of its counted iterations, null where one carries none; empty for no window."""
+    indices = frozenset(counted)
+    windows: list[_Windows] = [
+        {
+            event["iteration"]: event.get("device")
+            for event in events.ranks.get(rank, ())
+            if event["kind"] == "iteration" and event["iteration"] in indices
+        }
         for rank in range(world)
-        for event in events.ranks.get(rank, ())
-        if event["kind"] == "iteration" and event["iteration"] in counted
     ]
+    return windows if any(window is not None for rank in windows for window in rank.values()) else []
+
+
+def _sum_of_windows(windows: Sequence[_Windows]) -> _Total:
+    """Each iteration by itself, which leaves out what passes between them."""
+    joules = [_known(window, "energy_joules") for rank in windows for window in rank.values()]
+    known = [value for value in joules if value is not None]
+    if len(known) < len(joules):
+        return None, f"{len(joules) - len(known)} of {len(joules)} windows tell no energy"
+    return sum(known), None
+
+
+def _stretches(windows: Sequence[_Windows], events: Events) -> _Total | None:
+    """Last reading less first of every stretch of successive iterations; null where no window has readings."""
+    told = any(window and "energy_counter_end_joules" in window for rank in windows for window in rank.values())
+    if derivation(events) < 2 or not told:
+        return None
+    begins = [_known(rank[index], "energy_counter_begin_joules") for rank in windows for index in _edges(rank, -1)]
+    ends = [_known(rank[index], "energy_counter_end_joules") for rank in windows for index in _edges(rank, 1)]
+    used = [end - begin for begin, end in zip(begins, ends, strict=True) if begin is not None and end is not None]
+    if len(used) < len(ends):
+        missing = sum(reading is None for reading in (*begins, *ends))
+        return None, f"{missing} of {2 * len(ends)} readings of the energy counters are missing"
+    return (sum(used), None) if min(used) >= 0 else (None, "an energy counter went back")
+
+
+def _edges(windows: _Windows, step: int) -> list[int]:
+    """The iterations at which stretches begin (``step`` -1) or end (1), in order."""
+    return [iteration for iteration in sorted(windows) if iteration + step not in windows]
+
+
+def _known(window: Event | None, name: str) -> float | None:
+    return None if window is None else _figure(window, name)
 
 
 def _figure(window: Event, name: str) -> float | None:

@@ -16,16 +16,17 @@ _NOTHING = dict.fromkeys(_NAMES)
 _Values = dict[str, int | None]
 
 
-def memory(events: Events, counted: range, manifest: Manifest) -> Memory:
+def memory(events: Events, counted: Sequence[int], manifest: Manifest) -> Memory:
     """Peaks of the counted iterations, and the floor, which needs no run. Raises DamagedBundle.
 
     A rank's peak is the largest that it knows; over ranks it is null where a rank knows none.
     """
+    indices = frozenset(counted)
     reports = [
         [
             event
             for event in rank
-            if event["kind"] == "memory" and (event["phase"] == SETUP or event["iteration"] in counted)
+            if event["kind"] == "memory" and (event["phase"] == SETUP or event["iteration"] in indices)
         ]
         for rank in (events.ranks.get(number, ()) for number in range(manifest.layout.ranks))
     ]
@@ -42,7 +43,7 @@ def memory(events: Events, counted: range, manifest: Manifest) -> Memory:
         efficiency_allocated=_ratio(floor.bytes, peaks["peak_allocated_bytes"]),
         by_phase=_by_phase(reports),
         min_over_ranks=Peaks(**_over_ranks(per_rank, largest=False)),
-        allocation_retries=_retries(events, counted, manifest.layout.ranks),
+        allocation_retries=_retries(events, indices, manifest.layout.ranks),
         floor=floor,
     )
 
@@ -78,17 +79,15 @@ def _by_phase(reports: Sequence[Sequence[Event]]) -> dict[str, Peaks]:
     }
 
 
-def _retries(events: Events, counted: range, world: int) -> int | None:
+def _retries(events: Events, counted: frozenset[int], world: int) -> int | None:
     """Growth of each rank's counter over the counted iterations, summed over ranks; null where one does not count."""
-    total = 0
+    total, first = 0, min(counted, default=0)
     for rank in range(world):
         reports = [event for event in events.ranks.get(rank, ()) if event["kind"] == "memory"]
         if any(event["allocation_retries"] is None for event in reports):
             return None
         before = [
-            event["allocation_retries"]
-            for event in reports
-            if event["phase"] == SETUP or event["iteration"] < counted.start
+            event["allocation_retries"] for event in reports if event["phase"] == SETUP or event["iteration"] < first
         ]
         during = [
             event["allocation_retries"]

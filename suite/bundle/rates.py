@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 
-from suite.bundle.events import Events
-from suite.bundle.record import Counts, Estimate, Phase, Phases, SteadyState, Throughput
+from suite.bundle.events import Event, Events
+from suite.bundle.facts import derivation
+from suite.bundle.record import Counts, Estimate, Phase, Phases, SteadyState, Throughput, Wait
 from suite.bundle.timeline import Timeline
 from suite.spec.phases import ALL, REMAINDER, PhaseSpec
-from suite.stats.intervals import Interval, RunSeconds, rate_interval
+from suite.stats.intervals import Interval, RunSeconds, mean_interval, rate_interval
 from suite.stats.steady_state import TEST, steady_state
 
 CONVENTION = (
@@ -47,15 +49,47 @@ def phases(timeline: Timeline) -> Phases | None:
     return Phases(**{each.name: _phase(sums.get(each.name), total, iterations, _tokens(each, counts)) for each in ALL})
 
 
-def details(events: Events, counted: range) -> dict[str, float] | None:
+def phase_intervals(events: Events, timeline: Timeline) -> dict[str, Estimate] | None:
+    """Seconds of each phase with the interval that the counted iterations give; null where ``phases`` is."""
+    if derivation(events) < 2 or not timeline.counted:
+        return None
+    seconds = {
+        name: [values[index] for index in timeline.counted] for name, values in timeline.phase_seconds.items()
+    } | {REMAINDER.name: [timeline.other_seconds(index) for index in timeline.counted]}
+    return {name: _estimate(mean_interval(values)) for name, values in seconds.items()}
+
+
+def waits(events: Events, timeline: Timeline) -> dict[str, Wait] | None:
+    """How long ranks waited at the end of each phase for the slowest; null for one rank, which waits for nobody."""
+    ranks = len(events.ranks)
+    if derivation(events) < 2 or not timeline.counted or ranks < 2:
+        return None
+    counted = frozenset(timeline.counted)
+    longest: dict[str, dict[int, float]] = {phase: {} for phase in timeline.phase_seconds}
+    totals: dict[str, list[float]] = {phase: [] for phase in timeline.phase_seconds}
+    for event in _of_all_ranks(events, "phase"):
+        phase, iteration, seconds = event["phase"], event["iteration"], float(event["wait_seconds"])
+        if iteration in counted:
+            longest[phase][iteration] = max(longest[phase].get(iteration, 0.0), seconds)
+            totals[phase].append(seconds)
+    return {
+        phase: Wait(
+            longest_seconds=math.fsum(longest[phase].values()) / len(counted),
+            mean_seconds=math.fsum(totals[phase]) / (len(counted) * ranks),
+        )
+        for phase in timeline.phase_seconds
+    }
+
+
+def details(events: Events, counted: Iterable[int]) -> dict[str, float] | None:
     """Parts of the iterations: of each part the slowest rank, then the mean. Null where no rank tells any."""
+    counted = frozenset(counted)
     longest: dict[str, dict[int, float]] = {}
-    for rank in events.ranks.values():
-        for event in rank:
-            if event["kind"] == "iteration" and event["iteration"] in counted:
-                for name, seconds in (event.get("details") or {}).items():
-                    by_iteration = longest.setdefault(name, {})
-                    by_iteration[event["iteration"]] = max(by_iteration.get(event["iteration"], 0.0), float(seconds))
+    for event in _of_all_ranks(events, "iteration"):
+        if event["iteration"] in counted:
+            for name, seconds in (event.get("details") or {}).items():
+                by_iteration = longest.setdefault(name, {})
+                by_iteration[event["iteration"]] = max(by_iteration.get(event["iteration"], 0.0), float(seconds))
     return {name: math.fsum(found.values()) / len(counted) for name, found in sorted(longest.items())} or None
 
 
@@ -65,6 +99,10 @@ def steadiness(timeline: Timeline, warmup: int) -> SteadyState:
     return SteadyState(
         verdict=result.verdict, warmup=warmup, iterations=len(timeline.counted), reasons=result.reasons, test=TEST
     )
+
+
+def _of_all_ranks(events: Events, kind: str) -> Iterator[Event]:
+    return (event for rank in events.ranks.values() for event in rank if event["kind"] == kind)
 
 
 def _estimate(interval: Interval) -> Estimate:

@@ -78,7 +78,8 @@ class Counts(Frozen):
 
 
 class Estimate(Frozen):
-    """A rate per second with its 95 % interval; the bounds are null where one iteration alone was counted."""
+    """A rate per second, or seconds, with the 95 % interval; the bounds are null where one iteration alone was counted,
+    and of seconds where all are 0."""
 
     value: float
     low: float | None
@@ -130,6 +131,13 @@ else:
     )
 
 
+class Wait(Frozen):
+    """How long ranks that were done with a phase waited for the slowest: seconds per counted iteration."""
+
+    longest_seconds: _Seconds = Field(description="of the rank that waited longest in each iteration, mean over them")
+    mean_seconds: _Seconds = Field(description="mean over ranks and iterations")
+
+
 class Peaks(Frozen):
     """Peaks of device (and resident) memory in bytes; null where there is nothing to ask."""
 
@@ -173,6 +181,12 @@ class Compute(Frozen):
     mbu: float | None = Field(description="bytes read in decoding / (generate seconds x peak bandwidth), a ratio")
     peak_flops: float | None = Field(description="dense FLOP/s of one device at the run's precision; null: unknown")
     convention: str | None
+    hardware_flops_causal: float | None = Field(
+        default=None,
+        description="hardware_flops with the attention that a causal mask leaves, about half of it: what a fused "
+        "causal kernel executes; null: the bundle is older than this figure",
+    )
+    hfu_causal: float | None = Field(default=None, description="hardware_flops_causal / (seconds x peak x ranks)")
 
 
 class Energy(Frozen):
@@ -224,6 +238,20 @@ class Record(Frozen):
         description="parts of the iteration by `phase/part`: mean seconds per counted iteration of the rank that took "
         "longest; null: the backend tells none",
     )
+    phase_intervals: dict[str, Estimate] | None = Field(
+        default=None,
+        description="seconds of each phase as in `phases`, with the interval that this run's iterations give; null: "
+        "the bundle is older than this figure",
+    )
+    waits: dict[str, Wait] | None = Field(
+        default=None,
+        description="by timed phase; null: one rank, which waits for nobody, or the bundle is older than this figure",
+    )
+    void_iterations: tuple[_Count, ...] | None = Field(
+        default=None,
+        description="iterations after the warm-up that do not count, because optimizer steps were skipped in them; "
+        "null: no rank tells skipped steps, or the bundle is older than this figure",
+    )
     memory: Memory | None
     compute: Compute | None
     energy: Energy | None = Field(description="null where nothing was sampled, as on a CPU")
@@ -236,8 +264,14 @@ class Record(Frozen):
     @model_validator(mode="after")
     def _counts_what_it_has(self) -> "Record":
         state, completed = self.steady_state, len(self.iterations.seconds)
-        if state.iterations != max(0, completed - state.warmup):
-            raise ValueError(f"{state.iterations} iterations count of {completed} with {state.warmup} of warm-up")
+        void = self.void_iterations or ()
+        if any(not state.warmup <= index < completed for index in void) or len(set(void)) != len(void):
+            raise ValueError(f"the void iterations are not among those from {state.warmup} to {completed}, each once")
+        if state.iterations != max(0, completed - state.warmup) - len(void):
+            raise ValueError(
+                f"{state.iterations} iterations count of {completed}, of which {state.warmup} are warm-up and "
+                f"{len(void)} void"
+            )
         if self.throughput is not None and not (self.counts and state.iterations):
             raise ValueError("a rate needs counts and iterations that count")
         return self

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from suite.bundle.events import Event, Events
+from suite.bundle.facts import derivation
 from suite.bundle.files import DamagedBundle
 from suite.bundle.record import Counts
 from suite.spec.manifest import Manifest
@@ -20,19 +21,23 @@ _OVERLAP_SHARE, _OVERLAP_SECONDS = 0.01, 0.001
 class Timeline:
     """What all ranks completed. ``seconds[i]`` is iteration i, ``phase_seconds[phase][i]`` its phases, slowest rank.
 
-    A phase that no rank ever reports is missing. ``counted`` are the indices after the warm-up.
+    A phase that no rank ever reports is missing. ``window`` are the indices after the warm-up, ``counted`` those of
+    them that are not void. ``skipped_steps``: optimizer steps that were skipped in each void iteration, by its index;
+    null where no rank tells skipped steps.
     """
 
     seconds: tuple[float, ...]
     phase_seconds: dict[str, tuple[float, ...]]
     counts: Counts | None
     counts_problem: str | None
-    counted: range
+    window: range
+    counted: Sequence[int]
+    skipped_steps: dict[int, int] | None
 
     @property
     def counted_seconds(self) -> tuple[float, ...]:
         """Seconds of the counted iterations, in order."""
-        return self.seconds[self.counted.start : self.counted.stop]
+        return tuple(self.seconds[index] for index in self.counted)
 
     def other_seconds(self, iteration: int) -> float:
         """What the iteration took beyond its phases. Raises DamagedBundle where the phases are longer than it."""
@@ -48,19 +53,33 @@ class Timeline:
 def make_timeline(events: Events, manifest: Manifest) -> Timeline:
     """Line the ranks up. An iteration counts as completed when every rank of the world completed it.
 
+    An iteration in which a rank skipped an optimizer step (an overflow in fp16) did less than the others: it is void.
     Raises DamagedBundle when a phase is reported by some ranks or in some iterations only.
     """
     world = manifest.layout.ranks
     by_rank = [_of_kind(events.ranks.get(rank, ()), "iteration") for rank in range(world)]
     completed = min(map(len, by_rank))
     seconds = tuple(float(max(rows[index]["seconds"] for rows in by_rank)) for index in range(completed))
-    counted = range(min(manifest.measure.warmup, completed), completed)
-    counts, problem = _counts(by_rank, counted if counted else range(completed), manifest)
-    return Timeline(seconds, _phase_seconds(events, completed), counts, problem, counted)
+    window = range(min(manifest.measure.warmup, completed), completed)
+    skipped = _skipped_steps(by_rank, window) if derivation(events) >= 2 else None
+    counted = [index for index in window if index not in skipped] if skipped else window
+    counts, problem = _counts(by_rank, counted or range(completed), manifest)
+    return Timeline(seconds, _phase_seconds(events, completed), counts, problem, window, counted, skipped)
 
 
 def _of_kind(events: Iterable[Event], kind: str) -> list[Event]:
     return [event for event in events if event["kind"] == kind]
+
+
+def _skipped_steps(by_rank: list[list[Event]], window: range) -> dict[int, int] | None:
+    """Most skipped steps of any rank in the iterations that have some; null where no rank tells them."""
+    told: dict[int, int] = {}
+    for rows in by_rank:
+        for index in window:
+            steps = rows[index].get("skipped_steps")
+            if steps is not None:
+                told[index] = max(told.get(index, 0), steps)
+    return {index: steps for index, steps in sorted(told.items()) if steps} if told else None
 
 
 def _phase_seconds(events: Events, completed: int) -> dict[str, tuple[float, ...]]:
@@ -79,11 +98,13 @@ def _phase_seconds(events: Events, completed: int) -> dict[str, tuple[float, ...
     return {phase: tuple(longest[phase]) for phase in TIMED_NAMES if reports[phase]}
 
 
-def _counts(by_rank: list[list[Event]], iterations: range, manifest: Manifest) -> tuple[Counts | None, str | None]:
+def _counts(
+    by_rank: list[list[Event]], iterations: Sequence[int], manifest: Manifest
+) -> tuple[Counts | None, str | None]:
     """The work of one iteration, or why there is no such one number."""
     if not iterations:
         return None, None
-    first = by_rank[0][iterations.start]["counts"]
+    first = by_rank[0][iterations[0]]["counts"]
     counts = Counts.model_construct(**{name: first[name] for name in Counts.model_fields})
     for rank, rows in enumerate(by_rank):
         for index in iterations:
@@ -92,7 +113,7 @@ def _counts(by_rank: list[list[Event]], iterations: range, manifest: Manifest) -
                 if found[name] != first[name]:
                     return None, (
                         f"{name} is {found[name]} on rank {rank} in iteration {index}, "
-                        f"but {first[name]} on rank 0 in iteration {iterations.start}"
+                        f"but {first[name]} on rank 0 in iteration {iterations[0]}"
                     )
     problem = _not_as_asked(counts, manifest)
     return (None, problem) if problem else (counts, None)

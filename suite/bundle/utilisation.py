@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from suite.bundle.events import Events
-from suite.bundle.facts import facts_of
+from suite.bundle.facts import derivation, facts_of
 from suite.bundle.files import DamagedBundle
 from suite.bundle.record import Compute, Counts, Phases
 from suite.bundle.timeline import Timeline
@@ -11,7 +11,7 @@ from suite.spec.catalogue import find_device
 from suite.spec.device import Device
 from suite.spec.manifest import Manifest
 from suite.theory.bandwidth import decode_bytes
-from suite.theory.flops import iteration_flops
+from suite.theory.flops import Attention, IterationFlops, iteration_flops
 
 
 def compute(
@@ -20,15 +20,15 @@ def compute(
     """Compute and notes; null before any iteration was completed with one number for its work.
 
     MFU is model FLOPs over (seconds x peak x ranks), HFU the same with recomputed work (PaLM, arXiv 2204.02311,
-    appendix B). MBU is what decoding reads over (seconds of generation x peak bandwidth), prefill time included, so
-    it is a lower bound. All three are null on a CPU and where a device's peak is unknown.
+    appendix B). Both count full attention; ``hfu_causal`` counts the pairs that a causal mask leaves, which is what a
+    fused causal kernel executes. MBU is what decoding reads over (seconds of generation x peak bandwidth), prefill time
+    included, so it is a lower bound. All are null on a CPU and where a device's peak is unknown.
     """
     counts = timeline.counts
     if counts is None:
         return None, ()
-    work = iteration_flops(
-        manifest.size, manifest.workload, counts.samples, recompute=manifest.layout.recompute == "full"
-    )
+    work = _flops(manifest, counts, "full")
+    causal = float(_flops(manifest, counts, "causal").hardware) if derivation(events) >= 2 else None
     device, notes = _device(events, manifest)
     peak = None if device is None else device.peak_flops.get(manifest.measure.precision)
     available = None
@@ -42,7 +42,14 @@ def compute(
         mbu=_bandwidth(device, phases, counts, manifest),
         peak_flops=peak,
         convention=work.convention,
+        hardware_flops_causal=causal,
+        hfu_causal=None if causal is None or available is None else causal / available,
     ), notes
+
+
+def _flops(manifest: Manifest, counts: Counts, attention: Attention) -> IterationFlops:
+    recompute = manifest.layout.recompute == "full"
+    return iteration_flops(manifest.size, manifest.workload, counts.samples, recompute, attention)
 
 
 def _bandwidth(device: Device | None, phases: Phases | None, counts: Counts, manifest: Manifest) -> float | None:

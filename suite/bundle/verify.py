@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel
 
 from suite.bundle.derive import StillRunning, derive
 from suite.bundle.record import RECORD_SCHEMA, Record
 from suite.bundle.store import Bundle, DamagedBundle
 from suite.spec.base import Frozen
 
+
+def _optional_paths(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Paths of the fields, nested ones too, that have a default: those that came after records without them."""
+    for name, field in model.model_fields.items():
+        path = f"{prefix}{field.alias or name}"
+        if not field.is_required():
+            yield path
+        for inner in (field.annotation, *get_args(field.annotation)):
+            if isinstance(inner, type) and issubclass(inner, BaseModel):
+                yield from _optional_paths(inner, f"{path}.")
+
+
 #: Fields that a reader does without.
-_LATER = frozenset(name for name, field in Record.model_fields.items() if not field.is_required())
+_LATER = frozenset(_optional_paths(Record))
 _MOST_DIFFERENCES = 50
 _ABSENT = object()
 

@@ -14,6 +14,7 @@ from suite.report.compare import ComparedRow, FolderComparison
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
+from suite.report.facts.ranking import RankedRow
 from suite.report.formatting.console import console
 from suite.report.formatting.escape import visible
 from suite.report.formatting.numbers import UNKNOWN, gib, interval, number
@@ -24,11 +25,13 @@ HEADLINE_ROWS = 40
 _NAME_LENGTH = 24
 _LEFT = ("size", "backend", "layout", "verdict")
 _EQUIVALENCE = {True: f", equal within {DEFAULT_MARGIN:.0%}", False: "", None: " (2 runs a side are needed)"}
+_PROVISIONAL, _UNSTEADY = "provisional", "unsteady"
 _SHORT_VERDICTS = {"not distinguishable": "unclear", "too few runs": "too few"}
 _LEGEND = {
     "unclear": "unclear: not distinguishable",
     "too few": f"too few: fewer than {RUNS_TO_PUBLISH} runs",
     "?": f"?: provisional, fewer than {RUNS_TO_RANK} runs",
+    "~": "~: not all runs were steady",
 }
 _ALL_PROVISIONAL = f"all verdicts are provisional: fewer than {RUNS_TO_RANK} runs"
 _COMPARISON_LEGEND = {
@@ -54,13 +57,15 @@ class Form:
 
 def headline_rows(model: ReportModel) -> list[Cells]:
     """The headline table, one row per row of the report; cells hold no control characters."""
-    verdicts = {
-        ranked.row.number: ranked.verdict + (" (provisional)" if ranked.provisional else "")
-        for group in model.ranking.groups
-        for ranked in group.places
-    }
+    verdicts = {ranked.row.number: _verdict(ranked) for group in model.ranking.groups for ranked in group.places}
     etas = {point.row.number: point.eta for curve in model.scaling.curves for point in curve.points}
     return [_headline(row, interval(etas.get(row.number), 1), verdicts.get(row.number, UNKNOWN)) for row in model.rows]
+
+
+def _verdict(ranked: RankedRow) -> str:
+    remarks = [_PROVISIONAL] if ranked.provisional else []
+    remarks += [_UNSTEADY] if ranked.row.unsteady_runs else []
+    return f"{ranked.verdict} ({', '.join(remarks)})" if remarks else ranked.verdict
 
 
 def print_headline(model: ReportModel) -> None:
@@ -123,13 +128,13 @@ def _headline_forms(rows: Sequence[Cells]) -> list[Form]:
 
 def _short_verdicts(rows: Sequence[Cells]) -> tuple[list[Cells], str]:
     """The rows with abbreviated verdicts, and what the abbreviations mean."""
-    verdicts = [row["verdict"].removesuffix(" (provisional)") for row in rows]
-    provisional = [verdict != row["verdict"] for verdict, row in zip(verdicts, rows, strict=True)]
-    all_are = all(one for one, verdict in zip(provisional, verdicts, strict=True) if verdict != UNKNOWN)
-    short = [
-        {**row, "verdict": _SHORT_VERDICTS.get(verdict, verdict) + ("?" if one and not all_are else "")}
-        for row, verdict, one in zip(rows, verdicts, provisional, strict=True)
-    ]
+    parts = [row["verdict"].partition(" (") for row in rows]
+    provisional = [_PROVISIONAL in remarks for _, _, remarks in parts]
+    all_are = all(one for one, (verdict, _, _) in zip(provisional, parts, strict=True) if verdict != UNKNOWN)
+    short = []
+    for row, one, (verdict, _, remarks) in zip(rows, provisional, parts, strict=True):
+        marks = ("?" if one and not all_are else "") + ("~" if _UNSTEADY in remarks else "")
+        short.append({**row, "verdict": _SHORT_VERDICTS.get(verdict, verdict) + marks})
     legend = _explained(short, _LEGEND)
     return short, "; ".join(filter(None, (legend, _ALL_PROVISIONAL if all_are and any(provisional) else "")))
 

@@ -55,14 +55,23 @@ def rate_interval(run: RunSeconds) -> Interval:
     autoregressive series, where r is their lag-one autocorrelation when that is positive (else 1: the interval
     is never narrowed). It says nothing of the spread between runs; one iteration alone gives no bounds.
     """
-    count = len(run.seconds)
-    if count < 2:
+    if len(run.seconds) < 2:
         return Interval(run.rate, None, None)
-    mean = math.fsum(run.seconds) / count
-    deviations = [second - mean for second in run.seconds]
-    squares = math.fsum(deviation * deviation for deviation in deviations)
-    error = math.sqrt(squares / (count - 1) / count * _inflation(deviations, squares)) / mean
-    return _around(run.rate, math.log(run.rate), student_quantile(count - 1) * error)
+    return _around(run.rate, math.log(run.rate), _relative_half_width(run.seconds))
+
+
+def mean_interval(values: Sequence[float]) -> Interval:
+    """Mean of one run's values (seconds of a phase, by iteration), with the interval that they themselves give.
+
+    As ``rate_interval``, which it equals where the values are the iterations' seconds. No bounds for one value alone,
+    nor where all are 0. Raises ValueError without values.
+    """
+    if not values:
+        raise ValueError("no value to average")
+    mean = math.fsum(values) / len(values)
+    if len(values) < 2 or mean <= 0:
+        return Interval(mean, None, None)
+    return _around(mean, math.log(mean), _relative_half_width(values))
 
 
 def pooled_rate(runs: Sequence[RunSeconds]) -> Interval:
@@ -86,6 +95,21 @@ def pooled_rate(runs: Sequence[RunSeconds]) -> Interval:
     return _around(value, mean, student_quantile(len(runs) - 1) * error)
 
 
+def pooled_mean(means: Sequence[float], weights: Sequence[float]) -> Interval:
+    """Mean over repeats of what each run's mean is (seconds of a phase, bytes), and its interval as ``pooled_rate``'s.
+
+    The value is weighted, by iterations for what is a mean over them; the bounds are Student's t on the logarithms of
+    the runs' means, null with one run and where one of them is 0. Raises ValueError without runs, or weights of 0.
+    """
+    if not means or len(means) != len(weights) or not math.fsum(weights) > 0:
+        raise ValueError("a mean needs runs, each with its weight")
+    value = math.fsum(mean * weight for mean, weight in zip(means, weights, strict=True)) / math.fsum(weights)
+    if len(means) < 2 or min(means) <= 0:
+        return Interval(value, None, None)
+    centre, error = mean_and_error([math.log(mean) for mean in means])
+    return _around(value, centre, student_quantile(len(means) - 1) * error)
+
+
 def log_rates(runs: Sequence[RunSeconds]) -> list[float]:
     """Natural logarithm of each run's rate."""
     return [math.log(run.rate) for run in runs]
@@ -105,6 +129,16 @@ def student_quantile(degrees: float, probability: float = (1 + CONFIDENCE) / 2) 
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees, probability))
+
+
+def _relative_half_width(values: Sequence[float]) -> float:
+    """Of the interval of the mean of at least two successive values, over that mean."""
+    count = len(values)
+    mean = math.fsum(values) / count
+    deviations = [value - mean for value in values]
+    squares = math.fsum(deviation * deviation for deviation in deviations)
+    error = math.sqrt(squares / (count - 1) / count * _inflation(deviations, squares)) / mean
+    return student_quantile(count - 1) * error
 
 
 def _inflation(deviations: Sequence[float], squares: float) -> float:

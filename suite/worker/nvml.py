@@ -88,12 +88,18 @@ class DeviceSampler:
         self._energy_at_open = self._gpu.energy_joules()
 
     def close_window(self) -> Summary:
-        """What happened since ``open_window``: the ``device`` field of an ``iteration`` event."""
+        """What happened since ``open_window``: the ``device`` field of an ``iteration`` event.
+
+        The counter's two readings are in it too: over successive windows the last less the first also holds what passed
+        between them.
+        """
         energy = self._gpu.energy_joules()
         with self._lock:
             samples = list(self._samples)
         used = None if energy is None or self._energy_at_open is None else energy - self._energy_at_open
-        return summarise(samples, used)
+        summary = summarise(samples, used)
+        summary.update(energy_counter_begin_joules=self._energy_at_open, energy_counter_end_joules=energy)
+        return summary
 
     def _run(self) -> None:
         while not self._stop.wait(INTERVAL_SECONDS):

@@ -6,7 +6,7 @@ from typing import Any, Dict, Iterator, Optional
 
 from suite.worker.events import EventLog
 from suite.worker.memory import MemoryProbe, Peaks
-from suite.worker.nvml import DeviceSampler
+from suite.worker.nvml import DeviceSampler, Summary
 from suite.worker.phases import check_phase
 from suite.worker.progress import Progress
 from suite.worker.world import World, barrier, synchronise
@@ -52,6 +52,7 @@ class Recorder(NullRecorder):
         self._sampler = sampler
         self._began = 0.0
         self._seconds = 0.0
+        self._window: Optional[Summary] = None
         self._progress = progress
 
     def begin(self, iteration: int) -> None:
@@ -80,10 +81,12 @@ class Recorder(NullRecorder):
         synchronise(self._world)
         barrier(self._world)
         self._seconds = time.perf_counter() - self._began
+        if self._sampler is not None:
+            self._window = self._sampler.close_window()
 
     def finish(self, counts: Dict[str, int], stats: Dict[str, Optional[float]], **optional: Any) -> None:
-        if self._sampler is not None:
-            optional["device"] = self._sampler.close_window()
+        if self._window is not None:
+            optional["device"] = self._window
         self._log.emit(
             "iteration",
             iteration=self._progress.iteration,

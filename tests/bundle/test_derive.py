@@ -375,8 +375,9 @@ def test_deriving_twice_gives_the_same_bytes(tmp_path):
 def test_a_record_names_its_fields_as_the_contract_does(tmp_path):
     body = json.loads(record_of(make_bundle(tmp_path)).model_dump_json(by_alias=True))
     assert list(body) == [
-        "schema", "run", "status", "failure", "counts", "throughput", "phases", "details", "memory", "compute",
-        "energy", "steady_state", "iterations", "environment", "predicted", "notes",
+        "schema", "run", "status", "failure", "counts", "throughput", "phases", "details",
+        "phase_intervals", "waits", "void_iterations", "memory", "compute", "energy", "steady_state", "iterations",
+        "environment", "predicted", "notes",
     ]  # fmt: skip
     contract = {
         "run": "id plan backend backend_kind size ranks layout strategy launcher repeat started ended workload scaling "
@@ -386,7 +387,7 @@ def test_a_record_names_its_fields_as_the_contract_does(tmp_path):
         "memory": "peak_allocated_bytes peak_reserved_bytes peak_device_bytes peak_resident_bytes "
         "resident_baseline_bytes theoretical_minimum_bytes efficiency efficiency_allocated by_phase min_over_ranks "
         "allocation_retries floor",
-        "compute": "model_flops hardware_flops mfu hfu mbu peak_flops convention",
+        "compute": "model_flops hardware_flops mfu hfu mbu peak_flops convention hardware_flops_causal hfu_causal",
         "steady_state": "verdict warmup iterations reasons test",
         "iterations": "seconds",
     }

@@ -74,6 +74,14 @@ def test_a_field_that_an_older_version_did_not_know_is_no_difference(bundle):
     assert verify(bundle).status == "equal"
 
 
+def test_a_nested_field_that_an_older_version_did_not_know_is_no_difference_while_it_is_null(bundle):
+    change(bundle, lambda body: body["compute"].pop("hfu_causal"))
+    assert verify(bundle).status == "equal"
+    assert list(differences({"compute": {}}, {"compute": {"hfu_causal": 0.4}})) == [
+        "compute.hfu_causal: stored absent, derived 0.4"
+    ]
+
+
 def test_another_schema_is_told_as_that_alone(bundle):
     change(bundle, lambda body: body.update(schema="suite/record/0", status="fine"))
     assert verify(bundle).differences == ('schema: stored "suite/record/0", this version derives "suite/record/1"',)

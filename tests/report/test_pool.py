@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from suite.bundle.record import Estimate, Wait
 from suite.report.facts.model import build
 from suite.report.text.markdown import render
-from suite.stats.intervals import RunSeconds, pooled_rate
+from suite.stats.intervals import RunSeconds, pooled_mean, pooled_rate
 from tests.report import entries as made
 
 GPU_A = made.GPU_FACTS
@@ -78,10 +79,86 @@ def test_unknown_utilisation_stays_unknown_and_says_why() -> None:
     assert on_gpu.unknown_utilisation is None
 
 
+def test_hfu_with_causal_attention_stands_beside_the_other_where_it_is_known() -> None:
+    entries = made.repeats(2, device="cuda")
+    text = render(build(entries), {})
+    assert "as PaLM does" in text and "MFU / HFU / MBU %" in text and "HFU causal" not in text
+    told = []
+    for one in entries:
+        compute = one.record.compute.model_copy(update={"hfu_causal": 0.35, "hardware_flops_causal": 0.9e12})
+        told.append(replace(one, record=one.record.model_copy(update={"compute": compute})))
+    (row,) = build(told).rows
+    assert (row.hfu, row.hfu_causal) == (pytest.approx(0.41), pytest.approx(0.35))
+    text = render(build(told), {})
+    assert "MFU / HFU / HFU causal / MBU %" in text and "38 / 41 / 35 / 22" in text and "HFU causal counts" in text
+    assert "HFU" not in render(build([made.entry()]), {}).split("## Conventions")[1]
+
+
+def test_ranks_that_wait_are_idle_for_a_share_of_the_iteration() -> None:
+    entries = made.repeats(2, ranks=2, spread=0)
+    assert build(entries).rows[0].idle is None
+    waits = [
+        {"generate": Wait(longest_seconds=0.02, mean_seconds=seconds), "train": Wait(longest_seconds=0, mean_seconds=0)}
+        for seconds in (0.01, 0.03)
+    ]
+    told = [
+        replace(one, record=one.record.model_copy(update={"waits": wait}))
+        for one, wait in zip(entries, waits, strict=True)
+    ]
+    (row,) = build(told).rows
+    assert row.idle.seconds == pytest.approx(0.02)
+    assert row.idle.share == pytest.approx(0.02 / row.iteration_seconds)
+    assert f"{100 * row.idle.share:.1f}, most in generate" in render(build(told), {})
+    assert build([told[0], entries[1]]).rows[0].idle is None, "one of the runs does not tell"
+    assert "idle %" not in render(build(entries), {})
+
+
 def test_phase_shares_add_up_to_one() -> None:
     (row,) = build(made.repeats(3)).rows
     assert sum(phase.share for phase in row.phases) == pytest.approx(1)
     assert [phase.name for phase in row.phases] == list(made.SHARES)
+
+
+def test_every_phase_has_the_interval_of_its_runs() -> None:
+    entries = made.repeats(3, spread=0.03)
+    (row,) = build(entries).rows
+    train = next(phase for phase in row.phases if phase.name == "train")
+    seconds = [one.record.phases.train.seconds for one in entries]
+    expected = pooled_mean(seconds, [6, 6, 6])
+    assert (train.interval, train.by_run) == (expected, tuple(seconds))
+    assert train.low < min(seconds) < max(seconds) < train.high, "Student's t pays for three runs"
+
+
+def test_a_phase_of_one_run_has_the_interval_of_its_iterations_where_its_record_has_it() -> None:
+    alone = made.entry()
+    (row,) = build([alone]).rows
+    assert {(phase.low, phase.high) for phase in row.phases} == {(None, None)}
+    told = {"train": Estimate(value=row.phases[4].seconds, low=0.1, high=0.2)}
+    (row,) = build([replace(alone, record=alone.record.model_copy(update={"phase_intervals": told}))]).rows
+    assert [(phase.low, phase.high) for phase in row.phases if phase.name == "train"] == [(0.1, 0.2)]
+    assert {phase.low for phase in row.phases if phase.name != "train"} == {None}
+
+
+def test_the_peaks_of_runs_have_an_interval_and_the_greatest_is_still_the_peak() -> None:
+    entries = [made.entry(repeat=one, peak_factor=factor) for one, factor in enumerate((2.0, 2.2, 2.1), 1)]
+    (row,) = build(entries).rows
+    peaks = [one.record.memory.peak_allocated_bytes for one in entries]
+    assert row.memory.run_peak_bytes == pooled_mean(peaks, [1, 1, 1])
+    assert row.memory.peak_bytes == max(peaks)
+    assert "mean of runs [95 %]" in render(build(entries), {})
+    assert "mean of runs [95 %]" not in render(build(entries[:1]), {})
+
+
+def test_each_phase_has_the_peaks_of_its_runs_against_its_own_floor() -> None:
+    entries = [made.entry(repeat=one, device="cuda", peak_factor=factor) for one, factor in enumerate((2.0, 2.2), 1)]
+    (row,) = build(entries).rows
+    peaks = [one.record.memory.by_phase["train"].peak_allocated_bytes for one in entries]
+    (train,) = row.memory.by_phase
+    assert (train.name, train.peak_bytes, train.run_peak_bytes) == ("train", max(peaks), pooled_mean(peaks, [1, 1]))
+    assert train.efficiency == entries[0].record.memory.floor.by_phase["train"] / max(peaks)
+    blind = entries[0].record.memory.model_copy(update={"by_phase": {}})
+    entries[0] = replace(entries[0], record=entries[0].record.model_copy(update={"memory": blind}))
+    assert build(entries).rows[0].memory.by_phase == ()
 
 
 def test_equal_manifests_on_unlike_hardware_are_not_pooled() -> None:

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 
 import pytest
 
+from suite.conduct.running.outcome_line import outcome_line
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import build
 from suite.report.facts.ranking import Ranking
+from suite.report.terminal import headline_rows
 from suite.report.text.markdown import render
+from suite.report.text.summary import sentences
 from tests.report import entries as made
 
 
@@ -131,3 +135,112 @@ def test_failed_rows_take_no_place() -> None:
     found = ranking(made.repeats(1), [made.failed(backend="megatron")])
     assert not found.groups
     assert len(found.apart) == 1
+
+
+SLOW_DECODING = {"generate": 0.55, "score": 0.06, "reference": 0.06, "reward": 0.005, "train": 0.3, "other": 0.025}
+
+
+def test_each_main_phase_is_compared_with_the_best_beside_the_whole() -> None:
+    slow = made.repeats(5, rate=15, backend="megatron", shares=SLOW_DECODING)
+    (group,) = ranking(made.repeats(5, rate=20), slow).groups
+    best, other = group.places
+    assert (best.by_phase, best.difference) == ((), None)
+    ratios = {one.name: one for one in other.by_phase}
+    assert list(ratios) == ["generate", "score + reference", "train"]
+    assert ratios["generate"].ratio.value == pytest.approx(other.ratio.value * 0.42 / 0.55)
+    assert ratios["score + reference"].ratio.value == pytest.approx(other.ratio.value * 0.15 / 0.12)
+    assert ratios["generate"].verdict == "slower"
+    assert ratios["train"].verdict == "not distinguishable", "0.75 x 0.4 / 0.3 is 1"
+
+
+def test_the_bounds_of_phases_are_wider_than_the_wholes_so_that_they_hold_together() -> None:
+    (group,) = ranking(made.repeats(3, rate=20), made.repeats(3, rate=15, backend="megatron")).groups
+    other = group.places[1]
+    spans = [math.log(ratio.high / ratio.low) for ratio in (other.ratio, *(one.ratio for one in other.by_phase))]
+    assert spans[1:] == pytest.approx([spans[1]] * 3), "every phase is the same share of every run"
+    assert 1.4 * spans[0] < spans[1] < 2 * spans[0]
+
+
+def test_a_difference_that_is_mostly_one_phase_is_told_with_its_share() -> None:
+    slow = made.repeats(5, rate=15, backend="megatron", shares=SLOW_DECODING)
+    model = build([*made.repeats(5, rate=20), *slow])
+    found = model.ranking.groups[0].places[1].difference
+    assert found.mostly == "generate" and found.is_mostly_one
+    assert found.share == pytest.approx((0.55 / 15 - 0.42 / 20) / (1 / 15 - 1 / 20), rel=0.05)
+    text = render(model, {})
+    assert f"R2 takes {found.seconds:.3f} s longer per iteration than R1" in text and "% of that in generate." in text
+    assert "mostly in generate" in sentences(model)[1]
+
+
+def test_a_difference_of_all_phases_alike_or_of_noise_has_no_one_origin() -> None:
+    alike = build([*made.repeats(5, rate=20), *made.repeats(5, rate=15, backend="megatron")])
+    assert not alike.ranking.groups[0].places[1].difference.is_mostly_one
+    noise = build([*made.repeats(5, rate=20), *made.repeats(5, rate=19.9, backend="megatron", shares=SLOW_DECODING)])
+    assert noise.ranking.groups[0].places[1].verdict == "not distinguishable"
+    for model in (alike, noise):
+        assert "longer per iteration" not in render(model, {}) and "mostly in" not in sentences(model)[1]
+
+
+def test_phases_from_too_few_runs_have_ratios_and_no_verdict() -> None:
+    model = build([*made.repeats(2, rate=20), *made.repeats(2, rate=15, backend="megatron", shares=SLOW_DECODING)])
+    assert {one.verdict for one in model.ranking.groups[0].places[1].by_phase} == {None}
+    assert "longer per iteration" not in render(model, {})
+
+
+@pytest.mark.parametrize("silent", [{"score": 0.0, "reference": 0.0}, {"score": None, "reference": None}])
+def test_phases_that_took_no_time_or_are_not_told_on_one_side_are_not_compared(silent: dict) -> None:
+    some = made.repeats(3, rate=20)
+    blind = []
+    for run in made.repeats(3, rate=15, backend="megatron"):
+        phases = run.record.phases
+        changed = {
+            name: phase if phase is None else getattr(phases, name).model_copy(update={"seconds": phase})
+            for name, phase in silent.items()
+        }
+        blind.append(replace(run, record=run.record.model_copy(update={"phases": phases.model_copy(update=changed)})))
+    (group,) = ranking(some, blind).groups
+    assert [one.name for one in group.places[1].by_phase] == ["generate", "train"]
+
+
+def test_rows_whose_runs_are_not_steady_stay_and_are_marked() -> None:
+    drifting = [made.entry(repeat=1, rate=26, backend="megatron", verdict="drifting")]
+    drifting += [made.entry(repeat=one, rate=26, backend="megatron") for one in (2, 3, 4, 5)]
+    model = build([*made.repeats(5, rate=20), *drifting])
+    text = render(model, {})
+    assert [ranked.row.unsteady_runs for ranked in model.ranking.groups[0].places] == [1, 0]
+    assert "faster (unsteady)" in text and "Unsteady: iterations of some runs of this row" in text
+    assert {row["verdict"] for row in headline_rows(model)} == {"faster (unsteady)", "slower"}
+    assert "not all runs of 1 of the 2 ranked configurations were steady" in sentences(model)[1]
+    steady = build([*made.repeats(5, rate=20), *made.repeats(5, rate=26, backend="megatron")])
+    assert "unsteady" not in render(steady, {}).lower()
+    assert "ranked configurations were" not in sentences(steady)[1]
+
+
+def void(entry: Entry, *indices: int) -> Entry:
+    """The run with optimizer steps skipped in these iterations."""
+    record, counted = entry.record, len(entry.record.iterations.seconds) - 2 - len(indices)
+    state = record.steady_state.model_copy(update={"iterations": counted})
+    changes = {"void_iterations": indices, "steady_state": state}
+    if not counted:
+        changes |= {"throughput": None, "phases": None}
+    return replace(entry, record=record.model_copy(update=changes))
+
+
+def test_void_iterations_count_in_no_rate_and_are_told() -> None:
+    whole = made.entry(backend="megatron")
+    model = build([made.entry(), void(whole, 3, 7)])
+    (row,) = [row for row in model.rows if row.backend == "megatron"]
+    seconds = whole.record.iterations.seconds
+    assert [run.seconds for run in row.measured] == [(seconds[2], *seconds[4:7])]
+    assert "skipped in them (overflow at the loss scale): R2 (2)." in render(model, {})
+
+
+def test_a_run_whose_iterations_are_all_void_takes_no_place() -> None:
+    nothing = void(made.entry(backend="megatron"), *range(2, 8))
+    assert outcome_line(nothing.record) == (
+        "no rate: optimizer steps were skipped in all 6 iterations after the warm-up"
+    )
+    model = build([made.entry(), nothing])
+    assert not model.ranking.groups
+    assert "no valid iteration" in render(model, {})
+    assert [row["samples/s [95 %]"] for row in headline_rows(model)][1] == "no valid iteration"

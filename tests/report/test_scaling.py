@@ -20,7 +20,7 @@ def test_eta_is_the_rate_per_rank_over_that_of_the_fewest_ranks() -> None:
     assert (curve.kind, curve.base.ranks, curve.largest.row.ranks) == ("weak", 1, 2)
     assert curve.largest.eta.value == pytest.approx(0.8)
     assert curve.largest.speedup.value == pytest.approx(1.6)
-    assert dict(curve.largest.phase_eta)["train"] == pytest.approx(0.8)
+    assert dict(curve.largest.phase_eta)["train"].value == pytest.approx(0.8)
 
 
 def test_strong_scaling_has_the_same_eta_for_the_same_rates_and_its_own_curve() -> None:
@@ -30,7 +30,7 @@ def test_strong_scaling_has_the_same_eta_for_the_same_rates_and_its_own_curve() 
     assert [curve.kind for curve in found.curves] == ["weak", "strong"]
     for curve in found.curves:
         assert curve.largest.eta.value == pytest.approx(0.8)
-        assert dict(curve.largest.phase_eta)["train"] == pytest.approx(0.8)
+        assert dict(curve.largest.phase_eta)["train"].value == pytest.approx(0.8)
 
 
 def test_eta_above_one_is_flagged_and_kept() -> None:
@@ -82,3 +82,19 @@ def test_two_layouts_of_one_strategy_on_as_many_ranks_are_both_kept() -> None:
     wide = Layout(nodes=2, devices_per_node=1, data=2, zero_stage=2)
     found = scalings(made.repeats(1), made.repeats(1, ranks=2), made.repeats(1, ranks=2, layout=wide))
     assert [point.row.nodes for point in found.curves[0].points] == [1, 2]
+
+
+def test_each_phases_eta_has_an_interval_that_one_run_alone_cannot_give() -> None:
+    (curve,) = scalings(made.repeats(3, rate=10), made.repeats(3, rate=16, ranks=2)).curves
+    (whole, train) = curve.largest.eta, dict(curve.largest.phase_eta)["train"]
+    assert train.low < train.value < train.high
+    assert train.low == pytest.approx(whole.low, rel=0.01), "every phase is the same share of every run"
+    (alone,) = scalings(made.repeats(1, rate=10), made.repeats(1, rate=16, ranks=2)).curves
+    assert {eta.low for _, eta in alone.largest.phase_eta} == {None}
+
+
+def test_a_phase_that_took_no_time_or_is_not_told_has_no_eta() -> None:
+    silent = {**made.SHARES, "reward": 0.0}
+    (curve,) = scalings(made.repeats(3, rate=10), made.repeats(3, rate=16, ranks=2, shares=silent)).curves
+    assert "reward" not in dict(curve.largest.phase_eta)
+    assert "train" in dict(curve.largest.phase_eta)

@@ -82,6 +82,15 @@ def test_what_a_narrow_headline_abbreviates_and_leaves_out_is_named_below_it(col
     assert "too few: fewer than 3 runs" in text and "provisional" not in text
 
 
+def test_a_narrow_headline_marks_rows_whose_runs_were_not_steady(columns: Callable[..., list[str]]) -> None:
+    shaky = [made.entry(repeat=repeat, size="25M", verdict="drifting", rate=9) for repeat in range(1, 6)]
+    model = build([*made.matrix(runs=5, sizes=("1M",)), *shaky, *made.repeats(5, size="25M", backend="megatron")])
+    lines = columns(80, lambda: print_headline(model))
+    assert max(map(len, lines)) <= 80
+    (line,) = [line for line in lines if line.startswith("25M") and "deepspeed" in line]
+    assert line.endswith("slower~") and "~: not all runs were steady" in " ".join(lines)
+
+
 def test_a_narrow_headline_has_no_column_without_a_figure(columns: Callable[..., list[str]]) -> None:
     def head(*ranks: int) -> str:
         model = build(made.matrix(sizes=("1M",), ranks=ranks))

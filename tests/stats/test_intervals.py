@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suite.stats.intervals import Interval, RunSeconds, pooled_rate, rate_interval, student_quantile
+from suite.stats.intervals import (
+    Interval,
+    RunSeconds,
+    mean_interval,
+    pooled_mean,
+    pooled_rate,
+    rate_interval,
+    student_quantile,
+)
 
 times = st.lists(st.floats(min_value=1e-3, max_value=1e3), min_size=1, max_size=30).map(tuple)
 works = st.floats(min_value=1, max_value=1e9)
@@ -52,6 +60,33 @@ def test_the_interval_holds_its_value_and_is_positive(work, seconds):
         assert interval.low is None and interval.high is None
     else:
         assert 0 < interval.low <= interval.value <= interval.high
+
+
+@given(times)
+def test_mean_seconds_have_the_interval_of_the_rate_turned_over(seconds):
+    mean, rate = mean_interval(seconds), rate_interval(RunSeconds(1.0, seconds))
+    assert mean.value == pytest.approx(1 / rate.value, rel=1e-12)
+    if rate.low is not None:
+        assert (mean.low, mean.high) == pytest.approx((1 / rate.high, 1 / rate.low), rel=1e-9)
+
+
+@given(st.lists(times, min_size=2, max_size=6))
+def test_mean_seconds_over_repeats_have_the_interval_of_the_pooled_rate_turned_over(runs):
+    means, rate = [sum(run) / len(run) for run in runs], pooled_rate([RunSeconds(1.0, run) for run in runs])
+    mean = pooled_mean(means, [len(run) for run in runs])
+    assert mean.value == pytest.approx(1 / rate.value, rel=1e-9)
+    assert (mean.low, mean.high) == pytest.approx((1 / rate.high, 1 / rate.low), rel=1e-6)
+
+
+def test_nothing_bounds_what_took_no_time():
+    assert mean_interval([0.0, 0.0]) == Interval(0.0, None, None)
+    assert mean_interval([0.0, 1.0, 1.0]).low is not None, "an iteration may take none of it"
+    assert pooled_mean([0.0, 1.0], [1, 3]) == Interval(0.75, None, None)
+    for means, weights in (([], []), ([1.0], [0]), ([1.0], [])):
+        with pytest.raises(ValueError, match="each with its weight"):
+            pooled_mean(means, weights)
+    with pytest.raises(ValueError, match="no value"):
+        mean_interval([])
 
 
 @given(st.lists(st.builds(RunSeconds, works, times), min_size=2, max_size=6))

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import time
+from pathlib import Path
 
 import pytest
 import torch
 
 from suite.worker.ceilings import measure_ceilings
+from suite.worker.events import EventLog
 from suite.worker.facts import collect_facts, driver_version, relevant_variables
 from suite.worker.memory import MemoryProbe
 from suite.worker.nvml import DeviceSampler, Sample, summarise
+from suite.worker.progress import Progress
+from suite.worker.recorder import Recorder
 from suite.worker.resident import peak_resident_bytes, reset_peak_resident, resident_bytes
 from suite.worker.world import World
 
@@ -89,7 +94,35 @@ class PretendedGpu:
         return self._joules
 
 
+class MeteredGpu(PretendedGpu):
+    """Its energy counter is what the test sets."""
+
+    joules = 5000.0
+
+    def energy_joules(self) -> float:
+        return self.joules
+
+
 class TestSampler:
+    def test_a_recorders_windows_run_from_each_begin_to_its_stop_and_leave_what_passes_between_to_the_counter(
+        self, tmp_path: Path
+    ) -> None:
+        gpu, log = MeteredGpu(), EventLog(str(tmp_path), 0, mirror=False)
+        sampler = DeviceSampler(gpu)  # type: ignore[arg-type]
+        recorder = Recorder(ALONE, log, MemoryProbe(ALONE.device, 0), sampler, Progress())
+        for iteration in range(3):
+            gpu.joules += 7
+            recorder.begin(iteration)
+            gpu.joules += 100
+            recorder.stop()
+            gpu.joules += 1000
+            recorder.finish({}, {})
+        log.close()
+        windows = [json.loads(line)["device"] for line in Path(log.path).read_text().splitlines()]
+        assert [window["energy_joules"] for window in windows] == [100.0] * 3
+        assert [window["energy_counter_begin_joules"] for window in windows] == [5007.0, 6114.0, 7221.0]
+        assert [window["energy_counter_end_joules"] for window in windows] == [5107.0, 6214.0, 7321.0]
+
     def test_a_window_has_means_extremes_and_every_reason(self) -> None:
         samples = [Sample(100.0, 1200, 2600, 50, 0x4, 80), Sample(300.0, 1800, 2600, 70, 0x20 | 0x1, 100)]
         assert summarise(samples, 12.5) == {

@@ -11,6 +11,10 @@ def outcome_line(record: Record) -> str:
     if record.status == "ok" and record.throughput is not None:
         rate = record.throughput
         return f"{rate.samples_per_second.value:.4g} samples/s, {rate.tokens_per_second.value:.4g} tokens/s"
+    if record.status == "ok" and record.void_iterations:
+        return (
+            f"no rate: optimizer steps were skipped in all {len(record.void_iterations)} iterations after the warm-up"
+        )
     kind = record.failure.kind if record.failure else record.status
     evidence = f": {printable(record.failure.evidence[0])}" if record.failure and record.failure.evidence else ""
     return f"{record.status}{f' ({kind})' if kind != record.status else ''}{evidence}"

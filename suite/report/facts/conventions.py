@@ -10,7 +10,7 @@ from suite.stats.compare import DEFAULT_MARGIN
 
 def conventions(entries: Sequence[Entry]) -> tuple[str, ...]:
     """The report's own, one line each."""
-    return (_RATE, _ROWS, _INTERVAL, _RANKING, _PHASES, _MEMORY, _SCALING, *_warmup(entries))
+    return (_RATE, _ROWS, _INTERVAL, _RANKING, _PHASES, *_utilisation(entries), _MEMORY, _SCALING, *_warmup(entries))
 
 
 def recorded_conventions(entries: Sequence[Entry]) -> tuple[str, ...]:
@@ -24,6 +24,13 @@ def recorded_conventions(entries: Sequence[Entry]) -> tuple[str, ...]:
     return tuple(
         f"{name}: {text}." for name, texts in recorded for text in sorted({text.rstrip(".") for text in texts if text})
     )
+
+
+def _utilisation(entries: Sequence[Entry]) -> tuple[str, ...]:
+    """Where a device's peak is known."""
+    known = [entry.record.compute for entry in entries if entry.record.compute and entry.record.compute.peak_flops]
+    causal = any(compute.hfu_causal is not None for compute in known)
+    return (_UTILISATION + (_CAUSAL if causal else ""),) if known else ()
 
 
 def _warmup(entries: Sequence[Entry]) -> tuple[str, ...]:
@@ -40,20 +47,34 @@ _RATE = (
 _ROWS = "Rows: runs of equal manifest hash are pooled, each a fresh set of processes; only runs that succeeded count."
 _INTERVAL = (
     "Intervals: [low, high] at 95 %, Student's t on the logarithms of the runs' rates; with one run they come from "
-    "its iterations alone and are too narrow to cover another run."
+    "its iterations alone and are too narrow to cover another run. Phases, runs' peaks of memory and each phase's eta "
+    "have theirs by the same method; a phase that took no measurable time has none."
 )
 _RANKING = (
     f"Ranking: ratio to the best of equal work on equally many ranks (Welch on logarithms; the bounds of a group of "
     f"more than two rows hold for all its pairs together, by Bonferroni); groups are tested one by one, so of twenty "
     f"groups of equal rates one would show a difference; not distinguishable does not mean equal, which needs the "
     f"ratio's 90 % interval within {DEFAULT_MARGIN * 100:g} % of 1; {RUNS_TO_PUBLISH} runs are needed to publish, "
-    f"{RUNS_TO_RANK} to rank."
+    f"{RUNS_TO_RANK} to rank. The ratios of phases beside the whole are of the rates in them alone; their bounds "
+    f"hold for all phases and pairs of a group together, and leave the verdict on the whole as it is."
 )
-_PHASES = "Phases: mean seconds per iteration of the slowest rank in each; other is the rest of the iteration."
+_PHASES = (
+    "Phases: mean seconds per iteration of the slowest rank in each; other is the rest of the iteration. Each interval "
+    "is of its phase alone."
+)
+_UTILISATION = (
+    "Utilisation: MFU counts the FLOPs that the work needs, HFU those that are executed, recomputed ones among them; "
+    "both count attention in full, as PaLM does. MBU counts the bytes that decoding reads."
+)
+_CAUSAL = (
+    " HFU causal counts the attention that a causal mask leaves, about half of it, which is all that a fused causal "
+    "kernel computes: what the hardware did lies between the two."
+)
 _MEMORY = (
     "Memory: greatest peak over ranks, phases and runs, in GiB (2^30 bytes): on a GPU what the allocator "
     "reserved (also shown: how much of that was allocated, and what the whole device held), on a CPU the resident set "
-    "less what was resident before the model was built; the floor is the least that the most demanding phase needs."
+    "less what was resident before the model was built; its interval is of the mean of the runs' peaks, each a "
+    "greatest one, and can lie below the greatest of all; the floor is the least that the most demanding phase needs."
 )
 _SCALING = (
     "Scaling: eta(N; N0) = (rate at N / N) / (rate at N0 / N0), N0 the fewest ranks measured with the same strategy."

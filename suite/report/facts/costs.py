@@ -7,17 +7,60 @@ from dataclasses import dataclass
 
 from suite.bundle.record import Memory, Phase, Record
 from suite.spec.phases import ALL_NAMES
+from suite.stats.intervals import Interval, RunSeconds, pooled_mean
 
 _NO_CPU_PEAK = "a CPU has no peak in the device catalogue"
 
 
 @dataclass(frozen=True)
 class PhaseCost:
-    """One phase over all counted iterations of a row's runs."""
+    """One phase over all counted iterations of a row's runs.
+
+    ``low`` and ``high``: 95 % bounds of ``seconds``, over the runs; of one run alone over its iterations, where its
+    record has them. ``by_run``: mean seconds per iteration of each run.
+    """
 
     name: str
     seconds: float
     share: float
+    low: float | None
+    high: float | None
+    by_run: tuple[float, ...]
+
+    @property
+    def interval(self) -> Interval:
+        return Interval(self.seconds, self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Idle:
+    """How long ranks wait for the slowest one at the end of phases: mean over ranks, seconds per iteration.
+
+    ``share``: of the iteration. ``by_phase``: its seconds by phase.
+    """
+
+    seconds: float
+    share: float
+    by_phase: tuple[tuple[str, float], ...]
+
+    @property
+    def most(self) -> str:
+        """The phase at whose end they wait longest."""
+        return max(self.by_phase, key=lambda one: one[1])[0]
+
+
+@dataclass(frozen=True)
+class PhaseMemory:
+    """What is in use at the peak of one phase, against the least that it needs: greatest, and mean over the runs.
+
+    Allocated on a GPU, where what is reserved says little of a phase, since the allocator keeps it; resident on a CPU.
+    """
+
+    name: str
+    peak_bytes: int
+    run_peak_bytes: Interval
+    floor_bytes: int
+    efficiency: float
 
 
 @dataclass(frozen=True)
@@ -25,10 +68,12 @@ class MemoryUse:
     """The greatest peak over runs and ranks, against the least that the layout needs.
 
     On a GPU the peak is what the allocator reserved, ``allocated_bytes`` what was in use, and ``device_bytes`` what the
-    whole device held, context and other processes in. Both are null on a CPU.
+    whole device held, context and other processes in. Both are null on a CPU. ``run_peak_bytes``: mean of the peaks
+    that the runs had, with its interval over them.
     """
 
     peak_bytes: int
+    run_peak_bytes: Interval
     peak_is: str
     allocated_bytes: int | None
     device_bytes: int | None
@@ -36,6 +81,7 @@ class MemoryUse:
     floor_phase: str | None
     efficiency: float | None
     allocation_retries: int | None
+    by_phase: tuple[PhaseMemory, ...]
 
 
 @dataclass(frozen=True)
@@ -77,28 +123,66 @@ def unknown_utilisation_of(records: Sequence[Record]) -> str | None:
 
 def phases_of(records: Sequence[Record]) -> tuple[PhaseCost, ...]:
     """Mean seconds per counted iteration over the runs, weighted by their iterations; a phase all runs know."""
-    costs: dict[str, float] = {}
-    weight = sum(record.steady_state.iterations for record in records)
+    found = {}
     for name in ALL_NAMES:
-        seconds = [_seconds(record, name) for record in records]
-        known = [cost for cost in seconds if cost is not None]
-        if known and len(known) == len(seconds):
-            costs[name] = sum(known) / weight
-    whole = sum(costs.values())
-    return tuple(PhaseCost(name, seconds, seconds / whole) for name, seconds in costs.items()) if whole else ()
+        phases: list[Phase | None] = [getattr(record.phases, name) if record.phases else None for record in records]
+        known = [phase.seconds for phase in phases if phase is not None]
+        if known and len(known) == len(records):
+            found[name] = known
+    return _costs(records, found)
+
+
+def phase_runs(work: float, by_run: Sequence[float]) -> tuple[RunSeconds, ...]:
+    """Each run's rate in a phase alone, to be compared as rates of whole iterations are; none where one took no time.
+
+    ``work``: samples of one iteration.
+    """
+    if not by_run or min(by_run) <= 0:
+        return ()
+    return tuple(RunSeconds(work, (seconds,)) for seconds in by_run)
 
 
 def parts_of(records: Sequence[Record]) -> tuple[PhaseCost, ...]:
     """As ``phases_of``, for what all runs time within phases, named ``phase/name``; shares are of the iteration."""
     details = [record.details or {} for record in records]
-    weights = [record.steady_state.iterations for record in records]
-    costs = [
-        (name, sum(seconds[name] * weight for seconds, weight in zip(details, weights, strict=True)) / sum(weights))
-        for name in (details[0] if details else ())
-        if all(name in seconds for seconds in details)
-    ]
+    shared = [name for name in (details[0] if details else ()) if all(name in seconds for seconds in details)]
     whole = sum(phase.seconds for phase in phases_of(records))
-    return tuple(PhaseCost(name, seconds, seconds / whole) for name, seconds in costs) if whole else ()
+    return _costs(records, {name: [seconds[name] for seconds in details] for name in shared}, whole)
+
+
+def _costs(
+    records: Sequence[Record], found: dict[str, list[float]], whole: float | None = None
+) -> tuple[PhaseCost, ...]:
+    """What each run takes by name, as costs; shares are of ``whole``, else of all of them together."""
+    weights = [record.steady_state.iterations for record in records]
+    pooled = {name: pooled_mean(seconds, weights) for name, seconds in found.items()} if sum(weights) else {}
+    total = sum(interval.value for interval in pooled.values()) if whole is None else whole
+    if not total:
+        return ()
+    costs = []
+    for name, interval in pooled.items():
+        low, high = interval.low, interval.high
+        within = (records[0].phase_intervals or {}).get(name) if len(records) == 1 else None
+        if within is not None:
+            low, high = within.low, within.high
+        costs.append(PhaseCost(name, interval.value, interval.value / total, low, high, tuple(found[name])))
+    return tuple(costs)
+
+
+def idle_of(records: Sequence[Record]) -> Idle | None:
+    """Over the runs, weighted by their iterations; null where one does not tell, as with one rank."""
+    told = [record.waits for record in records if record.waits]
+    whole = sum(phase.seconds for phase in phases_of(records))
+    if not told or len(told) < len(records) or not whole:
+        return None
+    weights = [record.steady_state.iterations for record in records]
+    by_phase = tuple(
+        (name, pooled_mean([waits[name].mean_seconds for waits in told], weights).value)
+        for name in told[0]
+        if all(name in waits for waits in told)
+    )
+    seconds = sum(mean for _, mean in by_phase)
+    return Idle(seconds, seconds / whole, by_phase) if by_phase else None
 
 
 def work_differences_of(records: Sequence[Record]) -> tuple[str, ...]:
@@ -107,12 +191,6 @@ def work_differences_of(records: Sequence[Record]) -> tuple[str, ...]:
     return tuple(
         dict.fromkeys(text for texts in lists if isinstance(texts, list) for text in texts if type(text) is str)
     )
-
-
-def _seconds(record: Record, name: str) -> float | None:
-    """Of one phase in all counted iterations of a run."""
-    phase: Phase | None = getattr(record.phases, name) if record.phases else None
-    return None if phase is None else phase.seconds * record.steady_state.iterations
 
 
 def memory_of(records: Sequence[Record]) -> MemoryUse | None:
@@ -127,6 +205,7 @@ def memory_of(records: Sequence[Record]) -> MemoryUse | None:
             on_gpu = meaning == "reserved"
             return MemoryUse(
                 peak_bytes=max(peaks),
+                run_peak_bytes=pooled_mean(peaks, [1.0] * len(peaks)),
                 peak_is=meaning,
                 allocated_bytes=_greatest(memories, "peak_allocated_bytes") if on_gpu else None,
                 device_bytes=_greatest(memories, "peak_device_bytes") if on_gpu else None,
@@ -134,8 +213,22 @@ def memory_of(records: Sequence[Record]) -> MemoryUse | None:
                 floor_phase=floor.phase if floor else None,
                 efficiency=floor.bytes / max(peaks) if floor else None,
                 allocation_retries=sum(known) if known else None,
+                by_phase=_memory_by_phase(memories),
             )
     return None
+
+
+def _memory_by_phase(memories: Sequence[Memory]) -> tuple[PhaseMemory, ...]:
+    """Of every timed phase with a floor and a peak in all runs."""
+    floors = memories[0].floor.by_phase if memories[0].floor else {}
+    found = []
+    for name in ALL_NAMES:
+        told = [memory.by_phase[name].peak_allocated_bytes for memory in memories if name in memory.by_phase]
+        peaks = [peak for peak in told if peak]
+        if name in floors and len(peaks) == len(memories):
+            mean, greatest = pooled_mean(peaks, [1.0] * len(peaks)), max(peaks)
+            found.append(PhaseMemory(name, greatest, mean, floors[name], floors[name] / greatest))
+    return tuple(found)
 
 
 def _greatest(memories: Sequence[Memory], field: str) -> int | None:

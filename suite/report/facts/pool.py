@@ -15,6 +15,8 @@ from suite.spec.manifest import Manifest
 from suite.stats.intervals import Interval, RunSeconds, pooled_rate
 from suite.theory.parameters import parameter_count
 
+_UNSTEADY = ("drifting", "no steady state")
+
 
 @dataclass(frozen=True)
 class Row:
@@ -52,12 +54,15 @@ class Row:
     iteration_seconds: float | None
     mfu: float | None
     hfu: float | None
+    hfu_causal: float | None
     mbu: float | None
     unknown_utilisation: str | None
+    void_iterations: int
     verdicts: tuple[tuple[str, int], ...]
     unsteady_reasons: tuple[str, ...]
     phases: tuple[costs.PhaseCost, ...]
     parts: tuple[costs.PhaseCost, ...]
+    idle: costs.Idle | None
     counts: Counts | None
     work_differences: tuple[str, ...]
     memory: costs.MemoryUse | None
@@ -69,7 +74,14 @@ class Row:
     @property
     def without_rate(self) -> str:
         """What stands in the place of a rate: why no run of the row has one."""
+        if self.runs_ok:
+            return "no valid iteration"
         return "interrupted" if self.runs_interrupted == self.runs else "failed"
+
+    @property
+    def unsteady_runs(self) -> int:
+        """Measured runs whose iterations drifted or spread too far."""
+        return sum(count for verdict, count in self.verdicts if verdict in _UNSTEADY)
 
     @property
     def name(self) -> str:
@@ -168,14 +180,17 @@ def _row(number: int, group: RowRuns, variant: str) -> Row:
         iteration_seconds=sum(sum(run.seconds) for run in runs) / iterations if iterations else None,
         mfu=costs.over_time(measured, lambda record: record.compute.mfu if record.compute else None),
         hfu=costs.over_time(measured, lambda record: record.compute.hfu if record.compute else None),
+        hfu_causal=costs.over_time(measured, lambda record: record.compute.hfu_causal if record.compute else None),
         mbu=costs.over_time(measured, lambda record: record.compute.mbu if record.compute else None),
         unknown_utilisation=costs.unknown_utilisation_of(measured),
+        void_iterations=sum(len(record.void_iterations or ()) for record in records),
         verdicts=tuple(
             sorted(Counter(record.steady_state.verdict or "too short to tell" for record in measured).items())
         ),
         unsteady_reasons=tuple(sorted({reason for record in measured for reason in record.steady_state.reasons})),
         phases=costs.phases_of(measured),
         parts=costs.parts_of(measured),
+        idle=costs.idle_of(measured),
         counts=counts,
         work_differences=costs.work_differences_of(records),
         memory=costs.memory_of(records),
@@ -222,6 +237,6 @@ def series_hash(manifest: Manifest, machine: str, launch: LaunchSetting) -> str:
 
 
 def counted_seconds(record: Record) -> tuple[float, ...]:
-    """Seconds of the iterations that count: those after the warm-up, as many as the record has."""
-    state = record.steady_state
-    return record.iterations.seconds[state.warmup : state.warmup + state.iterations]
+    """Seconds of the iterations that count: those after the warm-up that are not void."""
+    seconds, void = record.iterations.seconds, frozenset(record.void_iterations or ())
+    return tuple(seconds[index] for index in range(record.steady_state.warmup, len(seconds)) if index not in void)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, Setting
+from suite.report.facts.phase_ratios import Difference, PhaseRatio, difference, phase_ratios
 from suite.report.facts.pool import Row
 from suite.stats.compare import Comparison, compare, ratio_interval
 from suite.stats.intervals import Interval
@@ -20,7 +21,8 @@ class RankedRow:
     """A row against the best of its group: ``ratio`` of their rates; the best's own verdict is against all others.
 
     The bounds of all ratios between rows of a group hold together at 95 %. ``in_turns``: whether runs of the two took
-    turns, so that a machine that drifts meets both; else all of one row came before all of the other.
+    turns, so that a machine that drifts meets both; else all of one row came before all of the other. ``by_phase`` and
+    ``difference`` are against the best too; the best has none.
     """
 
     row: Row
@@ -29,6 +31,8 @@ class RankedRow:
     equivalent: bool | None
     provisional: bool
     in_turns: bool
+    by_phase: tuple[PhaseRatio, ...]
+    difference: Difference | None
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,9 @@ def _group(rows: Sequence[Row]) -> Group:
     best, others = ordered[0], ordered[1:]
     pairs = len(ordered) * (len(ordered) - 1) // 2
     against_best = [compare(row.measured, best.measured, pairs=pairs) for row in others]
-    others_ranked = [_ranked_row(row, best, comparison) for row, comparison in zip(others, against_best, strict=True)]
+    others_ranked = [
+        _ranked_row(row, best, comparison, pairs) for row, comparison in zip(others, against_best, strict=True)
+    ]
     return Group(
         size=best.size,
         ranks=best.ranks,
@@ -82,7 +88,7 @@ def _group(rows: Sequence[Row]) -> Group:
     )
 
 
-def _ranked_row(row: Row, best: Row, comparison: Comparison) -> RankedRow:
+def _ranked_row(row: Row, best: Row, comparison: Comparison, pairs: int) -> RankedRow:
     runs = min(len(row.measured), len(best.measured))
     too_few = runs < RUNS_TO_PUBLISH
     return RankedRow(
@@ -92,6 +98,8 @@ def _ranked_row(row: Row, best: Row, comparison: Comparison) -> RankedRow:
         equivalent=None if too_few else comparison.equivalent,
         provisional=not too_few and runs < RUNS_TO_RANK,
         in_turns=_took_turns(row.started, best.started),
+        by_phase=phase_ratios(row, best, pairs),
+        difference=difference(row, best),
     )
 
 
@@ -111,7 +119,9 @@ def _best(row: Row, others: Sequence[RankedRow]) -> RankedRow:
     elif "too few runs" in verdicts:
         verdict = "too few runs"
     provisional = verdict != "too few runs" and any(ranked.provisional for ranked in others)
-    return RankedRow(row, Interval(1.0, None, None), verdict, None, provisional, in_turns=True)
+    return RankedRow(
+        row, Interval(1.0, None, None), verdict, None, provisional, in_turns=True, by_phase=(), difference=None
+    )
 
 
 def _rate(row: Row) -> float:

@@ -6,21 +6,23 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from suite.report.facts.costs import phase_runs
 from suite.report.facts.pool import Row
 from suite.spec.workload import Scaling
+from suite.stats.compare import ratio_interval
 from suite.stats.intervals import Interval
 from suite.stats.scaling import scaling_curve
 
 
 @dataclass(frozen=True)
 class Point:
-    """One row of a curve. ``phase_eta``: the same ratio for each phase's own time."""
+    """One row of a curve. ``phase_eta``: the same ratio, with its interval, for each phase's own time."""
 
     row: Row
     speedup: Interval
     eta: Interval
     above_one: bool
-    phase_eta: tuple[tuple[str, float], ...]
+    phase_eta: tuple[tuple[str, Interval], ...]
 
 
 @dataclass(frozen=True)
@@ -84,13 +86,13 @@ def _point(kind: Scaling, base: Row, row: Row) -> Point:
     return Point(row, point.speedup, point.eta, point.above_one, _phase_eta(base, row))
 
 
-def _phase_eta(base: Row, row: Row) -> tuple[tuple[str, float], ...]:
-    """Of every phase that both rows took time for: work per second and rank, over the same of the base."""
+def _phase_eta(base: Row, row: Row) -> tuple[tuple[str, Interval], ...]:
+    """Of every phase that all runs of both rows took time for: work per second and rank, over the same of the base."""
     assert base.samples_per_iteration and row.samples_per_iteration, "a measured row has counts"
-    factor = (row.samples_per_iteration / row.ranks) / (base.samples_per_iteration / base.ranks)
-    before = {phase.name: phase.seconds for phase in base.phases}
-    return tuple(
-        (phase.name, factor * before[phase.name] / phase.seconds)
-        for phase in row.phases
-        if before.get(phase.name) and phase.seconds > 0
-    )
+    before = {phase.name: phase_runs(base.samples_per_iteration, phase.by_run) for phase in base.phases}
+    found = []
+    for phase in row.phases:
+        runs, base_runs = phase_runs(row.samples_per_iteration, phase.by_run), before.get(phase.name)
+        if runs and base_runs:
+            found.append((phase.name, ratio_interval(runs, base_runs).scaled(base.ranks / row.ranks)))
+    return tuple(found)

@@ -101,9 +101,16 @@ def _faster(model: ReportModel, show: Show) -> str:
         f"{counted(alone, 'more configuration')} could not be ranked, with no other of equal work and conditions"
         if alone
         else "",
+        _unsteady(groups),
         tail,
     )
     return f"{_capital('; '.join(filter(None, clauses)))}."
+
+
+def _unsteady(groups: Sequence[Group]) -> str:
+    rows = [ranked.row for group in groups for ranked in group.places]
+    unsteady = sum(row.unsteady_runs > 0 for row in rows)
+    return f"not all runs of {unsteady} of the {len(rows)} ranked configurations were steady" if unsteady else ""
 
 
 def _unranked(model: ReportModel, show: Show) -> str:
@@ -152,7 +159,7 @@ def _outcomes(groups: Sequence[Group], show: Show) -> list[str]:
     for (verdict, winner), members in by_outcome.items():
         sizes = listed([show(group.size) for group in members])
         if verdict == "faster":
-            phrases.append(f"{winner} is faster at {sizes} ({_leads(members)} times the next)")
+            phrases.append(f"{winner} is faster at {sizes} ({_leads(members)} times the next{_origin(members)})")
         elif verdict == "too few runs":
             phrases.append(f"{winner} has the higher rate at {sizes} ({_leads(members)} times the next)")
         else:
@@ -165,6 +172,14 @@ def _winner(group: Group, show: Show) -> str:
     best = group.places[0].row
     twice = sum(ranked.row.backend == best.backend for ranked in group.places) > 1
     return f"{show(best.backend)} ({show(best.layout)})" if twice else show(best.backend)
+
+
+def _origin(groups: Sequence[Group]) -> str:
+    """The phases that make up most of the lead, where they do so in all groups."""
+    found = [group.places[1].difference for group in groups]
+    names = {one.mostly if one and one.is_mostly_one else None for one in found}
+    name = names.pop() if len(names) == 1 else None
+    return f", mostly in {name}" if name else ""
 
 
 def _leads(groups: Sequence[Group]) -> str:

@@ -9,9 +9,10 @@ from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import inline
 from suite.report.formatting.grid import Column, Table, grid
-from suite.report.formatting.numbers import UNKNOWN, gib, number, percent
+from suite.report.formatting.numbers import GIB, UNKNOWN, gib, interval, number, percent
 from suite.report.text.columns import IDENTITY, Shown
 from suite.report.text.section import Picture, Section
+from suite.spec.phases import ALL_NAMES
 
 _BELOW_FLOOR = "(!) A peak below the floor, although no correct run needs less: doubt how the memory was measured."
 _RESIDENT = (
@@ -26,6 +27,13 @@ def _blocks(model: ReportModel) -> Iterator[str]:
     used = [(row, row.memory) for row in model.rows if row.memory]
     if used:
         yield grid(_table(used))
+    by_phase = [(row, memory) for row, memory in used if memory.by_phase]
+    if by_phase:
+        yield (
+            "GiB in use at the peak of each phase (allocated on a GPU, resident on a CPU): the mean of the runs' peaks "
+            "with its 95 % interval, and the phase's own floor over the greatest of them."
+        )
+        yield grid(_phase_table(by_phase))
 
 
 def _table(used: list[tuple[Row, MemoryUse]]) -> Table:
@@ -33,6 +41,8 @@ def _table(used: list[tuple[Row, MemoryUse]]) -> Table:
         (Column("peak GiB"), lambda memory: gib(memory.peak_bytes)),
         (Column("peak is", False), lambda memory: memory.peak_is),
     ]
+    if any(memory.run_peak_bytes.low is not None for _, memory in used):
+        figures.append((Column("GiB, mean of runs [95 %]"), _run_peaks))
     if any(memory.peak_is == "reserved" for _, memory in used):
         figures += [
             (Column("allocated GiB"), lambda memory: gib(memory.allocated_bytes)),
@@ -51,6 +61,26 @@ def _table(used: list[tuple[Row, MemoryUse]]) -> Table:
     notes = [_BELOW_FLOOR] if any(_is_below_floor(memory) for _, memory in used) else []
     notes += [_RESIDENT] if any(row.setting.device == "cpu" for row, _ in used) else []
     return Table(columns, rows, tuple(notes))
+
+
+def _phase_table(used: list[tuple[Row, MemoryUse]]) -> Table:
+    names = [name for name in ALL_NAMES if any(one.name == name for _, memory in used for one in memory.by_phase)]
+    columns = (*(column for column, _ in IDENTITY), *map(Column, names))
+    rows = tuple(
+        (*(show(row) for _, show in IDENTITY), *(_phase_cell(memory, name) for name in names)) for row, memory in used
+    )
+    return Table(columns, rows)
+
+
+def _phase_cell(memory: MemoryUse, name: str) -> str:
+    for one in memory.by_phase:
+        if one.name == name:
+            return f"{interval(one.run_peak_bytes.scaled(1 / GIB), bound_digits=1)} ({percent(one.efficiency)} %)"
+    return UNKNOWN
+
+
+def _run_peaks(memory: MemoryUse) -> str:
+    return interval(memory.run_peak_bytes.scaled(1 / GIB), bound_digits=1)
 
 
 def _floor_share(memory: MemoryUse) -> str:

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, Setting
 from suite.report.facts.model import ReportModel
+from suite.report.facts.phase_ratios import COMPARED, PhaseRatio
 from suite.report.facts.ranking import Group, RankedRow
 from suite.report.formatting.escape import inline
 from suite.report.formatting.grid import Column, Table, grid
-from suite.report.formatting.numbers import counted, interval
+from suite.report.formatting.numbers import UNKNOWN, counted, interval, number, percent
 from suite.report.text.columns import Shown, varying
-from suite.report.text.section import Section
+from suite.report.text.section import Section, bullets, few
 
 
 def _blocks(model: ReportModel) -> Iterator[str]:
@@ -27,6 +28,55 @@ def _blocks(model: ReportModel) -> Iterator[str]:
     for setting in sorted(by_setting):
         yield f"### {_heading(setting)}" if has_headings else ""
         yield grid(_table(by_setting[setting]))
+        yield from _by_phase(by_setting[setting])
+
+
+def _by_phase(groups: Sequence[Group]) -> Iterator[str]:
+    """The same rows in each main phase alone, and where a difference comes mostly from one."""
+    members = [(group, ranked) for group in groups for ranked in group.places if ranked.by_phase]
+    if not members:
+        return
+    titles = [name for name in COMPARED if any(one.name == name for _, ranked in members for one in ranked.by_phase)]
+    columns = (
+        *(Column("size", False), Column("ranks")),
+        *(Column(title, False) for title in ("rows", "backends")),
+        *(Column(title) for title in ("whole [95 %]", *titles)),
+    )
+    rows = tuple(_phase_cells(group, ranked, titles) for group, ranked in members)
+    unclear = any(one.verdict == "not distinguishable" for _, ranked in members for one in ranked.by_phase)
+    yield "Ratio to the best of the group in the whole iteration and in its main phases alone:"
+    yield grid(Table(columns, rows, ("Unclear: not distinguishable.",) if unclear else ()))
+    yield bullets(few([_origin(group, ranked) for group, ranked in members if _has_one_origin(ranked)]))
+
+
+def _phase_cells(group: Group, ranked: RankedRow, titles: Sequence[str]) -> tuple[str, ...]:
+    best, row = group.places[0].row, ranked.row
+    of_phase = {one.name: one for one in ranked.by_phase}
+    return (
+        *(inline(group.size), str(group.ranks), f"{row.name} / {best.name}"),
+        f"{inline(row.backend)} / {inline(best.backend)}",
+        interval(ranked.ratio, bound_digits=1),
+        *(_phase_cell(of_phase[name]) if name in of_phase else UNKNOWN for name in titles),
+    )
+
+
+def _phase_cell(one: PhaseRatio) -> str:
+    verdict = {"not distinguishable": "unclear", None: ""}.get(one.verdict, one.verdict)
+    return f"{interval(one.ratio, bound_digits=1)} {verdict}".rstrip()
+
+
+def _has_one_origin(ranked: RankedRow) -> bool:
+    return ranked.verdict == "slower" and ranked.difference is not None and ranked.difference.is_mostly_one
+
+
+def _origin(group: Group, ranked: RankedRow) -> str:
+    """One sentence; a share above 1 is what the row makes up for in other phases."""
+    best, found = group.places[0].row, ranked.difference
+    assert found is not None, "only differences are told"
+    return (
+        f"{ranked.row.name} takes {number(found.seconds)} s longer per iteration than {best.name}, "
+        f"{percent(found.share)} % of that in {found.mostly}{'; elsewhere it is faster' if found.share > 1 else ''}."
+    )
 
 
 def _unranked(model: ReportModel) -> str:
@@ -71,6 +121,11 @@ def _table(groups: Sequence[Group]) -> Table:
             "Not in turns: all runs of this row came before or after those of the best, so their ratio "
             "includes whatever changed on the machine in between."
         )
+    if any(ranked.row.unsteady_runs for _, ranked in members):
+        notes.append(
+            "Unsteady: iterations of some runs of this row kept getting slower or faster, or spread too far "
+            "(Throughput says how many), so their rates depend on when they were measured, which no interval covers."
+        )
     return Table(columns, rows, tuple(notes))
 
 
@@ -89,6 +144,7 @@ def _cells(group: Group, ranked: RankedRow, extra: Sequence[Shown]) -> tuple[str
 def _remarks(ranked: RankedRow) -> str:
     remarks = (["equal within 5 %"] if ranked.equivalent else []) + (["provisional"] if ranked.provisional else [])
     remarks += [] if ranked.in_turns else ["not in turns"]
+    remarks += ["unsteady"] if ranked.row.unsteady_runs else []
     return f" ({', '.join(remarks)})" if remarks else ""
 
 

@@ -21,8 +21,8 @@ def _blocks(model: ReportModel) -> Iterator[str]:
         yield "Nothing was measured on two rank counts under one strategy, so there is no efficiency to report."
         return
     yield (
-        "The last columns are the eta of each phase's own time. Do not compare rows of different N0 or "
-        f"strategy.{_shared_cpu(curves)}"
+        "The last columns are the eta of each phase's own time, with its 95 % interval. Do not compare rows of "
+        f"different N0 or strategy.{_shared_cpu(curves)}"
     )
     for kind, heading in _HEADINGS.items():
         members = [curve for curve in curves if curve.kind == kind]
@@ -69,7 +69,7 @@ def _cells(curve: Curve, point: Point, known: Sequence[str], nodes: bool) -> tup
         *([str(point.row.nodes)] if nodes else []),
         *(str(curve.base.ranks), str(point.row.ranks), number(point.speedup.value)),
         interval(point.eta, bound_digits=1) + (" (!)" if point.above_one else ""),
-        *(number(by_phase[name]) if name in by_phase else UNKNOWN for name in known),
+        *(interval(by_phase[name], bound_digits=1) if name in by_phase else UNKNOWN for name in known),
     )
 
 

@@ -15,6 +15,7 @@ from suite.report.text.columns import IDENTITY, Shown, common, table_of, varying
 from suite.report.text.section import Picture, Section
 
 _MOST_NAMED = 12
+_VOID = "Iterations that do not count, because optimizer steps were skipped in them (overflow at the loss scale)"
 _ABOVE_PEAK = "Above 100 %, which no device can reach: doubt the time or the device's name"
 
 
@@ -26,6 +27,7 @@ def _blocks(model: ReportModel) -> Iterator[str]:
 
 def _table(rows: Sequence[Row]) -> Table:
     notes = Notes()
+    causal = any(row.hfu_causal is not None for row in rows)
     columns: list[Shown] = [
         *IDENTITY,
         *varying(rows),
@@ -40,26 +42,31 @@ def _table(rows: Sequence[Row]) -> Table:
     columns += [
         (Column("tokens/s"), lambda row: number(row.tokens_per_second.value if row.tokens_per_second else None)),
         (Column("tokens/s/device"), lambda row: number(_per_device(row))),
-        (Column("MFU / HFU / MBU %"), lambda row: _utilisation(row, notes)),
+        (
+            Column(f"MFU / {'HFU / HFU causal' if causal else 'HFU'} / MBU %"),
+            lambda row: _utilisation(row, causal, notes),
+        ),
         (Column("steady", False), lambda row: _steady(row, notes)),
     ]
     table = table_of(columns, rows, notes)
     few = [row.name for row in rows if 0 < len(row.measured) < RUNS_TO_PUBLISH]
-    return replace(table, notes=(*table.notes, _too_few(few))) if few else table
+    void = [f"{row.name} ({row.void_iterations})" for row in rows if row.void_iterations]
+    below = [f"Fewer than {RUNS_TO_PUBLISH} runs, too few to publish: {_named(few)}."] if few else []
+    below += [f"{_VOID}: {_named(void)}."] if void else []
+    return replace(table, notes=(*table.notes, *below))
 
 
-def _too_few(names: Sequence[str]) -> str:
-    shown = ", ".join(names) if len(names) <= _MOST_NAMED else f"{len(names)} rows"
-    return f"Fewer than {RUNS_TO_PUBLISH} runs, too few to publish: {shown}."
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= _MOST_NAMED else f"{len(names)} rows"
 
 
 def _per_device(row: Row) -> float | None:
     return row.tokens_per_second_per_device.value if row.tokens_per_second_per_device else None
 
 
-def _utilisation(row: Row, notes: Notes) -> str:
-    rates = (row.mfu, row.hfu, row.mbu)
-    figures = UNKNOWN if rates == (None, None, None) else " / ".join(percent(rate) for rate in rates)
+def _utilisation(row: Row, causal: bool, notes: Notes) -> str:
+    rates = (row.mfu, row.hfu, *([row.hfu_causal] if causal else []), row.mbu)
+    figures = UNKNOWN if set(rates) == {None} else " / ".join(percent(rate) for rate in rates)
     reasons = []
     if row.unknown_utilisation:
         reasons.append(row.unknown_utilisation[:1].upper() + row.unknown_utilisation[1:])

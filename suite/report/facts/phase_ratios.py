@@ -1,0 +1,98 @@
+"""Where a difference between two rows comes from: their rates in the main phases alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from suite.report.facts.costs import phase_runs
+from suite.report.facts.entry import RUNS_TO_PUBLISH
+from suite.report.facts.pool import Row
+from suite.stats.compare import ComparisonVerdict, compare
+from suite.stats.intervals import Interval
+
+#: What is compared beside the whole iteration, and which phases it is.
+COMPARED: dict[str, tuple[str, ...]] = {
+    "generate": ("generate",),
+    "score + reference": ("score", "reference"),
+    "train": ("train",),
+}
+REST = "the other phases"
+
+
+@dataclass(frozen=True)
+class PhaseRatio:
+    """Rate of a row in some phases alone over that of another: ``verdict`` is null where there are too few runs.
+
+    The bounds hold together for all of ``COMPARED`` and all pairs of rows of a group at 95 %, apart from those of the
+    whole iteration.
+    """
+
+    name: str
+    ratio: Interval
+    verdict: ComparisonVerdict | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a row takes longer per iteration than another, and the part of it with the largest share.
+
+    ``seconds`` is above 0. ``share`` is above 1 where the row is ahead in other phases.
+    """
+
+    seconds: float
+    mostly: str
+    share: float
+
+    @property
+    def is_mostly_one(self) -> bool:
+        """Whether one part makes up more than half of it."""
+        return self.share > 0.5
+
+
+def phase_ratios(row: Row, best: Row, pairs: int) -> tuple[PhaseRatio, ...]:
+    """Of every part that both rows took time for in all of their runs. ``pairs``: of rows in the group."""
+    assert row.samples_per_iteration and best.samples_per_iteration, "a ranked row has counts"
+    few = min(len(row.measured), len(best.measured)) < RUNS_TO_PUBLISH
+    found = []
+    for name, phases in COMPARED.items():
+        if _told(row, phases) != _told(best, phases):
+            continue
+        runs = phase_runs(row.samples_per_iteration, _by_run(row, phases))
+        best_runs = phase_runs(best.samples_per_iteration, _by_run(best, phases))
+        if runs and best_runs:
+            result = compare(runs, best_runs, pairs=pairs * len(COMPARED))
+            found.append(PhaseRatio(name, result.ratio, None if few else result.verdict))
+    return tuple(found)
+
+
+def difference(row: Row, best: Row) -> Difference | None:
+    """Null where the row does not take longer than the best, or either has no phases."""
+    before, after = _seconds(best), _seconds(row)
+    total = math.fsum(after.values()) - math.fsum(before.values())
+    if set(before) != set(after) or not total > 0:
+        return None
+    shares = {name: (after[name] - before[name]) / total for name in after}
+    mostly = max(shares, key=lambda name: shares[name])
+    return Difference(total, mostly, shares[mostly])
+
+
+def _told(row: Row, phases: Sequence[str]) -> set[str]:
+    return {phase.name for phase in row.phases} & set(phases)
+
+
+def _by_run(row: Row, phases: Sequence[str]) -> tuple[float, ...]:
+    """Seconds per iteration of each run, phases together."""
+    told = [phase.by_run for phase in row.phases if phase.name in phases]
+    return tuple(map(math.fsum, zip(*told, strict=True)))
+
+
+def _seconds(row: Row) -> dict[str, float]:
+    """Seconds per iteration by part, the phases that are not compared as one."""
+    part_of = {phase: name for name, phases in COMPARED.items() for phase in phases}
+    seconds: dict[str, float] = {}
+    for phase in row.phases:
+        part = part_of.get(phase.name, REST)
+        seconds[part] = seconds.get(part, 0.0) + phase.seconds
+    return seconds

@@ -1,0 +1,211 @@
+"""Figures of bundles whose worker asks for the rules of derivation 2; older bundles have none of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from suite.bundle.derive import derive
+from suite.bundle.record import Record
+from suite.bundle.store import Bundle
+from suite.bundle.verify import verify
+from suite.spec.layout import Layout
+from suite.spec.manifest import Manifest
+from suite.stats.intervals import RunSeconds, mean_interval, rate_interval
+from suite.theory.flops import iteration_flops
+from tests.synthetic import SHARES, Event, driver_events, facts_of, rank_events, synthetic_manifest, write_bundle
+
+TWO_RANKS = Layout(devices_per_node=2, data=2)
+GPU = "NVIDIA A100-SXM4-80GB"
+SECONDS = (9.0, 9.0, 1.0, 1.2, 0.9, 1.1, 1.3, 1.0, 0.8, 1.1)
+
+
+def ranks_of(manifest: Manifest, rules: int = 2, name: str | None = None) -> dict[int, list[Event]]:
+    facts = facts_of(manifest, name) | ({} if rules == 1 else {"derivation": rules})
+    return {
+        rank: rank_events(manifest, rank, lambda iteration, _: SECONDS[iteration], facts=facts)
+        for rank in range(manifest.layout.ranks)
+    }
+
+
+def iterations_of(ranks: dict[int, list[Event]], rank: int = 0) -> list[Event]:
+    return [event for event in ranks[rank] if event["kind"] == "iteration"]
+
+
+def derived(tmp_path: Path, manifest: Manifest, ranks: dict[int, list[Event]]) -> Record:
+    bundle = Bundle(write_bundle(tmp_path, manifest, ranks, driver_events(manifest, "ok")))
+    record = derive(bundle)
+    bundle.write_record(record)
+    assert verify(bundle).status == "equal"
+    return record
+
+
+def gpu_manifest(**changes: object) -> Manifest:
+    return synthetic_manifest(device="cuda", precision="bf16", layout=Layout(devices_per_node=2, data=2, **changes))
+
+
+def test_an_older_bundle_has_none_of_the_figures_whatever_its_events_hold(tmp_path: Path) -> None:
+    manifest = gpu_manifest()
+    ranks = ranks_of(manifest, rules=1, name=GPU)
+    iterations_of(ranks)[5]["skipped_steps"] = 1
+    record = derived(tmp_path, manifest, ranks)
+    assert (record.phase_intervals, record.waits, record.void_iterations) == (None, None, None)
+    assert record.compute and record.compute.hfu
+    assert (record.compute.hfu_causal, record.compute.hardware_flops_causal) == (None, None)
+    assert (record.steady_state.iterations, record.notes) == (8, ())
+
+
+def test_a_phase_has_the_interval_of_its_own_iterations(tmp_path: Path) -> None:
+    manifest = synthetic_manifest()
+    record = derived(tmp_path, manifest, ranks_of(manifest))
+    assert record.phases and record.phases.train and record.phase_intervals
+    train = record.phase_intervals["train"]
+    expected = mean_interval([SHARES["train"] * seconds for seconds in SECONDS[2:]])
+    assert (train.value, train.low, train.high) == pytest.approx((expected.value, expected.low, expected.high))
+    assert train.value == pytest.approx(record.phases.train.seconds)
+    reward = record.phase_intervals["reward"]
+    assert (reward.value, reward.low, reward.high) == (0.0, None, None), "no time was taken, so nothing bounds it"
+    assert "other" in record.phase_intervals
+
+
+def test_waits_are_of_the_longest_waiting_rank_and_of_all_ranks_in_counted_iterations(tmp_path: Path) -> None:
+    manifest = synthetic_manifest(layout=TWO_RANKS, warmup=1, iterations=2)
+    ranks = ranks_of(manifest)
+    for rank, seconds in ((0, (9.0, 0.3, 0.0)), (1, (9.0, 0.0, 0.1))):
+        for event in ranks[rank]:
+            if event["kind"] == "phase" and event["phase"] == "train":
+                event["wait_seconds"] = seconds[event["iteration"]]
+    waits = derived(tmp_path, manifest, ranks).waits
+    assert waits is not None
+    assert waits["train"].longest_seconds == pytest.approx((0.3 + 0.1) / 2)
+    assert waits["train"].mean_seconds == pytest.approx((0.3 + 0.1) / 4)
+    assert waits["generate"].longest_seconds == 0
+
+
+def test_one_rank_waits_for_nobody(tmp_path: Path) -> None:
+    manifest = synthetic_manifest()
+    assert derived(tmp_path, manifest, ranks_of(manifest)).waits is None
+
+
+def test_an_iteration_with_a_skipped_step_on_any_rank_counts_nowhere(tmp_path: Path) -> None:
+    manifest = synthetic_manifest(layout=TWO_RANKS)
+    ranks = ranks_of(manifest)
+    for event in (*iterations_of(ranks, 0), *iterations_of(ranks, 1)):
+        event["skipped_steps"] = 0
+    iterations_of(ranks)[0]["skipped_steps"] = 5
+    iterations_of(ranks, 0)[4]["skipped_steps"] = 2
+    iterations_of(ranks, 1)[4]["skipped_steps"] = 1
+    iterations_of(ranks, 1)[9]["skipped_steps"] = 1
+    for event in ranks[0]:
+        if event["kind"] == "memory" and event["iteration"] == 4:
+            event["peak_allocated_bytes"] = 1 << 40
+    record = derived(tmp_path, manifest, ranks)
+    left = (1.0, 1.2, 1.1, 1.3, 1.0, 0.8)
+    assert record.void_iterations == (4, 9)
+    assert (record.steady_state.iterations, len(record.iterations.seconds)) == (6, 10)
+    assert record.throughput and record.phases and record.phases.train and record.memory
+    expected = rate_interval(RunSeconds(manifest.work.global_rollouts, left))
+    assert record.throughput.samples_per_second.value == expected.value
+    assert record.throughput.samples_per_second.low == expected.low
+    assert record.phases.train.seconds == pytest.approx(SHARES["train"] * sum(left) / 6)
+    assert record.memory.peak_allocated_bytes == 512 << 20
+    (note,) = record.notes
+    assert note == (
+        "2 of 8 iterations after the warm-up skipped 3 optimizer steps (overflow at the loss scale) and do not count"
+    )
+
+
+def test_a_run_of_void_iterations_has_no_rate_and_says_why(tmp_path: Path) -> None:
+    manifest = synthetic_manifest()
+    ranks = ranks_of(manifest)
+    for event in iterations_of(ranks):
+        event["skipped_steps"] = 1
+    record = derived(tmp_path, manifest, ranks)
+    assert record.status == "ok"
+    assert (record.throughput, record.phases, record.steady_state.iterations) == (None, None, 0)
+    assert record.void_iterations == tuple(range(2, 10))
+    assert "so there is no rate" in record.notes[0]
+
+
+def test_without_skipped_steps_nothing_is_void_and_untold_ones_are_unknown(tmp_path: Path) -> None:
+    manifest = synthetic_manifest()
+    assert derived(tmp_path / "untold", manifest, ranks_of(manifest)).void_iterations is None
+    ranks = ranks_of(manifest)
+    iterations_of(ranks)[3]["skipped_steps"] = 0
+    assert derived(tmp_path / "told", manifest, ranks).void_iterations == ()
+
+
+@pytest.mark.parametrize("void", [(0,), (10,), (3, 3)])
+def test_void_iterations_outside_of_the_window_or_told_twice_are_no_record(tmp_path: Path, void: tuple) -> None:
+    manifest = synthetic_manifest()
+    body = derived(tmp_path, manifest, ranks_of(manifest)).model_dump(by_alias=True)
+    body["steady_state"]["iterations"] -= len(void)
+    with pytest.raises(ValueError, match="void iterations are not among"):
+        Record.model_validate({**body, "void_iterations": void})
+
+
+def test_hfu_is_given_with_full_and_with_causal_attention(tmp_path: Path) -> None:
+    manifest = gpu_manifest(recompute="full")
+    compute = derived(tmp_path, manifest, ranks_of(manifest, name=GPU)).compute
+    samples = manifest.work.global_rollouts
+    causal = iteration_flops(manifest.size, manifest.workload, samples, recompute=True, attention="causal")
+    assert compute and compute.hfu and compute.hfu_causal and compute.hardware_flops
+    assert compute.hardware_flops_causal == causal.hardware
+    assert compute.hfu_causal / compute.hfu == pytest.approx(causal.hardware / compute.hardware_flops)
+    assert compute.hfu_causal < compute.hfu
+
+
+def with_counters(
+    ranks: dict[int, list[Event]], skipped: int | None = None, missing: tuple[int, str] | None = None, step: float = 1.0
+) -> dict[int, list[Event]]:
+    """Each iteration uses 100 J, and 7 J pass before the next one begins."""
+    for rank in ranks:
+        for event in iterations_of(ranks, rank):
+            begin = 1e6 + step * 107.0 * event["iteration"]
+            event["device"] = {"energy_joules": 99.0, "samples": 9, "energy_counter_begin_joules": begin}
+            event["device"]["energy_counter_end_joules"] = begin + 100.0
+            if rank == 1 and missing and event["iteration"] == missing[0]:
+                event["device"][f"energy_counter_{missing[1]}_joules"] = None
+            if event["iteration"] == skipped:
+                event["skipped_steps"] = 1
+    return ranks
+
+
+@pytest.mark.parametrize(
+    ("skipped", "missing", "joules"),
+    [
+        (None, None, 2 * (8 * 107 - 7)),
+        (4, None, 2 * (2 * 107 - 7 + 5 * 107 - 7)),
+        (None, (5, "end"), 2 * (8 * 107 - 7)),
+    ],
+    ids=["one stretch", "two stretches beside a void iteration", "readings within a stretch do not matter"],
+)
+def test_energy_telescopes_over_each_stretch_of_counted_iterations(
+    tmp_path: Path, skipped: int | None, missing: tuple | None, joules: float
+) -> None:
+    manifest = gpu_manifest()
+    ranks = with_counters(ranks_of(manifest), skipped, missing)
+    energy = derived(tmp_path, manifest, ranks).energy
+    assert energy and energy.joules == pytest.approx(joules)
+    iterations = 8 if skipped is None else 7
+    assert energy.joules_per_sample == pytest.approx(joules / (iterations * manifest.work.global_rollouts))
+
+
+@pytest.mark.parametrize(
+    ("missing", "step", "says"),
+    [((2, "begin"), 1.0, "1 of 4 readings"), (None, -1.0, "an energy counter went back")],
+)
+def test_a_counter_without_its_ends_gives_no_energy(
+    tmp_path: Path, missing: tuple | None, step: float, says: str
+) -> None:
+    manifest = gpu_manifest()
+    energy = derived(tmp_path, manifest, with_counters(ranks_of(manifest), missing=missing, step=step)).energy
+    assert energy and energy.joules is None and not energy.valid
+    assert any(says in reason for reason in energy.reasons)
+
+
+def test_the_energy_of_an_older_bundle_is_still_that_of_its_iterations(tmp_path: Path) -> None:
+    manifest = gpu_manifest()
+    energy = derived(tmp_path, manifest, with_counters(ranks_of(manifest, rules=1))).energy
+    assert energy and energy.joules == pytest.approx(2 * 8 * 99.0)
