@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import torch
 
-from suite.worker.communicators import Communicators
 from suite.worker.topology import collect_topology, describe_gpus
 from suite.worker.world import World
 
@@ -154,18 +153,3 @@ class TestKernel:
         told = collect_topology(CPU)
         assert told is not None
         assert all(one["name"] != "lo" for one in told["interfaces"])
-
-
-def test_memory_outside_of_the_allocator_is_noted_step_by_step(monkeypatch) -> None:
-    """torch.cuda is replaced: 100 bytes in all, of which ever more are used."""
-    free = iter((90, 60))
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (next(free), 100))
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 8)
-    notes = Communicators("cuda", 0, eager=True)
-    for when in ("before_join", "joined"):
-        notes.note(when)
-    assert notes.facts() == {"eager": True, "outside_allocator_bytes": {"before_join": 2, "joined": 32}}
-    alone = Communicators("cpu", 0, eager=True)
-    alone.note("before_join")
-    assert alone.facts() is None
