@@ -47,7 +47,7 @@ def collect_facts(world: World, stack: Iterable[str]) -> Dict[str, Any]:
         "cpu": _cpu(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "kernel": platform.release(),
-        "allocator": _allocator() if is_cuda else None,
+        "allocator": allocator() if is_cuda else None,
         "topology": collect_topology(world),
         "container": _container(),
         "image": os.environ.get("SUITE_IMAGE"),
@@ -84,7 +84,7 @@ def _device(world: World) -> Dict[str, Any]:
     }
 
 
-def _allocator() -> Dict[str, Any]:
+def allocator() -> Dict[str, Any]:
     """Which of torch's allocators hands out device memory, and what its user asked of it."""
     backend = getattr(torch.cuda, "get_allocator_backend", None)  # not before torch 2.0
     asked = [os.environ[name] for name in _ALLOCATOR_VARIABLES if name in os.environ]

@@ -114,7 +114,7 @@ def measure_network(world: World) -> Optional[Dict[str, Any]]:
     if world.world_size == 1:
         return None
     setting = _CUDA if world.device.type == "cuda" else _CPU
-    sizes = _fitting(world, setting.sizes)
+    sizes = fitting(setting.sizes, _free_bytes(world))
     barrier(world)
     began = time.perf_counter()
     buffers = [torch.zeros(sizes[-1] // _ELEMENT_BYTES, dtype=torch.float32, device=world.device) for _ in range(2)]
@@ -143,13 +143,20 @@ def measure_network(world: World) -> Optional[Dict[str, Any]]:
     }
 
 
-def _fitting(world: World, sizes: Tuple[int, ...]) -> Tuple[int, ...]:
-    """The sizes for which the fullest device has room; the smallest in any case."""
+def _free_bytes(world: World) -> Optional[int]:
+    """Of the fullest device; None on a CPU, whose messages are small."""
     if world.device.type != "cuda":
-        return sizes
+        return None
     free = torch.tensor(torch.cuda.mem_get_info(world.device)[0], dtype=torch.int64, device=world.device)
     dist.all_reduce(free, op=dist.ReduceOp.MIN)
-    return tuple(size for size in sizes if size == sizes[0] or size <= _MEMORY_SHARE * int(free))
+    return int(free)
+
+
+def fitting(sizes: Tuple[int, ...], free_bytes: Optional[int]) -> Tuple[int, ...]:
+    """The sizes for which there is room; the smallest in any case."""
+    if free_bytes is None:
+        return sizes
+    return tuple(size for size in sizes if size == sizes[0] or size <= _MEMORY_SHARE * free_bytes)
 
 
 def _measure(world: World, team: _Team, pattern: str, sizes: Tuple[int, ...], setting: _Setting) -> Dict[str, Any]:

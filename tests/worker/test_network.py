@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from suite.worker import network, session
-from suite.worker.network import bus_factor, scopes
+from suite.worker.network import bus_factor, fitting, scopes
 from suite.worker.rank import RankIdentity
 from suite.worker.world import World
 from tests.worker.tiny import ROOT, clean_environment, free_port, tiny_manifest
@@ -82,6 +82,12 @@ class TestFigures:
         for line in told["sizes"]:
             assert line["algorithm_bytes_per_second"] == pytest.approx(bytes_per_second)
             assert line["bus_bytes_per_second"] == pytest.approx(1.75 * bytes_per_second)
+
+    def test_messages_take_a_small_part_of_the_free_memory(self) -> None:
+        assert fitting((1, 4, 16), 64) == (1, 4)
+        assert fitting((1, 4, 16), 128) == (1, 4, 16)
+        assert fitting((1, 4, 16), 0) == (1,)
+        assert fitting((1, 4, 16), None) == (1, 4, 16)
 
     def test_a_rank_alone_has_no_network(self) -> None:
         assert network.measure_network(World(0, 1, 0, 1, CPU)) is None

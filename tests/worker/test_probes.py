@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from suite.worker.ceilings import measure_ceilings
-from suite.worker.facts import allows_tf32, collect_facts, driver_version, relevant_variables
+from suite.worker.facts import allocator, allows_tf32, collect_facts, driver_version, relevant_variables
 from suite.worker.memory import MemoryProbe
 from suite.worker.nvml import DeviceSampler, Sample, summarise
 from suite.worker.resident import peak_resident_bytes, reset_peak_resident, resident_bytes
@@ -84,6 +84,14 @@ class TestFacts:
         monkeypatch.setattr(torch, "matmul", lambda a, b, out: multiplied.append(a.dtype) or product(a, b, out=out))
         assert measure_ceilings(ALONE, precision)["matmul_dtype"] == str(dtype).removeprefix("torch.")
         assert set(multiplied) == {dtype}
+
+    def test_the_allocator_is_told_with_what_its_user_asked_of_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: "native", raising=False)
+        for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+            monkeypatch.delenv(name, raising=False)
+        assert allocator() == {"backend": "native", "configuration": None}
+        monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+        assert allocator() == {"backend": "native", "configuration": "expandable_segments:True"}
 
     def test_tf32_is_read_however_it_was_chosen(self, monkeypatch: pytest.MonkeyPatch) -> None:
         class Newer:
