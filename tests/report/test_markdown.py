@@ -78,7 +78,7 @@ def hostile() -> list[Entry]:
 def networked() -> list[Entry]:
     """Two nodes of eight GPUs, one of them reached by TCP in one run; a CPU beside them."""
     rates = {"within_node": 380e9, "across_nodes": 45e9, "all_ranks": 300e9}
-    adapter = {"name": EVIL, "port": "1", "state": "ACTIVE", "bits_per_second": 400e9}
+    adapter = {"name": EVIL, "port": "1", "state": "ACTIVE", "bits_per_second": 400e9, "link_layer": EVIL}
     gpu = {**made.GPU_FACTS, "topology": {"adapters": [adapter] * 8}, "variables": {"NCCL_DEBUG": EVIL}}
     good, slow = ({**gpu, "network": made.network({**rates, "across_nodes": rate})} for rate in (45e9, 2.5e9))
     cpu = {**made.CPU_FACTS, "network": made.network({"within_node": 1.5e9})}

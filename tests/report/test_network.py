@@ -68,6 +68,12 @@ class TestFigures:
         assert "| R1   |     2 |     1 | within a node |    1 |       1.50 |" in text
         assert "atalogue" not in text
 
+    def test_the_machine_names_its_links_and_adapters(self) -> None:
+        (machine,) = build([run(gpus=[gpu()] * 7 + [gpu(active=17)]), made.failed(device="cuda")]).machines
+        told = {fact.name: fact.values for fact in machine.facts}
+        assert told["links"] == ("7 x 18 NVLinks, PCIe 5 x16; 1 x 17 of 18 NVLinks, PCIe 5 x16",)
+        assert told["network adapters"] == ("8 x 400 Gb/s InfiniBand",)
+
 
 class TestSlowNetworks:
     def test_a_good_network_is_not_mentioned(self) -> None:
@@ -119,6 +125,7 @@ class TestSlowNetworks:
         assert "across nodes" in line
 
 
+EVIL = "x|y](https://evil.example)<script>alert(1)</script>`~~*_"
 HOSTILE = [
     None,
     7,
@@ -133,6 +140,10 @@ HOSTILE = [
         for rate in ("1e9<script>", True, -1, 0, 1e300, 10**40)
     ),
 ]
+SHAPELESS = {
+    "gpus": [{"nvlinks": {"links": EVIL, "active": EVIL}, "pcie": {"max_generation": EVIL, "width": True}}],
+    "adapters": [{"state": "ACTIVE", "bits_per_second": 10**30, "link_layer": EVIL, "name": [EVIL]}],
+}
 
 
 @pytest.mark.parametrize("told", HOSTILE, ids=range(len(HOSTILE)))
@@ -142,7 +153,9 @@ def test_facts_that_are_no_measurement_show_nothing(told: Any) -> None:
     assert "## Network" not in render(model, {})
 
 
-@pytest.mark.parametrize("told", [*HOSTILE, {"gpus": HOSTILE, "adapters": HOSTILE}, {"gpus": [{"nvlinks": 3}] * 8}])
+@pytest.mark.parametrize(
+    "told", [*HOSTILE, {"gpus": HOSTILE, "adapters": HOSTILE}, {"gpus": [{"nvlinks": 3}] * 8}, SHAPELESS]
+)
 def test_topology_of_any_shape_leaves_the_figures(told: Any) -> None:
     slow = made.network({"within_node": 1e9, "across_nodes": 1e9})
     model = build([run(facts={**made.GPU_FACTS, "network": slow, "topology": told, "variables": told})])

@@ -9,6 +9,7 @@ from typing import Any
 
 from suite.bundle.record import Record
 from suite.report.facts.entry import Entry
+from suite.report.facts.links import adapters_text, links_text
 from suite.report.formatting.numbers import GIB, counted, number
 
 #: Most distinct values of one fact that are written out.
@@ -84,6 +85,8 @@ def _machine(letter: str, records: Sequence[Record]) -> Machine:
         ("device", _device),
         ("CPU", _cpu),
         ("host memory", lambda record: _with_unit(_gib(_worker(record), "memory_bytes"), "GiB")),
+        ("links", links_text),
+        ("network adapters", adapters_text),
         ("host", lambda record: _text(_worker(record), "host")),
         ("kernel", lambda record: _text(_worker(record), "kernel")),
         ("image", lambda record: _text(_worker(record), "image")),
