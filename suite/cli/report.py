@@ -38,7 +38,7 @@ def report(
         written = write(found.entries, output, title, caveats) if output else None
         model = written.model if written else build(found.entries, title, caveats)
     print_headline(model)
-    for line in caveats:
+    for line in model.caveats:
         typer.echo(line, err=True)
     if written:
         typer.echo(printable(f"wrote {', '.join(str(path) for path in written.paths)}"))

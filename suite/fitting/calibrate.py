@@ -11,7 +11,7 @@ import numpy as np
 from suite.bundle.record import Record
 from suite.bundle.store import DamagedBundle, find_bundles
 from suite.planner.ask import Question
-from suite.planner.hardware import hardware_of
+from suite.planner.hardware import Hardware, hardware_of
 from suite.planner.parameters import Parameters
 from suite.planner.predict_manifest import device_of, predict_manifest
 from suite.spec.base import UsageError
@@ -19,6 +19,8 @@ from suite.spec.catalogue import find_device
 from suite.spec.manifest import Manifest
 from suite.spec.phases import TIMED
 
+#: torch's names of the dtypes that the planner's matrix products have, and the catalogue's
+_HALF = {"bfloat16": "bf16", "float16": "fp16"}
 #: a phase without tokens does host work, which no device's speed scales
 _PHASES = tuple(phase.name for phase in TIMED if phase.tokens)
 
@@ -71,18 +73,30 @@ def _runs(asked: Question, folder: Path) -> list[tuple[Manifest, Record]]:
 
 
 def _with_ceilings(asked: Question, runs: list[tuple[Manifest, Record]]) -> Parameters:
-    values = dict(asked.parameters.values)
-    for rate, name, peak in (
-        ("matmul_flops", f"matrix_{asked.hardware.architecture}", asked.hardware.peak),
-        ("copy_bytes_per_second", "memory_bandwidth", asked.hardware.memory_bandwidth),
-    ):
-        seen = [value for _, record in runs if (value := _ceiling(record, rate)) is not None]
-        if seen:
-            values[name] = float(np.median(seen)) / peak
-    return asked.parameters.model_copy(update={"values": values})
+    """Shares of the device's peaks: the copy's of its bandwidth, the matrix product's of the peak in its own dtype."""
+    hardware, records = asked.hardware, [record for _, record in runs]
+    shares = {
+        f"matrix_{hardware.architecture}": [_matrix_share(hardware, record) for record in records],
+        "memory_bandwidth": [_share(record, "copy_bytes_per_second", hardware.memory_bandwidth) for record in records],
+    }
+    known = {name: [share for share in found if share is not None] for name, found in shares.items()}
+    measured = {name: float(np.median(found)) for name, found in known.items() if found}
+    return asked.parameters.model_copy(update={"values": {**asked.parameters.values, **measured}})
 
 
-def _ceiling(record: Record, name: str) -> float | None:
-    ceilings = (record.environment.worker or {}).get("ceilings")
-    value = ceilings.get(name) if isinstance(ceilings, dict) else None
-    return float(value) if isinstance(value, (int, float)) and value > 0 else None
+def _matrix_share(hardware: Hardware, record: Record) -> float | None:
+    """Of a product in 16 bits, which is what the planner predicts; older runs told no dtype and measured bf16."""
+    ceilings = _ceilings(record)
+    precision = _HALF.get(str(ceilings.get("matmul_dtype", "bfloat16")))
+    peak = hardware.peak_by_precision.get(precision) if precision else None
+    return _share(record, "matmul_flops", peak) if peak else None
+
+
+def _share(record: Record, name: str, peak: float) -> float | None:
+    value = _ceilings(record).get(name)
+    return float(value) / peak if isinstance(value, (int, float)) and value > 0 else None
+
+
+def _ceilings(record: Record) -> dict[str, Any]:
+    found = (record.environment.worker or {}).get("ceilings")
+    return found if isinstance(found, dict) else {}

@@ -5,21 +5,24 @@ from typing import Any, Callable, Dict
 
 import torch
 
+from suite.worker.facts import allows_tf32
 from suite.worker.world import World, synchronise
 
-_CUDA: Dict[str, Any] = {"side": 8192, "dtype": torch.bfloat16, "copy_bytes": 1 << 30, "repeats": 10}
-_CPU: Dict[str, Any] = {"side": 640, "dtype": torch.float32, "copy_bytes": 1 << 26, "repeats": 3}
+_CUDA: Dict[str, Any] = {"side": 8192, "copy_bytes": 1 << 30, "repeats": 10}
+_CPU: Dict[str, Any] = {"side": 640, "copy_bytes": 1 << 26, "repeats": 3}
+_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-def measure_ceilings(world: World) -> Dict[str, Any]:
-    """The best of a few rounds: ``matmul_flops`` (FLOP/s; bf16 on CUDA, fp32 on a CPU) and ``copy_bytes_per_second``
+def measure_ceilings(world: World, precision: str) -> Dict[str, Any]:
+    """The best of a few rounds: ``matmul_flops`` (FLOP/s in the run's ``precision``) and ``copy_bytes_per_second``
     (read and written). On a CPU all ranks of a node measure at once, on as many threads as they will run on."""
-    setting = _CUDA if world.device.type == "cuda" else _CPU
+    setting, dtype = _CUDA if world.device.type == "cuda" else _CPU, _DTYPES[precision]
     result = {
-        "matmul_flops": 2 * setting["side"] ** 3 / _matmul_seconds(world, setting),
+        "matmul_flops": 2 * setting["side"] ** 3 / _matmul_seconds(world, setting, dtype),
         "copy_bytes_per_second": 2 * setting["copy_bytes"] / _copy_seconds(world, setting),
-        "matmul_dtype": str(setting["dtype"]).replace("torch.", ""),
+        "matmul_dtype": str(dtype).replace("torch.", ""),
         "matmul_side": setting["side"],
+        "allow_tf32": allows_tf32() if world.device.type == "cuda" else None,
         "source": "measured on this device before the run",
     }
     if world.device.type == "cuda":
@@ -27,9 +30,9 @@ def measure_ceilings(world: World) -> Dict[str, Any]:
     return result
 
 
-def _matmul_seconds(world: World, setting: Dict[str, Any]) -> float:
+def _matmul_seconds(world: World, setting: Dict[str, Any], dtype: torch.dtype) -> float:
     shape = (setting["side"], setting["side"])
-    left, right = (torch.randn(shape, device=world.device, dtype=setting["dtype"]) for _ in range(2))
+    left, right = (torch.randn(shape, device=world.device, dtype=dtype) for _ in range(2))
     out = torch.empty_like(left)
     return _best_seconds(world, setting["repeats"], lambda: torch.matmul(left, right, out=out))
 

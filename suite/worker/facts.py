@@ -10,6 +10,7 @@ import torch
 
 from suite.worker.devices import DEVICES_VARIABLE, seen_gpus
 from suite.worker.manifest import installed_version
+from suite.worker.topology import collect_topology
 from suite.worker.world import World
 
 #: By which rules a record is made of these events (suite.bundle.facts): figures that changed their meaning keep the old
@@ -17,14 +18,20 @@ from suite.worker.world import World
 DERIVATION = 2
 _PACKAGES = ("torch", "deepspeed", "transformers", "megatron-core", "numpy", "triton", "transformer-engine", "apex")
 _MORE_PACKAGES = ("flash-attn", "accelerate", "nvidia-ml-py", "nvidia-nccl-cu12", "nvidia-nccl-cu13")
-_VARIABLES = ("OMP_", "NCCL_", "CUDA_", "TORCH", "PYTORCH_", "DS_", "MKL", "GLOO_", "NVIDIA_", "KMP_")
+_VARIABLES = (
+    *("OMP_", "NCCL_", "CUDA_", "TORCH", "PYTORCH_", "DS_", "MKL", "GLOO_", "NVIDIA_", "KMP_"),
+    *("FI_", "UCX_", "TRITON_"),
+)
+#: the allocator's configuration, newest name first
+_ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 _SECRETS = re.compile("TOKEN|SECRET|KEY|PASSWORD|PASSWD|CREDENTIAL|AUTH", re.IGNORECASE)
 _DRIVER = "/proc/driver/nvidia/version"
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 
 
 def collect_facts(world: World, stack: Iterable[str]) -> Dict[str, Any]:
-    """Everything but what is measured or the engine's: ``ceilings``, ``notes``, ``resident_baseline_bytes``."""
+    """Everything but what is measured or the engine's: ``ceilings``, ``network``, ``communicators``, ``notes``,
+    ``resident_baseline_bytes``."""
     packages = {name: installed_version(name) for name in sorted({*_PACKAGES, *_MORE_PACKAGES, *stack})}
     is_cuda = world.device.type == "cuda"
     return {
@@ -40,6 +47,8 @@ def collect_facts(world: World, stack: Iterable[str]) -> Dict[str, Any]:
         "cpu": _cpu(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "kernel": platform.release(),
+        "allocator": allocator() if is_cuda else None,
+        "topology": collect_topology(world),
         "container": _container(),
         "image": os.environ.get("SUITE_IMAGE"),
         "host": socket.gethostname(),
@@ -73,6 +82,22 @@ def _device(world: World) -> Dict[str, Any]:
         "memory_bytes": properties.total_memory,
         "capability": "{}.{}".format(properties.major, properties.minor),
     }
+
+
+def allocator() -> Dict[str, Any]:
+    """Which of torch's allocators hands out device memory, and what its user asked of it."""
+    backend = getattr(torch.cuda, "get_allocator_backend", None)  # not before torch 2.0
+    asked = [os.environ[name] for name in _ALLOCATOR_VARIABLES if name in os.environ]
+    return {"backend": backend() if backend else None, "configuration": asked[0] if asked else None}
+
+
+def allows_tf32() -> bool:
+    """Whether fp32 matrix products may run in tf32."""
+    products = torch.backends.cuda.matmul
+    try:
+        return bool(products.allow_tf32)
+    except RuntimeError:  # somebody chose it in torch's newer way, which the older name then refuses to read
+        return products.fp32_precision == "tf32"
 
 
 def _cpu() -> Dict[str, Any]:

@@ -7,13 +7,15 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 import torch
 
 from suite.worker.ceilings import measure_ceilings
+from suite.worker.communicators import Communicators
 from suite.worker.devices import check_torch_devices
 from suite.worker.engines import engine_class
 from suite.worker.engines.base import Engine
 from suite.worker.events import EventLog
-from suite.worker.facts import collect_facts
+from suite.worker.facts import allows_tf32, collect_facts
 from suite.worker.loop import PPOLoop
 from suite.worker.memory import MemoryProbe
+from suite.worker.network import measure_network
 from suite.worker.nvml import DeviceSampler, open_gpu
 from suite.worker.process import without_collector
 from suite.worker.progress import Progress
@@ -48,20 +50,28 @@ def run(
         build = (find_build or own_build)(manifest)
     if device_type == "cuda":
         check_torch_devices(os.environ, torch.cuda.device_count())
+    communicators = Communicators(device_type, identity.local_rank, eager=True)
+    communicators.note("before_join")
     world = join(identity, device_type, manifest["limits"]["silence_seconds"])
+    communicators.note("joined")
     sampler, notes = _start_sampler(world)
     facts = collect_facts(world, manifest["stack"])
-    facts["ceilings"] = measure_ceilings(world)
-    baseline = resident_bytes()
-    facts["resident_baseline_bytes"] = baseline
-    memory = MemoryProbe(world.device, baseline)
-    memory.reset()
-    began = time.perf_counter()
+    facts["ceilings"] = measure_ceilings(world, manifest["measure"]["precision"])
     subject: Optional[Subject] = None
     try:
+        facts["network"] = measure_network(world)
+        communicators.note("network_measured")
+        baseline = resident_bytes()
+        facts["resident_baseline_bytes"] = baseline
+        memory = MemoryProbe(world.device, baseline)
+        memory.reset()
+        began = time.perf_counter()
         subject = build(manifest, world)
+        communicators.note("built")
     finally:
-        # Emitted also where the model does not fit: a reader wants to know where that was.
+        # Emitted also where the network or the model fails: a reader wants to know where that was.
+        facts["communicators"] = communicators.facts()
+        facts["allow_tf32"] = allows_tf32() if device_type == "cuda" else None
         _describe(subject, facts, notes)
         log.emit("environment", facts=facts)
     model_seconds = time.perf_counter() - began

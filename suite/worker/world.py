@@ -23,8 +23,12 @@ class World:
     device: torch.device
 
 
-def join(identity: RankIdentity, device_type: str, timeout_seconds: float) -> World:
-    """Initialise torch.distributed, gloo on ``cpu`` and NCCL on ``cuda``; a single rank needs no address."""
+def join(identity: RankIdentity, device_type: str, timeout_seconds: float, eager: bool = True) -> World:
+    """Initialise torch.distributed, gloo on ``cpu`` and NCCL on ``cuda``; a single rank needs no address.
+
+    ``eager``: NCCL's communicators are made with their groups (from torch 2.3 on), each later one split off the first;
+    otherwise at the first use of each, so that a group that nobody uses takes no device memory.
+    """
     alone = complete_environment()
     options: Dict[str, Any] = {"timeout": timedelta(seconds=timeout_seconds)}
     if alone:
@@ -32,7 +36,7 @@ def join(identity: RankIdentity, device_type: str, timeout_seconds: float) -> Wo
     if device_type == "cuda":
         device = torch.device("cuda", identity.local_rank)
         torch.cuda.set_device(device)
-        if "device_id" in signature(dist.init_process_group).parameters:  # not before torch 2.3
+        if eager and "device_id" in signature(dist.init_process_group).parameters:  # not before torch 2.3
             options["device_id"] = device
         dist.init_process_group("nccl", **options)
     else:

@@ -108,6 +108,14 @@ def test_measured_ceilings_replace_shares_of_the_peak(tmp_path):
     assert asked.parameters.values["memory_bandwidth"] == pytest.approx(2 / 3.35)
 
 
+@pytest.mark.parametrize(("dtype", "share"), [("bfloat16", 500 / 989.5), ("float16", 500 / 989.5), ("float32", None)])
+def test_a_measured_product_is_compared_with_the_peak_of_its_own_dtype(tmp_path, dtype, share):
+    made = finished(tmp_path, 8.0, {"matmul_flops": 500e12, "matmul_dtype": dtype})
+    asked = question(made.size, made.workload, "H100-SXM-80GB", "deepspeed")
+    expected = asked.parameters.values["matrix_hopper"] if share is None else share
+    assert calibrated(asked, tmp_path).parameters.values["matrix_hopper"] == pytest.approx(expected)
+
+
 def test_a_folder_without_a_fitting_run_is_told(tmp_path):
     finished(tmp_path, 8.0)
     with pytest.raises(UsageError, match="no finished run of megatron"):

@@ -87,6 +87,16 @@ GPU_FACTS: dict[str, Any] = {
 }
 
 
+def network(bus_bytes_per_second: dict[str, float]) -> dict[str, Any]:
+    """The facts of a network that was measured: scope -> bus bandwidth of its largest all-reduce; others reach half."""
+    measurements = []
+    for scope, largest in bus_bytes_per_second.items():
+        for pattern, rate in (("all_reduce", largest), ("all_gather", largest / 2), ("send_receive", largest / 2)):
+            sizes = [{"bytes": size, "bus_bytes_per_second": rate * size / (1 << 30)} for size in (1 << 20, 1 << 30)]
+            measurements.append({"scope": scope, "pattern": pattern, "latency_seconds": 20e-6, "sizes": sizes})
+    return {"backend": "nccl", "dtype": "float32", "measurements": measurements}
+
+
 def shape(name: str) -> Shape:
     layers, hidden = _LAYERS_HIDDEN.get(name, (2, 64))
     return Shape(

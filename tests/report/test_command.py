@@ -7,7 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.synthetic import make_bundle, synthetic_manifest
+import pytest
+from typer.testing import CliRunner
+
+from suite.cli.app import app
+from suite.spec.layout import Layout
+from tests.report import entries as made
+from tests.synthetic import facts_of, make_bundle, synthetic_manifest
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -35,3 +41,17 @@ def test_with_output_it_names_every_file_it_wrote(tmp_path: Path) -> None:
     names = report(tmp_path, "runs", "-o", "out/report.md").split("wrote ")[1].strip().split(", ")
     written = [path.relative_to(tmp_path).as_posix() for path in (tmp_path / "out").rglob("*") if path.is_file()]
     assert sorted(names) == sorted(written)
+
+
+@pytest.mark.parametrize("output", [[], ["-o", "report.md"]])
+def test_a_slow_network_is_told_on_the_terminal(
+    tmp_path: Path, output: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    layout = Layout(nodes=2, devices_per_node=1, data=2, zero_stage=1)
+    manifest = synthetic_manifest(layout=layout, device="cuda", precision="bf16")
+    facts = facts_of(manifest, "NVIDIA H100 80GB HBM3")
+    make_bundle(tmp_path / "runs", manifest, facts={**facts, "network": made.network({"across_nodes": 1e9})})
+    done = CliRunner().invoke(app, ["report", "runs", *output])
+    assert done.exit_code == 0, done.output
+    assert "R1 (1 run): the network across nodes is slow" in done.stderr

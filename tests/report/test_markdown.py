@@ -75,6 +75,20 @@ def hostile() -> list[Entry]:
     return [Entry(one.manifest, one.record, f"runs/`{EVIL}`/'$(id)'") for one in [*entries, failed]]
 
 
+def networked() -> list[Entry]:
+    """Two nodes of eight GPUs, one of them reached by TCP in one run; a CPU beside them."""
+    rates = {"within_node": 380e9, "across_nodes": 45e9, "all_ranks": 300e9}
+    adapter = {"name": EVIL, "port": "1", "state": "ACTIVE", "bits_per_second": 400e9, "link_layer": EVIL}
+    gpu = {**made.GPU_FACTS, "topology": {"adapters": [adapter] * 8}, "variables": {"NCCL_DEBUG": EVIL}}
+    good, slow = ({**gpu, "network": made.network({**rates, "across_nodes": rate})} for rate in (45e9, 2.5e9))
+    cpu = {**made.CPU_FACTS, "network": made.network({"within_node": 1.5e9})}
+    return [
+        *made.repeats(2, size="1.3B", ranks=16, device="cuda", facts=good),
+        *made.repeats(1, size="1.3B", ranks=16, device="cuda", facts=slow, backend="megatron"),
+        *made.repeats(1, ranks=2, facts=cpu),
+    ]
+
+
 REPORTS = {
     "matrix": made.matrix,
     "single": lambda: [made.entry()],
@@ -83,6 +97,7 @@ REPORTS = {
     "hostile": hostile,
 }
 REPORTS["gpu"] = lambda: made.matrix(sizes=("1.3B", "66B"), ranks=(8, 64), device="cuda", runs=1)
+REPORTS["network"] = networked
 REPORTS["all-failed"] = lambda: [
     made.failed(size=size, backend=one) for size in ("1M", "8M") for one in ("deepspeed", "megatron")
 ]

@@ -11,7 +11,7 @@ import torch
 
 from suite.worker.ceilings import measure_ceilings
 from suite.worker.events import EventLog
-from suite.worker.facts import collect_facts, driver_version, relevant_variables
+from suite.worker.facts import allocator, allows_tf32, collect_facts, driver_version, relevant_variables
 from suite.worker.memory import MemoryProbe
 from suite.worker.nvml import DeviceSampler, Sample, summarise
 from suite.worker.progress import Progress
@@ -48,7 +48,8 @@ class TestMemory:
 
 class TestFacts:
     def test_secrets_are_never_among_the_variables(self) -> None:
-        steering = {"OMP_NUM_THREADS": "1", "NCCL_DEBUG": "INFO", "TORCHDYNAMO_DISABLE": "1"}
+        steering = {"OMP_NUM_THREADS": "1", "NCCL_DEBUG": "INFO", "TORCHDYNAMO_DISABLE": "1", "FI_PROVIDER": "efa"}
+        steering |= {"UCX_TLS": "rc", "TRITON_CACHE_DIR": "/tmp/triton"}
         secrets = {"CUDA_API_KEY": "x", "DS_TOKEN": "x", "TORCH_PASSWORD": "x", "NCCL_AUTH": "x"}
         assert relevant_variables({**steering, **secrets, "HOME": "/", "AWS_REGION": "x"}) == steering
 
@@ -74,10 +75,40 @@ class TestFacts:
 
     def test_ceilings_are_measured_quickly_and_plausible(self) -> None:
         began = time.perf_counter()
-        ceilings = measure_ceilings(ALONE)
+        ceilings = measure_ceilings(ALONE, "fp32")
         assert time.perf_counter() - began < 5
         assert 1e8 < ceilings["matmul_flops"] < 1e14
         assert 1e7 < ceilings["copy_bytes_per_second"] < 1e13
+
+    @pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
+    def test_the_product_is_in_the_runs_own_precision(
+        self, monkeypatch: pytest.MonkeyPatch, precision: str, dtype: torch.dtype
+    ) -> None:
+        multiplied = []
+        product = torch.matmul
+        monkeypatch.setattr(torch, "matmul", lambda a, b, out: multiplied.append(a.dtype) or product(a, b, out=out))
+        assert measure_ceilings(ALONE, precision)["matmul_dtype"] == str(dtype).removeprefix("torch.")
+        assert set(multiplied) == {dtype}
+
+    def test_the_allocator_is_told_with_what_its_user_asked_of_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: "native", raising=False)
+        for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+            monkeypatch.delenv(name, raising=False)
+        assert allocator() == {"backend": "native", "configuration": None}
+        monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+        assert allocator() == {"backend": "native", "configuration": "expandable_segments:True"}
+
+    def test_tf32_is_read_however_it_was_chosen(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Newer:
+            fp32_precision = "tf32"
+
+            @property
+            def allow_tf32(self) -> bool:
+                raise RuntimeError("mix of the legacy and new APIs")
+
+        assert allows_tf32() is False
+        monkeypatch.setattr(torch.backends.cuda, "matmul", Newer())
+        assert allows_tf32() is True
 
 
 class PretendedGpu:

@@ -9,12 +9,14 @@ from typing import Any
 
 from suite.bundle.record import Record
 from suite.report.facts.entry import Entry
+from suite.report.facts.links import adapters_text, links_text
 from suite.report.formatting.numbers import GIB, counted, number
 
 #: Most distinct values of one fact that are written out.
 _MOST_VALUES = 4
 _MOST_PACKAGES = 60
 _UNKNOWN_MACHINE = "?"
+_PRECISIONS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
 #: What the hardware is, as far as it decides about speed: device, then processor where that is the device.
 Hardware = tuple[str, ...]
@@ -83,6 +85,8 @@ def _machine(letter: str, records: Sequence[Record]) -> Machine:
         ("device", _device),
         ("CPU", _cpu),
         ("host memory", lambda record: _with_unit(_gib(_worker(record), "memory_bytes"), "GiB")),
+        ("links", links_text),
+        ("network adapters", adapters_text),
         ("host", lambda record: _text(_worker(record), "host")),
         ("kernel", lambda record: _text(_worker(record), "kernel")),
         ("image", lambda record: _text(_worker(record), "image")),
@@ -150,16 +154,24 @@ def _ceilings(records: Sequence[Record]) -> list[Fact]:
     facts = []
     for field, unit, unit_name in wanted:
         label = "measured matrix product" if field == "matmul_flops" else "measured copy"
-        by_precision: dict[str, list[float]] = defaultdict(list)
+        by_runs: dict[str, list[float]] = defaultdict(list)
         for record in records:
             value = _look(_worker(record), "ceilings", field)
             if isinstance(value, (int, float)) and not isinstance(value, bool):
-                by_precision[record.run.precision].append(value / unit)
-        for precision, rates in sorted(by_precision.items()):
+                by_runs[_runs_of(record, field)].append(value / unit)
+        for runs, rates in sorted(by_runs.items()):
             low, high = number(min(rates)), number(max(rates))
             span = low if low == high else f"{low} to {high}"
-            facts.append(Fact(f"{label} ({precision} runs)", (f"{span} {unit_name}, {counted(len(rates), 'run')}",)))
+            facts.append(Fact(f"{label} ({runs})", (f"{span} {unit_name}, {counted(len(rates), 'run')}",)))
     return facts
+
+
+def _runs_of(record: Record, field: str) -> str:
+    """``bf16 runs``; with the dtype of the product where that is another one, as it was in older runs."""
+    precision = record.run.precision
+    dtype = _look(_worker(record), "ceilings", "matmul_dtype")
+    measured = _PRECISIONS.get(dtype, precision) if field == "matmul_flops" and isinstance(dtype, str) else precision
+    return f"{precision} runs" if measured == precision else f"in {measured}, {precision} runs"
 
 
 def _notes(records: Sequence[Record]) -> tuple[Fact, ...]:

@@ -9,10 +9,12 @@ from suite.report.facts.conventions import conventions, recorded_conventions
 from suite.report.facts.entry import Entry
 from suite.report.facts.failures import FailureRow, failure_rows
 from suite.report.facts.machines import Machine, assign_machines
+from suite.report.facts.network import NetworkLine, network_lines, network_runs
 from suite.report.facts.pool import Row, group_entries, pool_rows
 from suite.report.facts.ranking import Ranking, rank
 from suite.report.facts.scaling import Scalings, scale
 from suite.report.facts.side_by_side import SideBySide, side_by_side
+from suite.report.facts.slow_network import slow_networks
 from suite.report.facts.work import WorkDifference, WorkFacts, work_differences, work_facts
 
 DEFAULT_TITLE = "PPO throughput, scaling and memory"
@@ -36,6 +38,7 @@ class ReportModel:
     scaling: Scalings
     failures: tuple[FailureRow, ...]
     machines: tuple[Machine, ...]
+    networks: tuple[NetworkLine, ...]
     conventions: tuple[str, ...]
     recorded_conventions: tuple[str, ...]
     caveats: tuple[str, ...]
@@ -50,12 +53,13 @@ class ReportModel:
 def build(entries: Sequence[Entry], title: str | None = None, caveats: Sequence[str] = ()) -> ReportModel:
     """The report of these runs; the order in which they are given does not matter.
 
-    ``caveats``: what a reader must know of how the runs were read, a line each.
+    ``caveats``: what a reader must know of how the runs were read, a line each; slow networks are added.
     """
     entries = sorted(entries, key=lambda entry: (entry.record.run.id, entry.path))
     letters, machines = assign_machines(entries)
     groups = group_entries(entries, letters)
     rows = pool_rows(groups)
+    networks = network_runs(rows, groups)
     starts = [entry.record.run.started for entry in entries if entry.record.run.started is not None]
     ends = [entry.record.run.ended for entry in entries if entry.record.run.ended is not None]
     states = [entry.record.status for entry in entries]
@@ -74,7 +78,8 @@ def build(entries: Sequence[Entry], title: str | None = None, caveats: Sequence[
         scaling=scale(rows),
         failures=failure_rows(rows, [group.entries for group in groups]),
         machines=machines,
+        networks=network_lines(networks),
         conventions=conventions(entries),
         recorded_conventions=recorded_conventions(entries),
-        caveats=tuple(caveats),
+        caveats=(*caveats, *slow_networks(networks)),
     )

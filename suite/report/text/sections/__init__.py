@@ -17,6 +17,7 @@ ORDER = (
     "memory",
     "energy",
     "scaling",
+    "network",
     "failures",
     "measured_on",
     "work",

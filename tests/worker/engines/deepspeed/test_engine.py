@@ -53,6 +53,11 @@ def losses(run: Finished, name: str = "loss") -> list[float]:
     return [event["stats"][name] for event in run.events(kind="iteration")]
 
 
+def environment(run: Finished) -> dict[str, Any]:
+    facts: dict[str, Any] = run.events(kind="environment")[0]["facts"]
+    return facts
+
+
 ONE_RANK: dict[str, dict[str, Any]] = {
     "plain": {},
     "untied-bf16": {"shape": {"tied_embeddings": False}, "measure": {"precision": "bf16"}},
@@ -73,9 +78,10 @@ def test_one_rank_does_the_manifests_work(tmp_path: Path, case: str) -> None:
     assert_done(run, manifest)
     # Before the first optimizer step the reference is the policy, however it was built.
     assert losses(run, "kl")[0] == pytest.approx(0.0, abs=1e-6)
-    facts = run.events(kind="environment")[0]["facts"]
+    facts = environment(run)
     assert facts["packages"].items() >= manifest.stack.items()
     assert facts["ceilings"]["matmul_flops"] > 0
+    assert facts["network"] is facts["communicators"] is facts["allow_tf32"] is None
     assert facts["resident_baseline_bytes"] > 0
     assert run.events(kind="memory")[0]["phase"] == "setup"
 
@@ -87,6 +93,7 @@ def test_two_ranks_share_the_work_under_zero(tmp_path: Path, stage: int) -> None
     assert_done(run, manifest)
     assert run.events(0, "iteration")[-1]["stats"] == run.events(1, "iteration")[-1]["stats"]
     assert losses(run, "gradient_norm")[0] > 0
+    assert {one["scope"] for one in environment(run)["network"]["measurements"]} == {"within_node"}
 
 
 def test_two_ranks_share_a_hydra_reference_under_zero_3(tmp_path: Path) -> None:
@@ -153,6 +160,7 @@ def test_torchrun_starts_it_on_two_nodes(tmp_path: Path) -> None:
     run = wait_for(nodes, bundle)
     assert_done(run, manifest)
     assert [run.events(rank, "start")[0]["local_rank"] for rank in range(2)] == [0, 0]
+    assert {one["scope"] for one in environment(run)["network"]["measurements"]} == {"across_nodes"}
 
 
 def test_a_shape_that_gpt2_cannot_have_is_a_config_failure(tmp_path: Path) -> None:

@@ -1,0 +1,45 @@
+"""What connects the devices of a run's first node, in a few words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from suite.bundle.record import Record
+from suite.report.facts.network import inner, listed_objects, positive
+from suite.report.formatting.numbers import number
+
+
+def links_text(record: Record) -> str:
+    """``8 x 18 NVLinks, PCIe 5 x16``: links that are up, and the slot; empty where nothing is known."""
+    gpus = listed_objects(inner(record.environment.worker, "topology", "gpus"))
+    return _counted(_gpu(gpu) for gpu in gpus)
+
+
+def adapters_text(record: Record) -> str:
+    """``8 x 400 Gb/s InfiniBand``: ports that are up; empty for none."""
+    adapters = listed_objects(inner(record.environment.worker, "topology", "adapters"))
+    return _counted(_adapter(one) for one in adapters if one.get("state") == "ACTIVE")
+
+
+def _gpu(gpu: dict[str, Any]) -> str:
+    links, active = (inner(gpu, "nvlinks", name) for name in ("links", "active"))
+    generation, width = inner(gpu, "pcie", "max_generation"), inner(gpu, "pcie", "width")
+    joined = f"{active} NVLinks" if active == links else f"{active} of {links} NVLinks"
+    parts = (
+        joined if positive(links) and type(active) is int else "",
+        f"PCIe {generation} x{width}" if positive(generation) and positive(width) else "",
+    )
+    return ", ".join(filter(None, parts))
+
+
+def _adapter(adapter: dict[str, Any]) -> str:
+    rate, layer = positive(adapter.get("bits_per_second")), adapter.get("link_layer")
+    known = layer if isinstance(layer, str) else ""
+    return f"{number(rate / 1e9)} Gb/s {known}".strip() if rate else known
+
+
+def _counted(texts: Iterable[str]) -> str:
+    counts = Counter(text for text in texts if text)
+    return "; ".join(f"{count} x {text}" for text, count in counts.most_common(3))

@@ -1,0 +1,170 @@
+"""What the ranks measured of their network before the runs, beside what the catalogue has for their device."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, NamedTuple
+
+from suite.bundle.record import Record
+from suite.planner.hardware import Hardware, hardware_of
+from suite.report.facts.pool import Row, RowRuns
+from suite.spec.catalogue import find_device
+
+#: Scope of the worker's figures -> what a reader calls it, in the order of the report.
+SCOPES = {"within_node": "within a node", "across_nodes": "across nodes", "all_ranks": "all ranks"}
+_PATTERNS = ("all_reduce", "all_gather", "send_receive")
+_MOST_LISTED = 512
+_MOST_ROWS = 8
+
+
+@dataclass(frozen=True)
+class Bandwidths:
+    """Bus bandwidths, bytes per second, and the seconds of the smallest all-reduce; null where not measured."""
+
+    all_reduce: float | None
+    all_gather: float | None
+    send_receive: float | None
+    latency_seconds: float | None
+
+
+@dataclass(frozen=True)
+class NetworkLine:
+    """One scope of the runs on so many ranks and nodes of a machine: medians over the runs, and the slowest run.
+
+    ``rows``: numbers of the report's rows with these runs. ``catalogue_bytes_per_second``: per device and direction,
+    what the planner assumes there; null on a CPU, for an unknown device and for all ranks together.
+    """
+
+    machine: str
+    ranks: int
+    nodes: int
+    scope: str
+    rows: tuple[int, ...]
+    runs: int
+    measured: Bandwidths
+    lowest_all_reduce: float | None
+    catalogue_bytes_per_second: float | None
+
+
+class NetworkRun(NamedTuple):
+    """A run with measurements, by scope, and the number of its row."""
+
+    row: int
+    record: Record
+    scopes: dict[str, Bandwidths]
+
+
+#: By (machine, nodes, ranks), in this order.
+NetworkRuns = dict[tuple[str, int, int], list[NetworkRun]]
+
+
+def network_runs(rows: Sequence[Row], groups: Sequence[RowRuns]) -> NetworkRuns:
+    """The runs that measured their network. ``groups``: the runs of each row."""
+    found: NetworkRuns = defaultdict(list)
+    for row, group in zip(rows, groups, strict=True):
+        for entry in group.entries:
+            scopes = _scopes(entry.record)
+            if scopes:
+                found[group.machine, row.nodes, row.ranks].append(NetworkRun(row.number, entry.record, scopes))
+    return dict(sorted(found.items()))
+
+
+def network_lines(alike: NetworkRuns) -> tuple[NetworkLine, ...]:
+    """What was measured, a line for each scope."""
+    lines = []
+    for (machine, nodes, ranks), runs in alike.items():
+        for scope in SCOPES:
+            measured = [run.scopes[scope] for run in runs if scope in run.scopes]
+            if measured:
+                line = NetworkLine(
+                    machine=machine,
+                    ranks=ranks,
+                    nodes=nodes,
+                    scope=scope,
+                    rows=tuple(sorted({run.row for run in runs if scope in run.scopes})),
+                    runs=len(measured),
+                    measured=_medians(measured),
+                    lowest_all_reduce=min((one.all_reduce for one in measured if one.all_reduce), default=None),
+                    catalogue_bytes_per_second=_catalogue(runs[0].record, scope),
+                )
+                lines.append(line)
+    return tuple(lines)
+
+
+def row_names(rows: Sequence[int]) -> str:
+    """``R1, R2 and 5 more``."""
+    left = len(rows) - _MOST_ROWS
+    names = ", ".join(f"R{row}" for row in rows[:_MOST_ROWS])
+    return f"{names} and {left} more" if left > 0 else names
+
+
+def hardware_here(record: Record) -> Hardware | None:
+    """What the catalogue has for the run's accelerator."""
+    name = inner(record.environment.worker, "device", "name")
+    device = find_device(name) if record.run.device == "cuda" and isinstance(name, str) else None
+    return hardware_of(device) if device else None
+
+
+def inner(value: Any, *names: str) -> Any:
+    """A field of facts that others may have written; None where it is not there."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def listed_objects(value: Any) -> list[dict[str, Any]]:
+    """The objects of a list of facts, as many as somebody reads."""
+    return [one for one in value[:_MOST_LISTED] if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def positive(value: Any) -> float | None:
+    """A positive number that a measurement can have, else None."""
+    return float(value) if type(value) in (int, float) and 0 < value < 1e18 else None
+
+
+def _scopes(record: Record) -> dict[str, Bandwidths]:
+    """The largest bus bandwidth over the message sizes, by scope. What is not as the worker writes it is left out."""
+    rates: dict[str, dict[str, float]] = defaultdict(dict)
+    latencies: dict[str, float] = {}
+    for one in listed_objects(inner(record.environment.worker, "network", "measurements")):
+        scope, pattern = one.get("scope"), one.get("pattern")
+        if not (isinstance(scope, str) and scope in SCOPES and isinstance(pattern, str) and pattern in _PATTERNS):
+            continue
+        found = [positive(size.get("bus_bytes_per_second")) for size in listed_objects(one.get("sizes"))]
+        known = [rate for rate in found if rate is not None]
+        if known:
+            rates[scope][pattern] = max(known)
+        latency = positive(one.get("latency_seconds"))
+        if pattern == "all_reduce" and latency is not None:
+            latencies[scope] = latency
+    return {
+        scope: Bandwidths(
+            all_reduce=of_scope.get("all_reduce"),
+            all_gather=of_scope.get("all_gather"),
+            send_receive=of_scope.get("send_receive"),
+            latency_seconds=latencies.get(scope),
+        )
+        for scope, of_scope in rates.items()
+    }
+
+
+def _medians(measured: Sequence[Bandwidths]) -> Bandwidths:
+    return Bandwidths(
+        all_reduce=_median([one.all_reduce for one in measured]),
+        all_gather=_median([one.all_gather for one in measured]),
+        send_receive=_median([one.send_receive for one in measured]),
+        latency_seconds=_median([one.latency_seconds for one in measured]),
+    )
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def _catalogue(record: Record, scope: str) -> float | None:
+    hardware = hardware_here(record)
+    return {"within_node": hardware.link, "across_nodes": hardware.network}.get(scope) if hardware else None

@@ -1,0 +1,188 @@
+"""Networks that reach far less than their hardware gives, each with what to look at."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from statistics import median
+from typing import Any, NamedTuple
+
+from suite.bundle.record import Record
+from suite.report.facts.network import (
+    SCOPES,
+    NetworkRun,
+    NetworkRuns,
+    hardware_here,
+    inner,
+    listed_objects,
+    positive,
+    row_names,
+)
+from suite.report.formatting.numbers import counted, number, percent
+from suite.spec.catalogue import find_device
+
+#: A link that reaches less than this share of what it should is called slow. Over PCIe the messages of a ring share
+#: bridges and cross sockets, so that a good machine is far from its slots' rate too.
+_SLOW, _SLOW_PCIE = 0.5, 0.25
+#: One direction of a lane, bytes per second by PCIe generation (PCI-SIG, rounded as the planner's x16 rates are).
+_PCIE_LANE = {1: 0.25e9, 2: 0.5e9, 3: 1e9, 4: 2e9, 5: 4e9, 6: 8e9}
+_PCIE = "a PCIe slot, one direction"
+_LINKS = "the links, one direction"
+_ADAPTERS = "a device's share of its node's adapters"
+_SYSTEMS = "a device in its maker's own systems"
+
+
+class _Expected(NamedTuple):
+    """Bytes per second, what has them, and the share of them below which a network is slow."""
+
+    rate: float
+    of: str
+    slow: float
+
+
+class _Finding(NamedTuple):
+    """What is wrong with the network of a run. ``expected``: None where it was only switched off."""
+
+    scope: str
+    expected: _Expected | None
+    look: str
+
+
+def slow_networks(alike: NetworkRuns) -> tuple[str, ...]:
+    """A line for each kind of network that is far below what its hardware gives."""
+    lines = []
+    for runs in alike.values():
+        found: dict[_Finding, list[NetworkRun]] = defaultdict(list)
+        for run in runs:
+            for finding in _findings(run):
+                found[finding].append(run)
+        lines += [_sentence(finding, of_finding) for finding, of_finding in found.items()]
+    return tuple(lines)
+
+
+def _sentence(finding: _Finding, runs: list[NetworkRun]) -> str:
+    rows = row_names(sorted({run.row for run in runs}))
+    where = f"{rows} ({counted(len(runs), 'run')}): the network {SCOPES[finding.scope]}"
+    if finding.expected is None:
+        return f"{where} is not the one that the nodes have: {finding.look}"
+    reached = median(run.scopes[finding.scope].all_reduce or 0.0 for run in runs)
+    return (
+        f"{where} is slow: all-reduce has a bus bandwidth of {number(reached / 1e9, 2)} GB/s, "
+        f"{percent(reached / finding.expected.rate)} % of the {number(finding.expected.rate / 1e9)} GB/s of "
+        f"{finding.expected.of}; {finding.look}"
+    )
+
+
+def _findings(run: NetworkRun) -> Iterator[_Finding]:
+    if run.record.run.device != "cuda":
+        return
+    for scope, expect, look in (
+        ("within_node", _expected_within, _look_within),
+        ("across_nodes", _expected_across, _look_across),
+    ):
+        measured = run.scopes.get(scope)
+        if measured is None:
+            continue
+        expected = expect(run.record)
+        if expected is not None and measured.all_reduce and measured.all_reduce < expected.slow * expected.rate:
+            yield _Finding(scope, expected, look(run.record))
+        elif scope == "across_nodes" and _switched_off(run.record) and _active_adapters(run.record):
+            yield _Finding(scope, None, _switched_off(run.record))
+
+
+def _expected_within(record: Record) -> _Expected | None:
+    """NVLink or its like as far as it leads to the run's devices, else the slots; None where that is not known."""
+    hardware = hardware_here(record)
+    device = find_device(hardware.name) if hardware else None
+    if hardware is None or device is None:
+        return None
+    if not device.link_bytes_per_second or device.link_devices is not None:
+        return _Expected(min([hardware.link, *_slots(record)]), _PCIE, _SLOW_PCIE)
+    shares = [share for gpu in _gpus(record) if (share := _share_of_links(gpu)) is not None]
+    # Where links lead from device to device, a part of a node's devices has a part of each one's links.
+    is_whole = record.run.layout.devices_per_node == hardware.node_devices
+    if not shares and not is_whole:
+        return None
+    return _Expected(hardware.link * min(shares, default=1.0), _LINKS, _SLOW)
+
+
+def _expected_across(record: Record) -> _Expected | None:
+    """A device's share of its node's active adapters, at most what its maker's systems have."""
+    hardware = hardware_here(record)
+    adapters = sum(_active_adapters(record)) / 8 / record.run.layout.devices_per_node
+    if adapters and (hardware is None or adapters < hardware.network):
+        return _Expected(adapters, _ADAPTERS, _SLOW)
+    return _Expected(hardware.network, _SYSTEMS, _SLOW) if hardware else None
+
+
+def _look_within(record: Record) -> str:
+    for name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"):
+        if _is_on(record, name):
+            return f"{name} is set"
+    for gpu in _gpus(record):
+        links, active = (_whole(inner(gpu, "nvlinks", name)) for name in ("links", "active"))
+        if links and active is not None and active < links:
+            return f"{active} of {links} NVLinks of a device are up"
+        width, most = (_whole(inner(gpu, "pcie", name)) for name in ("width", "max_width"))
+        if width and most and width < most:
+            return f"a device has {width} of {most} PCIe lanes"
+    return "nvidia-smi topo -m shows the links, NCCL_DEBUG=INFO which of them NCCL takes"
+
+
+def _look_across(record: Record) -> str:
+    if _switched_off(record):
+        return _switched_off(record)
+    adapters = len(_active_adapters(record))
+    if not adapters:
+        return "the ranks see no active InfiniBand or RoCE adapter, so messages go over TCP"
+    missing = inner(record.environment.worker, "topology", "nvidia_peermem") is False
+    return (
+        f"{counted(adapters, 'adapter')} of the first node {'is' if adapters == 1 else 'are'} active: "
+        "NCCL_DEBUG=INFO shows whether NCCL takes them (NET/IB) or TCP (NET/Socket)"
+        + ("; nvidia_peermem is not loaded" if missing else "")
+    )
+
+
+def _switched_off(record: Record) -> str:
+    """The variable that keeps NCCL from InfiniBand and RoCE; empty for none."""
+    if _is_on(record, "NCCL_IB_DISABLE"):
+        return "NCCL_IB_DISABLE is set, so messages go over TCP"
+    network = inner(record.environment.worker, "variables", "NCCL_NET")
+    is_socket = isinstance(network, str) and network.lower() == "socket"
+    return "NCCL_NET=Socket is set, so messages go over TCP" if is_socket else ""
+
+
+def _is_on(record: Record, variable: str) -> bool:
+    value = inner(record.environment.worker, "variables", variable)
+    return isinstance(value, str) and value.strip() not in ("", "0")
+
+
+def _gpus(record: Record) -> list[dict[str, Any]]:
+    return listed_objects(inner(record.environment.worker, "topology", "gpus"))
+
+
+def _share_of_links(gpu: dict[str, Any]) -> float | None:
+    """Links to the run's devices over all that are up; those that are down are missed, not forgiven."""
+    active, to_ranks = (_whole(inner(gpu, "nvlinks", name)) for name in ("active", "to_ranks"))
+    return to_ranks / active if active and to_ranks and to_ranks <= active else None
+
+
+def _slots(record: Record) -> list[float]:
+    """What each device's slot carries. Its generation at one moment may be low, because the device idled."""
+    found = []
+    for gpu in _gpus(record):
+        generation, lanes = (_whole(inner(gpu, "pcie", name)) for name in ("max_generation", "max_width"))
+        if generation in _PCIE_LANE and lanes and lanes <= 32:
+            found.append(_PCIE_LANE[generation] * lanes)
+    return found
+
+
+def _active_adapters(record: Record) -> list[float]:
+    """Bits per second of each port that is up."""
+    adapters = listed_objects(inner(record.environment.worker, "topology", "adapters"))
+    rates = [positive(one.get("bits_per_second")) for one in adapters if one.get("state") == "ACTIVE"]
+    return [rate for rate in rates if rate is not None]
+
+
+def _whole(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value < 1 << 20 else None

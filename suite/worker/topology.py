@@ -1,0 +1,187 @@
+"""What connects the devices of this node, as its driver and its kernel tell it; what is unknown is None."""
+
+import glob
+import os
+import re
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+import torch
+
+from suite.worker.world import World
+
+_MOST_ADAPTERS, _MOST_INTERFACES = 64, 32
+#: nvmlDeviceGetP2PStatus: whether one device may read another's memory, and whether by NVLink (nvml.h,
+#: nvmlGpuP2PCapsIndex_t; pynvml has had the first one as a tuple)
+_READ, _BY_NVLINK = 0, 2
+_SWITCH, _GPU = 2, 0
+
+
+def collect_topology(world: World, root: str = "/") -> Optional[Dict[str, Any]]:
+    """The facts ``topology`` of docs/contracts.md, told once for a node: None on its other ranks.
+
+    ``root``: where the kernel's /sys and /proc are.
+    """
+    if world.local_rank != 0:
+        return None
+    modules = _read(os.path.join(root, "proc/modules"))
+    return {
+        "gpus": _gpus(world, root),
+        "adapters": _adapters(root),
+        "interfaces": _interfaces(root),
+        "nvidia_peermem": None if modules is None else bool(re.search(r"^nvidia_peermem ", modules, re.MULTILINE)),
+    }
+
+
+def _gpus(world: World, root: str) -> Optional[List[Dict[str, Any]]]:
+    """The GPUs of this node's ranks, by local rank; None on a CPU and where NVML does not tell them apart."""
+    if world.device.type != "cuda":
+        return None
+    uuids = [getattr(torch.cuda.get_device_properties(index), "uuid", None) for index in range(world.local_world_size)]
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        handles = [pynvml.nvmlDeviceGetHandleByUUID("GPU-{}".format(uuid)) for uuid in uuids]
+    except ImportError:
+        return None
+    except pynvml.NVMLError:
+        return None
+    return describe_gpus(pynvml, handles, root)
+
+
+def describe_gpus(nvml: Any, handles: List[Any], root: str) -> List[Dict[str, Any]]:
+    """Each GPU's place, PCIe link and NVLinks. ``peers``: how many of the other handles it reaches, and how."""
+    ask = _Asker(nvml)
+    places = [_place(ask(nvml.nvmlDeviceGetPciInfo, handle)) for handle in handles]
+    found = []
+    for handle, place in zip(handles, places):
+        others = [other for other in handles if other is not handle]
+        found.append(
+            {
+                "pci": place,
+                "numa_node": _numa_node(os.path.join(root, "sys/bus/pci/devices", place)) if place else None,
+                "pcie": {
+                    "generation": ask(nvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
+                    "max_generation": ask(nvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
+                    "width": ask(nvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
+                    "max_width": ask(nvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
+                },
+                "nvlinks": _nvlinks(ask, handle, [one for one in places if one]),
+                "peers": {
+                    "others": len(others),
+                    "read": _reached(ask, handle, others, _READ),
+                    "nvlink": _reached(ask, handle, others, _BY_NVLINK),
+                },
+            }
+        )
+    return found
+
+
+class _Asker:
+    """Asks NVML, which raises where a GPU or a driver does not know the question."""
+
+    def __init__(self, nvml: Any) -> None:
+        self.nvml = nvml
+
+    def __call__(self, question: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return question(*arguments)
+        except self.nvml.NVMLError:
+            return None
+
+
+def _nvlinks(ask: _Asker, handle: Any, places: List[str]) -> Optional[Dict[str, Any]]:
+    """Links that the device has, how many are up, and how many of those lead to a switch or to one of ``places``;
+    None where it has no such links."""
+    nvml = ask.nvml
+    states = [ask(nvml.nvmlDeviceGetNvLinkState, handle, link) for link in range(nvml.NVML_NVLINK_MAX_LINKS)]
+    known = [state for state in states if state is not None]
+    if not known:
+        return None
+    active = [link for link, state in enumerate(states) if state]
+    ends = [_leads_to(ask, handle, link) for link in active]
+    return {
+        "links": len(known),
+        "active": len(active),
+        "to_ranks": None if None in ends else sum(end == "switch" or end in places for end in ends),
+        "version": ask(nvml.nvmlDeviceGetNvLinkVersion, handle, active[0]) if active else None,
+    }
+
+
+def _leads_to(ask: _Asker, handle: Any, link: int) -> Optional[str]:
+    """``switch``, or the place of what is at the other end of a link that is up."""
+    kind = ask(ask.nvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
+    if kind == _SWITCH:
+        return "switch"
+    place = _place(ask(ask.nvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link))
+    return place if kind == _GPU or place is None else "other"
+
+
+def _reached(ask: _Asker, handle: Any, others: List[Any], how: int) -> Optional[int]:
+    states = [ask(ask.nvml.nvmlDeviceGetP2PStatus, handle, other, how) for other in others]
+    return None if None in states else sum(state == ask.nvml.NVML_P2P_STATUS_OK for state in states)
+
+
+def _place(pci: Any) -> Optional[str]:
+    """NVML's bus id ``00000000:3B:00.0`` as the kernel names the device: ``0000:3b:00.0``."""
+    if pci is None:
+        return None
+    text = pci.busId.decode() if isinstance(pci.busId, bytes) else str(pci.busId)
+    domain, _, rest = text.lower().partition(":")
+    return "{}:{}".format(domain[-4:], rest)
+
+
+def _adapters(root: str) -> List[Dict[str, Any]]:
+    """Ports of InfiniBand, RoCE and EFA adapters."""
+    found = []
+    for port in sorted(glob.glob(os.path.join(root, "sys/class/infiniband/*/ports/*")))[:_MOST_ADAPTERS]:
+        device = os.path.dirname(os.path.dirname(port))
+        rate = re.match(r"([\d.]+) Gb/sec", _line(port, "rate") or "")
+        state = _line(port, "state")
+        found.append(
+            {
+                "name": os.path.basename(device),
+                "port": os.path.basename(port),
+                "link_layer": _line(port, "link_layer"),
+                "state": state.split(":")[-1].strip() if state else None,
+                "bits_per_second": float(rate.group(1)) * 1e9 if rate else None,
+                "numa_node": _numa_node(os.path.join(device, "device")),
+            }
+        )
+    return found
+
+
+def _interfaces(root: str) -> List[Dict[str, Any]]:
+    """Network interfaces other than the loop; most virtual ones have no speed."""
+
+    def told() -> Iterator[Dict[str, Any]]:
+        for path in sorted(glob.glob(os.path.join(root, "sys/class/net/*"))):
+            name, speed = os.path.basename(path), _whole(_line(path, "speed"))
+            if name != "lo" and os.path.isdir(path):
+                bits = speed * 1e6 if speed is not None and speed > 0 else None
+                yield {"name": name, "state": _line(path, "operstate"), "bits_per_second": bits}
+
+    return list(told())[:_MOST_INTERFACES]
+
+
+def _numa_node(device: str) -> Optional[int]:
+    """The kernel has -1 where it does not know."""
+    number = _whole(_line(device, "numa_node"))
+    return number if number is not None and number >= 0 else None
+
+
+def _whole(text: Optional[str]) -> Optional[int]:
+    return int(text) if text and re.match(r"-?\d+$", text) else None
+
+
+def _line(folder: str, name: str) -> Optional[str]:
+    text = _read(os.path.join(folder, name))
+    return text.strip() or None if text else None
+
+
+def _read(path: str) -> Optional[str]:
+    try:
+        with open(path) as file:
+            return file.read()
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,164 @@
+"""The network in the report: figures beside the catalogue, caveats for slow ones, and facts that nobody can trust."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from suite.report.facts.entry import Entry
+from suite.report.facts.model import build
+from suite.report.text.markdown import render
+from tests.report import entries as made
+
+HDR = {"state": "ACTIVE", "bits_per_second": 400e9, "link_layer": "InfiniBand", "name": "mlx5_0", "port": "1"}
+NVLINKS = {"links": 18, "active": 18, "to_ranks": 18, "version": 4}
+LOGS = "NCCL_DEBUG=INFO shows whether NCCL takes them (NET/IB) or TCP (NET/Socket)"
+
+
+def gpu(**nvlinks: Any) -> dict[str, Any]:
+    pcie = {"generation": 1, "max_generation": 5, "width": 16, "max_width": 16}
+    return {"pci": "0000:3b:00.0", "pcie": pcie, "nvlinks": {**NVLINKS, **nvlinks}}
+
+
+def run(
+    ranks: int = 16,
+    rates: dict[str, float] | None = None,
+    gpus: Any = None,
+    adapters: Any = (HDR,) * 8,
+    variables: dict[str, str] | None = None,
+    **asked: Any,
+) -> Entry:
+    """A run on H100s in nodes of eight, whose network is a good one but for what is given."""
+    topology = {"gpus": [gpu()] * 8 if gpus is None else gpus, "adapters": list(adapters), "nvidia_peermem": True}
+    facts = {
+        **made.GPU_FACTS,
+        "network": made.network({"within_node": 400e9, "across_nodes": 45e9, **(rates or {})}),
+        "topology": topology,
+        "variables": variables or {},
+    }
+    return made.entry(**{"ranks": ranks, "device": "cuda", "size": "1.3B", "facts": facts, **asked})
+
+
+def caveats(*entries: Entry) -> tuple[str, ...]:
+    return build(entries).caveats
+
+
+class TestFigures:
+    def test_a_report_of_runs_without_measurements_has_no_such_section(self) -> None:
+        model = build(made.matrix(sizes=("1M",)))
+        assert model.networks == ()
+        assert "## Network" not in render(model, {})
+
+    def test_lines_are_medians_over_the_runs_of_equal_ranks_and_nodes(self) -> None:
+        entries = [run(repeat=1), run(repeat=2, rates={"across_nodes": 35e9}), run(repeat=3, backend="megatron")]
+        within, across = build([*entries, made.entry()]).networks
+        assert (within.scope, within.rows, within.runs, within.ranks, within.nodes) == ("within_node", (2, 3), 3, 16, 2)
+        assert within.measured.all_reduce == 400e9
+        assert across.measured.all_reduce == 45e9
+        assert across.measured.latency_seconds == pytest.approx(20e-6)
+        assert within.catalogue_bytes_per_second == 450e9, "one direction of the 900 GB/s of the data sheet"
+        assert across.catalogue_bytes_per_second == 50e9, "a card of 400 Gb/s for each device"
+
+    def test_a_cpu_has_measurements_alone_and_is_not_judged(self) -> None:
+        facts = {**made.CPU_FACTS, "network": made.network({"within_node": 1.5e9})}
+        model = build([made.entry(ranks=2, facts=facts)])
+        assert model.caveats == ()
+        text = render(model, {}).split("## Network")[1].split("## ")[0]
+        assert "| R1   |     2 |     1 | within a node |    1 |       1.50 |" in text
+        assert "atalogue" not in text
+
+    def test_the_machine_names_its_links_and_adapters(self) -> None:
+        (machine,) = build([run(gpus=[gpu()] * 7 + [gpu(active=17)]), made.failed(device="cuda")]).machines
+        told = {fact.name: fact.values for fact in machine.facts}
+        assert told["links"] == ("7 x 18 NVLinks, PCIe 5 x16; 1 x 17 of 18 NVLinks, PCIe 5 x16",)
+        assert told["network adapters"] == ("8 x 400 Gb/s InfiniBand",)
+
+
+class TestSlowNetworks:
+    def test_a_good_network_is_not_mentioned(self) -> None:
+        assert caveats(run()) == ()
+
+    def test_tcp_beside_active_adapters_is_told_with_what_to_look_at(self) -> None:
+        (line,) = caveats(run(rates={"across_nodes": 2e9}), run(repeat=2))
+        assert line == (
+            "R1 (1 run): the network across nodes is slow: all-reduce has a bus bandwidth of 2.0 GB/s, 4.0 % of the "
+            f"50.0 GB/s of a device in its maker's own systems; 8 adapters of the first node are active: {LOGS}"
+        )
+
+    def test_fewer_adapters_than_the_makers_systems_have_are_not_held_against_the_network(self) -> None:
+        assert caveats(run(adapters=(HDR,), rates={"across_nodes": 5e9})) == ()
+        (line,) = caveats(run(adapters=(HDR,), rates={"across_nodes": 1e9}))
+        assert "16 % of the 6.25 GB/s of a device's share of its node's adapters; 1 adapter" in line
+
+    def test_no_adapter_means_tcp(self) -> None:
+        (line,) = caveats(run(adapters=(), rates={"across_nodes": 1e9}))
+        assert line.endswith("the ranks see no active InfiniBand or RoCE adapter, so messages go over TCP")
+
+    @pytest.mark.parametrize("variables", [{"NCCL_IB_DISABLE": "1"}, {"NCCL_NET": "Socket"}])
+    def test_a_switched_off_adapter_is_told_even_where_the_rate_is_fine(self, variables: dict[str, str]) -> None:
+        (line,) = caveats(run(variables=variables))
+        assert "the network across nodes is not the one that the nodes have: NCCL_" in line
+        assert line.endswith(" is set, so messages go over TCP")
+        assert caveats(run(variables=variables, adapters=())) == ()
+        assert caveats(run(variables={"NCCL_IB_DISABLE": "0"})) == ()
+
+    def test_links_that_are_down_or_turned_off_are_told(self) -> None:
+        slow = {"within_node": 200e9}
+        (line,) = caveats(run(rates=slow, gpus=[gpu(active=9, to_ranks=9)] * 8))
+        assert line.endswith("44 % of the 450 GB/s of the links, one direction; 9 of 18 NVLinks of a device are up")
+        (line,) = caveats(run(rates=slow, variables={"NCCL_P2P_DISABLE": "1"}))
+        assert line.endswith("NCCL_P2P_DISABLE is set")
+
+    def test_links_that_lead_to_devices_of_other_runs_are_not_held_against_the_network(self) -> None:
+        slow = {"within_node": 100e9}
+        assert len(caveats(run(2, rates=slow))) == 1
+        assert caveats(run(2, rates=slow, gpus=[gpu(to_ranks=4)] * 2)) == ()
+        assert caveats(run(2, rates=slow, gpus=[])) == (), "where the links lead is not known"
+
+    def test_an_unknown_device_is_judged_by_its_adapters_alone(self) -> None:
+        unknown = {"name": "Some Accelerator 9000", "memory_bytes": 80 << 30, "count": 8}
+        entry = run(rates={"within_node": 1e6, "across_nodes": 1e6})
+        assert entry.record.environment.worker is not None
+        facts = {**entry.record.environment.worker, "device": unknown}
+        (line,) = caveats(run(facts=facts))
+        assert "across nodes" in line
+
+
+EVIL = "x|y](https://evil.example)<script>alert(1)</script>`~~*_"
+HOSTILE = [
+    None,
+    7,
+    "network",
+    [],
+    {"measurements": 7},
+    {"measurements": [None, "x", 3, [], {}]},
+    {"measurements": [{"scope": ["within_node"], "pattern": {"a": 1}, "sizes": 3}]},
+    {"measurements": [{"scope": "</td>", "pattern": "all_reduce", "sizes": [{"bus_bytes_per_second": 1.0}]}]},
+    *(
+        {"measurements": [{"scope": "within_node", "pattern": "all_reduce", "sizes": [{"bus_bytes_per_second": rate}]}]}
+        for rate in ("1e9<script>", True, -1, 0, 1e300, 10**40)
+    ),
+]
+SHAPELESS = {
+    "gpus": [{"nvlinks": {"links": EVIL, "active": EVIL}, "pcie": {"max_generation": EVIL, "width": True}}],
+    "adapters": [{"state": "ACTIVE", "bits_per_second": 10**30, "link_layer": EVIL, "name": [EVIL]}],
+}
+
+
+@pytest.mark.parametrize("told", HOSTILE, ids=range(len(HOSTILE)))
+def test_facts_that_are_no_measurement_show_nothing(told: Any) -> None:
+    model = build([run(facts={**made.GPU_FACTS, "network": told, "topology": told, "variables": told})])
+    assert (model.networks, model.caveats) == ((), ())
+    assert "## Network" not in render(model, {})
+
+
+@pytest.mark.parametrize(
+    "told", [*HOSTILE, {"gpus": HOSTILE, "adapters": HOSTILE}, {"gpus": [{"nvlinks": 3}] * 8}, SHAPELESS]
+)
+def test_topology_of_any_shape_leaves_the_figures(told: Any) -> None:
+    slow = made.network({"within_node": 1e9, "across_nodes": 1e9})
+    model = build([run(facts={**made.GPU_FACTS, "network": slow, "topology": told, "variables": told})])
+    assert [line.scope for line in model.networks] == ["within_node", "across_nodes"]
+    assert any("across nodes is slow" in line for line in model.caveats)
+    assert render(model, {})

@@ -1,0 +1,163 @@
+"""The network probe: who exchanges messages with whom, what the figures are, and that it ends in time."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+from suite.worker import network, session
+from suite.worker.network import bus_factor, fitting, scopes
+from suite.worker.rank import RankIdentity
+from suite.worker.world import World
+from tests.worker.tiny import ROOT, clean_environment, free_port, tiny_manifest
+
+CPU = torch.device("cpu")
+PROBE = """
+import json, os, torch
+from suite.worker.network import measure_network
+from suite.worker.rank import read_rank
+from suite.worker.world import join, leave
+torch.set_num_threads(1)
+world = join(read_rank(os.environ), "cpu", 60)
+first, again = measure_network(world), measure_network(world)
+torch.distributed.all_reduce(torch.ones(1))
+leave()
+print(json.dumps([first, again]))
+"""
+
+
+class TestTeams:
+    @pytest.mark.parametrize(("world_size", "local"), [(2, 2), (2, 1), (8, 4), (32, 8), (6, 2)])
+    def test_every_rank_is_in_one_team_of_each_scope(self, world_size: int, local: int) -> None:
+        for _, teams in scopes(world_size, local):
+            assert sorted(rank for team in teams for rank in team) == list(range(world_size))
+            assert len({len(team) for team in teams}) == 1
+
+    def test_a_node_alone_and_nodes_of_one_device_have_one_scope_each(self) -> None:
+        assert scopes(4, 4) == [("within_node", [[0, 1, 2, 3]])]
+        assert scopes(3, 1) == [("across_nodes", [[0, 1, 2]])]
+
+    def test_nodes_of_several_devices_are_measured_inside_across_and_together(self) -> None:
+        assert scopes(4, 2) == [
+            ("within_node", [[0, 1], [2, 3]]),
+            ("across_nodes", [[0, 2], [1, 3]]),
+            ("all_ranks", [[0, 1, 2, 3]]),
+        ]
+
+
+class TestFigures:
+    @pytest.mark.parametrize(
+        ("pattern", "ranks", "factor"),
+        [("all_reduce", 2, 1.0), ("all_reduce", 8, 1.75), ("all_gather", 8, 0.875), ("send_receive", 8, 1.0)],
+    )
+    def test_bus_bandwidth_is_nccl_tests(self, pattern: str, ranks: int, factor: float) -> None:
+        assert bus_factor(pattern, ranks) == pytest.approx(factor)
+
+    @pytest.mark.parametrize("bytes_per_second", [1e8, 1e9, 100e9])
+    def test_a_slow_network_leaves_the_large_messages_out(
+        self, monkeypatch: pytest.MonkeyPatch, bytes_per_second: float
+    ) -> None:
+        """The time that 64 MiB of buffer would take is scripted; nothing is sent."""
+        sizes = tuple(4**power << 20 for power in range(4))
+        spent: list[float] = []
+
+        def slowest(world: World, work: Any, repeats: int) -> list[float]:
+            size = 4 if not spent else sizes[len(spent) - 1]
+            spent.append((repeats + 1) * size / bytes_per_second)
+            return [size / bytes_per_second] * repeats
+
+        monkeypatch.setattr(network, "_slowest_seconds", slowest)
+        empty = torch.zeros(sizes[-1] // 4)
+        team = network._Team(list(range(8)), 0, None, empty, empty)
+        setting = network._Setting(sizes, 5, 1.0)
+        told = network._measure(World(0, 8, 0, 8, CPU), team, "all_reduce", sizes, setting)
+        assert sum(spent) <= 1.0
+        assert [line["bytes"] for line in told["sizes"]] == list(sizes[: len(told["sizes"])])
+        assert (len(told["sizes"]) == len(sizes)) == (bytes_per_second > 1e9 / 2)
+        for line in told["sizes"]:
+            assert line["algorithm_bytes_per_second"] == pytest.approx(bytes_per_second)
+            assert line["bus_bytes_per_second"] == pytest.approx(1.75 * bytes_per_second)
+
+    def test_messages_take_a_small_part_of_the_free_memory(self) -> None:
+        assert fitting((1, 4, 16), 64) == (1, 4)
+        assert fitting((1, 4, 16), 128) == (1, 4, 16)
+        assert fitting((1, 4, 16), 0) == (1,)
+        assert fitting((1, 4, 16), None) == (1, 4, 16)
+
+    def test_a_rank_alone_has_no_network(self) -> None:
+        assert network.measure_network(World(0, 1, 0, 1, CPU)) is None
+
+
+@pytest.mark.ranks
+def test_two_nodes_of_two_ranks_measure_all_scopes_and_tell_the_same() -> None:
+    """Real gloo; the second measurement shows that the first left nothing in the way."""
+    port = free_port()
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROBE],
+            cwd=ROOT,
+            env={**clean_environment(), **node_environment(rank, port), "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(4)
+    ]
+    try:
+        told = [json.loads(process.communicate(timeout=60)[0]) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0] * 4
+    for facts in told[0]:
+        assert (facts["backend"], facts["dtype"]) == ("gloo", "float32")
+        measured = facts["measurements"]
+        assert [(one["scope"], one["pattern"], one["ranks"]) for one in measured] == [
+            (scope, pattern, ranks)
+            for scope, ranks in (("within_node", 2), ("across_nodes", 2), ("all_ranks", 4))
+            for pattern in ("all_reduce", "all_gather", "send_receive")
+        ]
+        for one in measured:
+            assert one["latency_seconds"] > 0
+            assert one["sizes"][0]["bytes"] == 1 << 16
+            for line in one["sizes"]:
+                assert 0 < line["seconds"] <= line["median_seconds"]
+                rate = line["bytes"] / line["seconds"]
+                assert line["bus_bytes_per_second"] == pytest.approx(rate * bus_factor(one["pattern"], one["ranks"]))
+    without_clock = [[{**facts, "seconds": 0} for facts in pair] for pair in told]
+    assert all(pair == without_clock[0] for pair in without_clock), "all ranks tell the slowest rank's time"
+
+
+def test_a_network_that_fails_fails_the_run_and_the_environment_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Process group and network are replaced; what the session does about the failure is real."""
+
+    def broken(world: World) -> None:
+        raise RuntimeError("connection refused by 10.0.0.7")
+
+    class Log:
+        def __init__(self) -> None:
+            self.events: list[tuple[str, dict[str, Any]]] = []
+
+        def emit(self, kind: str, **fields: Any) -> None:
+            self.events.append((kind, fields))
+
+    monkeypatch.setattr(session, "join", lambda *_: World(0, 2, 0, 2, CPU))
+    monkeypatch.setattr(session, "measure_network", broken)
+    manifest = json.loads(tiny_manifest(2).model_dump_json(by_alias=True))
+    log: Any = Log()
+    with pytest.raises(RuntimeError, match="connection refused"):
+        session.run(manifest, RankIdentity(0, 2, 0, 2), log, Any, lambda _: pytest.fail)  # type: ignore[arg-type]
+    ((kind, fields),) = log.events
+    assert kind == "environment"
+    assert fields["facts"]["host"]
+    assert "network" not in fields["facts"]
+
+
+def node_environment(rank: int, port: int) -> dict[str, str]:
+    """Torchrun's variables of four ranks on two nodes."""
+    numbers = {"RANK": rank, "WORLD_SIZE": 4, "LOCAL_RANK": rank % 2, "LOCAL_WORLD_SIZE": 2, "MASTER_PORT": port}
+    return {"MASTER_ADDR": "127.0.0.1", **{name: str(number) for name, number in numbers.items()}}
