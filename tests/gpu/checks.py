@@ -47,7 +47,7 @@ def agreement_manifest(backend: str, device: Device, vocabulary: int = VOCABULAR
     )
     work: dict[str, Any] = {"prompt_tokens": PROMPT_TOKENS, "new_tokens": NEW_TOKENS, "rollouts": ROWS}
     work.update(micro_batch=ROWS // 2, optimizer={"learning_rate": 1e-4})
-    layout: dict[str, Any] = {"zero_stage": (0,)} if backend == "deepspeed" else {"distributed_optimizer": False}
+    layout: dict[str, Any] = {"zero_stage": (2,)} if backend == "deepspeed" else {"distributed_optimizer": False}
     return manifest_of(backend, size=shape, device=device, workload=work, layout=layout)
 
 

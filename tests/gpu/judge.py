@@ -16,8 +16,8 @@ GIB = 1 << 30
 FIRST_ERROR = 0.02
 #: and behind a few optimizer steps, in which rounding adds up
 LATER_ERROR = 0.15
-#: two independent errors of one size differ by its root of two times it
-NEARNESS = 1.6
+#: two independent errors of one size differ by it times the root of two
+NEARNESS = 1.5
 #: of a phase's seconds, by the host's clock against the device's; and what the host may take around any phase
 PHASE_SHARE, PHASE_SECONDS = 0.03, 0.003
 #: the allocator rounds up to 2 MiB

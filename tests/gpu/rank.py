@@ -125,14 +125,16 @@ def agreement(manifest: dict[str, Any], folder: Path, world: World) -> dict[str,
     """Optimizer steps of both engines in the manifest's precision, and of DeepSpeed in fp32, from equal weights."""
     from tests.worker.engines.megatron import test_layouts
 
-    exact = _engine({**manifest, "measure": {**manifest["measure"], "precision": "fp32"}}, world)
+    whole = {**manifest["layout"], "zero_stage": 0}  # nothing to shard, and what Megatron takes
+    in_fp32 = {**manifest["measure"], "precision": "fp32"}
+    exact = _engine({**manifest, "layout": whole, "measure": in_fp32}, world)
     deepspeed = _engine(manifest, world)
     with torch.no_grad():
         rounded = dict(deepspeed._policy.named_parameters())
         for name, parameter in exact._policy.named_parameters():
             parameter.copy_(rounded[name])
     # Last, because on a CPU Megatron's patches change torch for the whole process.
-    megatron = _engine({**manifest, "layout": {**manifest["layout"], "zero_stage": 0}}, world, "megatron")
+    megatron = _engine({**manifest, "layout": whole}, world, "megatron")
     with torch.no_grad(), mock.patch.multiple(test_layouts, HIDDEN=HIDDEN, LAYERS=LAYERS):
         test_layouts.copy_weights(deepspeed._policy, megatron._model)
         for name, parameter in megatron._model.named_parameters():
