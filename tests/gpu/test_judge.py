@@ -143,7 +143,7 @@ class TestOffload:
             predicted_states(manifest_of(backend, layout={"offload_optimizer": one}), "NVIDIA H200")
             for one in (False, True)
         )
-        assert plain - offloaded > 4 * 124e6  # both moments at the least, of which Megatron keeps neither there
+        assert plain - offloaded > 7.9 * 124e6  # both moments at the least, in fp32
 
 
 class HereAsCuda:
