@@ -97,7 +97,7 @@ lint: $(STAMP) ## ruff, vermin and mypy
 	@$(BIN)/mypy
 
 # The help of every command is saved first, as an installation does: this checkout may have changed since its own.
-bench-self: $(STAMP) ## measure what the suite itself costs, ten minutes on a quiet machine; write docs/self-benchmarks.md
+bench-self: $(STAMP) ## measure what the suite itself costs; write docs/self-benchmarks.md
 	@$(BIN)/python -m suite.cli.saved_help
 	@$(BIN)/python -m benchmarks
 
@@ -111,7 +111,7 @@ bench-gpu: ## measure on one CUDA device with the torch that PYTHON has; fetches
 bench-gpu: GPU_SUITE = PYTHONPATH="$(CURDIR)/build/site:$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON) -m suite
 
 # The tests import nothing of tests/conftest.py, which needs more than a GPU machine has.
-test-gpu: ## the tests that need a CUDA device, with the torch that PYTHON has; under five minutes; fetches nothing
+test-gpu: ## the tests that need a CUDA device, with the torch that PYTHON has; fetches nothing
 	@if [ -d "$(WHEELS)" ]; then rm -rf build/site; \
 		$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-index --no-deps --target build/site "$(WHEELS)"/*.whl; fi
 	@$(GPU_PYTHON) -m tests.gpu.look || { code=$$?; \
@@ -128,7 +128,7 @@ planner-check: $(STAMP) ## compare the planner with published rows (PUBLISHED=fo
 	@$(BIN)/suite plan --check $(PUBLISHED)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m suite.fitting.refit $(PUBLISHED) --docs docs/planner.md
 
-wheels: $(STAMP) ## fetch into wheels/ what bench-gpu needs on a machine that can fetch nothing
+wheels: $(STAMP) ## fetch into wheels/ what bench-gpu and test-gpu need on a machine that can fetch nothing
 	@mkdir -p build $(WHEELS)
 	@for name in $(WHEEL_NAMES); do grep -hoE "^$$name==[^ ]+" requirements/*.lock | sort -u; done > build/wheels.txt
 	@$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \

@@ -13,7 +13,7 @@ LIMIT = 0.01
 SIZE, TURNS = "8M", 30
 #: What the clock does at a phase's edges does not depend on the model, so elapsed times are compared where an
 #: iteration is shortest, and least disturbed in seconds.
-SHORT_SIZE, SHORT_WORK, SHORT_TURNS = "1M", {"new_tokens": 2}, 400
+SHORT_SIZE, SHORT_WORK, SHORT_TURNS = "1M", {"new_tokens": 2}, 300
 CASES = (("deepspeed", 1), ("megatron", 1), ("deepspeed", 2), ("megatron", 2))
 
 

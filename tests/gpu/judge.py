@@ -26,7 +26,8 @@ BLOCK_SLACK_BYTES = 2 << 20
 DEVICE_SHARE, DEVICE_SLACK_BYTES = 0.02, GIB // 2
 ENERGY_SHARE = 0.1
 LEAST_CEILING, MOST_CEILING = 0.6, 1.0
-OFFLOAD_SHARE = 0.1
+#: buffers come and go with offloading; a moment that stays on the device is a third of what should leave it
+OFFLOAD_SHARE = 0.2
 COMMUNICATOR_SLACK_BYTES = 64 << 20
 #: eager and compiled kernels round in another order
 FUSED_ERROR = 0.05

@@ -155,10 +155,10 @@ def alone(manifest: dict[str, Any], folder: Path, world: World) -> dict[str, Any
 
 def eager(manifest: dict[str, Any], folder: Path, world: World) -> dict[str, Any]:
     """As ``alone``, with nothing of Megatron compiled."""
-    from suite.worker.engines.megatron import stack
+    from suite.worker.engines.megatron import engine, model
 
-    stack.COMPILED = False
-    return alone(manifest, folder, world)
+    with mock.patch.object(engine, "COMPILED", False), mock.patch.object(model, "COMPILED", False):
+        return alone(manifest, folder, world)
 
 
 def held(manifest: dict[str, Any], folder: Path, world: World) -> dict[str, Any]:
