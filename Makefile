@@ -33,12 +33,12 @@ VERMIN := $(BIN)/vermin -q -t=3.8- --eval-annotations --no-tips --violations sui
 
 # What a GPU machine's own Python may lack; the versions are those of the lock files.
 WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker einops hjson idna markdown-it-py mdurl \
-	megatron-core msgpack ninja nvidia-ml-py packaging py-cpuinfo pydantic pydantic-core pygments requests rich \
-	shellingham tqdm typer typing-extensions typing-inspection urllib3
+	iniconfig megatron-core msgpack ninja nvidia-ml-py packaging pluggy py-cpuinfo pydantic pydantic-core pygments \
+	pytest pytest-timeout requests rich shellingham tqdm typer typing-extensions typing-inspection urllib3
 WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform manylinux_$(glibc)_x86_64) \
 	--platform manylinux2014_x86_64
 
-.PHONY: help bench test test-fast test-bare test-kubernetes lint bench-gpu bench-self planner-fit planner-check wheels wheelhouse lock image-locks clean
+.PHONY: help bench test test-fast test-bare test-kubernetes lint bench-gpu test-gpu bench-self planner-fit planner-check wheels wheelhouse lock image-locks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -96,7 +96,9 @@ lint: $(STAMP) ## ruff, vermin and mypy
 	@$(VERMIN)
 	@$(BIN)/mypy
 
-bench-self: $(STAMP) ## measure what the suite itself costs and write docs/self-benchmarks.md
+# The help of every command is saved first, as an installation does: this checkout may have changed since its own.
+bench-self: $(STAMP) ## measure what the suite itself costs; write docs/self-benchmarks.md
+	@$(BIN)/python -m suite.cli.saved_help
 	@$(BIN)/python -m benchmarks
 
 bench-gpu: ## measure on one CUDA device with the torch that PYTHON has; fetches nothing
@@ -108,6 +110,16 @@ bench-gpu: ## measure on one CUDA device with the torch that PYTHON has; fetches
 	$(call measure,$(GPU_SUITE),--size 6.7B --offload-optimizer $(GPU_MEASURE) --repeats 1,$(RUNS)-gpu,$(RESULTS)-gpu)
 bench-gpu: GPU_SUITE = PYTHONPATH="$(CURDIR)/build/site:$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON) -m suite
 
+# The tests import nothing of tests/conftest.py, which needs more than a GPU machine has.
+test-gpu: ## the tests that need a CUDA device, with the torch that PYTHON has; fetches nothing
+	@if [ -d "$(WHEELS)" ]; then rm -rf build/site; \
+		$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-index --no-deps --target build/site "$(WHEELS)"/*.whl; fi
+	@$(GPU_PYTHON) -m tests.gpu.look || { code=$$?; \
+		echo "make test-gpu needs a CUDA device, a Python with torch (make test-gpu PYTHON=/opt/venv/bin/python), and for what"; \
+		echo "else it lacks the folder that make wheels fills"; exit $$code; } >&2
+	@SUITE_TEST_GPU_REQUIRED=1 $(GPU_PYTHON) -m pytest -m gpu --confcutdir tests/gpu --durations 0 tests/gpu $(PYTEST_ARGS)
+test-gpu: GPU_PYTHON = PYTHONPATH="$(CURDIR)/build/site:$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON)
+
 planner-fit: $(STAMP) ## fit the planner on published rows (PUBLISHED=folder) and rewrite the tables of docs/planner.md
 	@OMP_NUM_THREADS=1 $(BIN)/python -m suite.fitting.refit $(PUBLISHED) --out manifests/planner_parameters.json \
 		--docs docs/planner.md --date $(FIT_DATE)
@@ -116,7 +128,7 @@ planner-check: $(STAMP) ## compare the planner with published rows (PUBLISHED=fo
 	@$(BIN)/suite plan --check $(PUBLISHED)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m suite.fitting.refit $(PUBLISHED) --docs docs/planner.md
 
-wheels: $(STAMP) ## fetch into wheels/ what bench-gpu needs on a machine that can fetch nothing
+wheels: $(STAMP) ## fetch into wheels/ what bench-gpu and test-gpu need on a machine that can fetch nothing
 	@mkdir -p build $(WHEELS)
 	@for name in $(WHEEL_NAMES); do grep -hoE "^$$name==[^ ]+" requirements/*.lock | sort -u; done > build/wheels.txt
 	@$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \

@@ -2,61 +2,108 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
+from typing import Any
 
-from benchmarks import containers, control, overhead, planner_speed, report_speed, startup
+from benchmarks import containers, control, overhead, planner_speed, report_speed, startup, trlx
+from benchmarks.verdict import Row
 from suite.conduct.running.provenance import git_commit
 from suite.launch.probe import host_facts
 
 OUTPUT = Path(__file__).resolve().parent.parent / "docs" / "self-benchmarks.md"
+#: those that time ranks come first, while nothing else has warmed the machine up
+BENCHMARKS = (overhead, control, trlx, startup, report_speed, planner_speed, containers)
 
 TEXT = """# What the suite itself costs
 
 Written by `make bench-self`; run it on your own machine. {when}, commit {commit}.
-{cpu}, {cores} cores, Python {python}.
+{cpu}, {cores} cores, Python {python}. It took {minutes:.0f} minutes. The load average before it was {load:.2f};
+other work on the machine widens the intervals.
 
-| what | measured | limit |
-|---|---|---|
+{summary}
+
+| what | measured | limit | verdict |
+|---|---|---|---|
 {rows}
 
-- Clock, probes and events: the iterations of one process take turns with everything on, with only the barriers at phase
-  edges, and, on several ranks, bare. Each is timed from outside, barrier to barrier, with the writing of its events.
-  The figure is how much longer an iteration takes with everything on than with the barriers alone: the mean of the log
-  ratios, trimmed by a fifth at each end, with Yuen's 95 % interval.
+A verdict comes from the 95 % interval in brackets: *met* where all of it is within the limit, *not met* where all of
+it is beyond, *cannot tell* where the limit lies inside.
+
+- Clock, probes and events by their own time: seconds between entering and leaving the recorder's code on rank 0,
+  added up over an iteration, less what it waits there for the device and for other ranks. Mean over {turns}
+  iterations.
+- By elapsed time of a short iteration: iterations of one process take turns with everything on and with only the
+  barriers at phase edges, each timed from outside, barrier to barrier, with the writing of its events. What the clock
+  does at a phase edge does not depend on the model, so this compares iterations of {short_size} with {short_tokens}
+  new tokens, whose seconds vary least, and gives the difference as a share of the iteration of the named size.
+  {short_turns} pairs. It also sees what the recorder costs elsewhere: the thread that puts events on disk, caches,
+  the reader of the events.
 - Barriers at phase edges make a phase the same stretch of work on every rank, so they have no limit. They cost the
-  time that ranks wait for each other and would otherwise catch up in a later phase. Two ranks on the cores of a shared
-  machine disturb each other more than devices do.
-- Record over bare loop: the rate in the record divided by samples over elapsed time of the same engine loop in a plain
-  script (`benchmarks/loop_worker.py`). Both take turns, each in fresh processes; geometric means, Welch's interval.
+  time that ranks wait for each other and would otherwise catch up in a later phase.
+- All of these are means without a fifth of the values at each end, with Yuen's interval.
+- Rate in the record over rate by a stopwatch: stretches of {stretch} iterations with everything on are timed as a
+  whole, with all that is between iterations, and compared with the sum of the iterations' own seconds.
+- On trlx: iterations of one trainer alternate with the suite's subclass and clock and without (every hook removed).
 - Container's first event: both ways start in turns from the image `engines` with the CPU build of torch, timed from
-  the start of the command to the time in the worker's first event; `docker run` starts the worker alone. The figure is
-  the difference within each pair.
+  the start of the command to the time in the worker's first event; `docker run` starts the worker alone. The median
+  of the differences within each pair.
 - Rate in a container: the same manifest in that image and on the host, in turns; geometric means, Welch's interval.
+- Medians stand between two of the values that hold them with 95 % (of five values: 94 %, all of them). Memory is the
+  largest of all.
 - Report: synthetic bundles with records, in a process of its own.
 """
 
 
 def main() -> None:
     """Run, print and write."""
-    host = host_facts()
-    lines = []
-    for benchmark in (startup, report_speed, planner_speed, overhead, control, containers):
-        for what, figure, limit in benchmark.rows():
-            lines.append(f"| {what} | {figure} | {limit} |")
-            print(f"{what}: {figure} (limit: {limit})", file=sys.stderr, flush=True)
-    text = TEXT.format(
-        when=date.today().isoformat(),
-        commit=(git_commit() or "unknown")[:12],
-        cpu=host["cpu"]["model"],
-        cores=host["cpu"]["cores"],
-        python=platform.python_version(),
-        rows="\n".join(lines),
-    )
-    OUTPUT.write_text(text, encoding="utf-8")
+    load, began = os.getloadavg()[0], time.monotonic()
+    rows = []
+    for benchmark in BENCHMARKS:
+        for row in benchmark.rows():
+            rows.append(row)
+            print(f"{row.what}: {row.measured} (limit: {row.limit}, {row.verdict})", file=sys.stderr, flush=True)
+    OUTPUT.write_text(page(rows, host_facts(), load, time.monotonic() - began), encoding="utf-8")
     print(f"wrote {OUTPUT.relative_to(Path.cwd()) if OUTPUT.is_relative_to(Path.cwd()) else OUTPUT}")
 
 
-main()
+def page(rows: Sequence[Row], host: dict[str, Any], load: float, seconds: float) -> str:
+    """The document."""
+    return TEXT.format(
+        when=date.today().isoformat(),
+        commit=(git_commit() or "unknown")[:12],
+        cpu=host["cpu"]["model"],
+        cores=host["cpu"]["cores"] or host["cpu"]["threads"],
+        python=platform.python_version(),
+        minutes=seconds / 60,
+        load=load,
+        summary=summary(rows),
+        rows="\n".join(f"| {' | '.join(row)} |" for row in rows),
+        turns=overhead.TURNS,
+        short_size=overhead.SHORT_SIZE,
+        short_tokens=overhead.SHORT_WORK["new_tokens"],
+        short_turns=overhead.SHORT_TURNS,
+        stretch=control.ITERATIONS,
+    )
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """How many limits are met, and by name those that are not or of which nothing is known."""
+    counts = Counter(row.verdict for row in rows)
+    limited = len(rows) - counts["no limit"]
+    lines = [f"**{counts['met']} of {limited} limits are met.**"]
+    for verdict in ("not met", "cannot tell", "not measured"):
+        names = [row.what for row in rows if row.verdict == verdict]
+        if names:
+            lines.append(f"{verdict.capitalize()}: {'; '.join(names)}.")
+    return "\n\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -12,6 +11,7 @@ import time
 from pathlib import Path
 
 from benchmarks.ranks import one_manifest
+from benchmarks.verdict import Interval, Row, at_most, median, within
 from suite.bundle.store import Bundle, find_bundles
 from suite.conduct.running.containers import open_containers
 from suite.conduct.running.execute import execute
@@ -29,28 +29,26 @@ BACKEND, SIZE = "deepspeed", "8M"
 STARTS = 7
 REPEATS = 5
 ITERATIONS = 15
-LIMIT_SECONDS = 1.5
+LIMIT_SECONDS, LIMIT_SHARE = 1.5, 0.05
 
 
-def rows() -> list[tuple[str, str, str]]:
-    """Figures for the table: what, figure, limit. None without a container runtime and the image."""
+def rows() -> list[Row]:
+    """One row that says why, without a container runtime and the image."""
     try:
         _, launcher = open_containers(DockerSettings(pull="never"), None, (BACKEND,), "cpu", None, lambda text: None)
     except UsageError as error:
-        return [("containers", f"not measured: {error}", "none")]
+        return [Row("containers", str(error), "none", "not measured")]
     return [_start_row(launcher.images[BACKEND].id), _throughput_row(launcher)]
 
 
-def _start_row(image: str) -> tuple[str, str, str]:
+def _start_row(image: str) -> Row:
     """Both ways in turns; the first of each is left out."""
     pairs = [(_seconds_of_suite(image), _seconds_of_docker(image)) for _ in range(STARTS + 1)][1:]
-    ours, theirs = (statistics.median(seconds) for seconds in zip(*pairs, strict=True))
-    more = sorted(first - second for first, second in pairs)
-    figure = (
-        f"{statistics.median(more):+.2f} s (median of {STARTS}; {more[0]:+.2f} to {more[-1]:+.2f}; "
-        f"{ours:.2f} s against {theirs:.2f} s)"
-    )
-    return "from `suite run --launcher docker` to the first event, over `docker run`", figure, f"{LIMIT_SECONDS} s"
+    ours, theirs = (median(seconds).value for seconds in zip(*pairs, strict=True))
+    more = median([first - second for first, second in pairs])
+    figure = f"{more.text('+.2f')} s (median of {STARTS}; {ours:.2f} s against {theirs:.2f} s)"
+    what = "from `suite run --launcher docker` to the first event, over `docker run`"
+    return Row(what, figure, f"{LIMIT_SECONDS} s", at_most(more, LIMIT_SECONDS))
 
 
 def _seconds_of_suite(image: str) -> float:
@@ -88,7 +86,7 @@ def _first_event(bundle: Bundle) -> float:
         return json.loads(next(lines))["time"]
 
 
-def _throughput_row(launcher: DockerLauncher) -> tuple[str, str, str]:
+def _throughput_row(launcher: DockerLauncher) -> Row:
     """The same stack in a container and on the host, in turns."""
     manifest = one_manifest(BACKEND, SIZE, 1, ITERATIONS)
     inside, outside = [], []
@@ -97,9 +95,10 @@ def _throughput_row(launcher: DockerLauncher) -> tuple[str, str, str]:
             inside.append(_measured(manifest, Path(folder), launcher, PYTHON, f"inside-{repeat}"))
             outside.append(_measured(manifest, Path(folder), LocalLauncher(), sys.executable, f"outside-{repeat}"))
     result = compare(inside, outside)
-    ratio = result.ratio
-    figure = f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}], {result.verdict}"
-    return f"rate in a container over rate on the host, {BACKEND} {SIZE}, {REPEATS} runs each", figure, "within noise"
+    ratio = Interval(result.ratio.value, result.ratio.low, result.ratio.high)
+    what = f"rate in a container over rate on the host, {BACKEND} {SIZE}, {REPEATS} runs each"
+    verdict = within(ratio, 1 - LIMIT_SHARE, 1 + LIMIT_SHARE)
+    return Row(what, ratio.text(".3f"), f"within {LIMIT_SHARE:.0%}", verdict)
 
 
 def _measured(manifest: Manifest, folder: Path, launcher: Launcher, python: str, name: str) -> RunSeconds:

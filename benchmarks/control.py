@@ -1,4 +1,4 @@
-"""A bare loop beside the record: samples over elapsed time in a plain script must agree with what a run reports."""
+"""A stopwatch beside the record, and the driver's own share of a run."""
 
 from __future__ import annotations
 
@@ -9,54 +9,55 @@ import time
 from pathlib import Path
 
 from benchmarks.ranks import one_manifest, run_ranks
+from benchmarks.verdict import Interval, Row, at_most, trimmed_mean, within
 from suite.conduct.running.execute import execute
 from suite.launch.local import LocalLauncher
-from suite.spec.manifest import Manifest, Run
-from suite.stats.compare import compare
-from suite.stats.intervals import RunSeconds
+from suite.spec.manifest import Manifest
 
-ITERATIONS = 15
-REPEATS = 3
+ITERATIONS, STRETCHES = 5, 8
 CASES = (("deepspeed", "8M"), ("megatron", "8M"))
+LIMIT, DRIVER_LIMIT = 0.01, 0.01
 
 
-def measured(manifest: Manifest, folder: Path, repeat: int) -> tuple[RunSeconds, float]:
-    """Counted iterations of one run through the driver, and the driver's own CPU time over the run's."""
-    manifest = manifest.model_copy(update={"run": Run(id=f"control-{repeat}", plan="control", repeat=repeat)})
-    before, start = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
-    record = execute(manifest, folder, LocalLauncher(), sys.executable, lambda event: None)
-    after, elapsed = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter() - start
-    if record.status != "ok" or record.counts is None:
-        raise RuntimeError(f"the run of {manifest.backend.name} failed")
-    own = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    seconds = record.iterations.seconds[manifest.measure.warmup :]
-    return RunSeconds(record.counts.samples, tuple(seconds)), own / elapsed
+def stopwatch(manifest: Manifest) -> Interval:
+    """Rate by the record's iteration seconds over rate by a stopwatch around the same iterations.
+
+    Each stretch of iterations is timed from outside, barrier to barrier, with all that is between them.
+    """
+    told = run_ranks("control", manifest, ITERATIONS, STRETCHES)
+    return trimmed_mean(
+        [outside / sum(inside) for outside, inside in zip(told["outside"], told["inside"], strict=True)]
+    )
 
 
-def bare(manifest: Manifest) -> RunSeconds:
-    """The same iterations in a plain loop: samples over elapsed time."""
-    elapsed = run_ranks("control", manifest, ITERATIONS)["seconds"]
-    return RunSeconds(manifest.work.global_rollouts * ITERATIONS, (elapsed,))
+def driver_share(manifest: Manifest) -> float:
+    """The driver's own processor time over the elapsed time of a run."""
+    with tempfile.TemporaryDirectory() as folder:
+        before, start = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+        record = execute(manifest, Path(folder), LocalLauncher(), sys.executable, lambda event: None)
+        after, elapsed = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter() - start
+    if record.status != "ok":
+        raise RuntimeError(f"the run of {manifest.backend.name} failed: {record.failure}")
+    return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / elapsed
 
 
-def rows() -> list[tuple[str, str, str]]:
-    """Figures for the table: what, figure, limit. Bare loop and run take turns."""
-    table = []
-    shares = []
+def rows() -> list[Row]:
+    table, shares = [], []
     for backend, size in CASES:
-        manifest = one_manifest(backend, size, 1, ITERATIONS)
-        through, plain = [], []
-        with tempfile.TemporaryDirectory() as name:
-            for repeat in range(1, REPEATS + 1):
-                run, share = measured(manifest, Path(name), repeat)
-                through.append(run)
-                shares.append(share)
-                plain.append(bare(manifest))
-        result = compare(through, plain)
-        ratio = result.ratio
-        verdict = f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}], {result.verdict}"
-        table.append(
-            (f"record over bare loop, {backend} {size}, {REPEATS} runs each", verdict, "1 within its interval")
+        manifest = one_manifest(backend, size, 1, ITERATIONS * STRETCHES)
+        ratio = stopwatch(manifest)
+        what = f"rate in the record over rate by a stopwatch, {backend} {size}"
+        limit = f"within {LIMIT:.0%}"
+        table.append(Row(what, ratio.text(".4f"), limit, within(ratio, 1 - LIMIT, 1 + LIMIT)))
+        shares.append(driver_share(manifest))
+    share = Interval(max(shares), min(shares), max(shares))
+    figure = f"{share.value:.2%} at most of {len(shares)} runs"
+    table.append(
+        Row(
+            "driver's processor time over a run's elapsed time",
+            figure,
+            f"{DRIVER_LIMIT:.0%}",
+            at_most(share, DRIVER_LIMIT),
         )
-    table.append(("driver's CPU time over the run's elapsed time", f"{max(shares):.2%} at most", "blocks, never polls"))
+    )
     return table

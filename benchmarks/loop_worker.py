@@ -1,11 +1,12 @@
-"""One rank of a loop that is timed from outside: the engine's iterations without the suite's clock, or half with it.
+"""One rank of a loop that is timed from outside: the engine's iterations with and without the suite's clock.
 
-    python -m benchmarks.loop_worker overhead|control MANIFEST.json SCRATCH_FOLDER ITERATIONS
+    python -m benchmarks.loop_worker overhead|control MANIFEST.json SCRATCH_FOLDER NUMBER...
 
-``overhead`` alternates three kinds of iterations: with everything (``on``), with the same barriers at phase edges but
-no clock, probe or event (``edges``), and bare (``bare``). Each is timed from outside, barrier to barrier, with what the
-recorder does after the iteration. ``control`` runs bare ones in one stretch. Rank 0 prints the seconds as JSON. Runs in
-the stack's interpreter.
+``overhead TURNS`` alternates three kinds of iterations: with everything (``on``), with the same barriers at phase edges
+but no clock, probe or event (``edges``), and bare (``bare``). Each is timed from outside, barrier to barrier, with what
+the recorder does after the iteration. For ``on`` it also adds up the time in the recorder's own code (``direct``).
+``control ITERATIONS STRETCHES`` times stretches of recorded iterations as a whole. Rank 0 prints the seconds as JSON.
+Runs in the stack's interpreter.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from suite.worker import recorder as recorder_module
 from suite.worker.engines import engine_class
 from suite.worker.events import EventLog
 from suite.worker.loop import PPOLoop
@@ -54,8 +57,57 @@ class EdgeRecorder(NullRecorder):
         barrier(self._world)
 
 
+class Meter(NullRecorder):
+    """A recorder around whose own code the time is taken, less what it waits for the device and for other ranks."""
+
+    def __init__(self, recorder: NullRecorder) -> None:
+        self._recorder, self._waited, self.seconds = recorder, 0.0, 0.0
+        recorder_module.synchronise = self._timed_wait(synchronise)
+        recorder_module.barrier = self._timed_wait(barrier)
+
+    def begin(self, iteration: int) -> None:
+        with self._spent():
+            self._recorder.begin(iteration)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        inner = self._recorder.phase(name)
+        with self._spent():
+            inner.__enter__()
+        yield
+        with self._spent():
+            inner.__exit__(None, None, None)
+
+    def stop(self) -> None:
+        with self._spent():
+            self._recorder.stop()
+
+    def finish(self, *arguments: Any, **optional: Any) -> None:
+        with self._spent():
+            self._recorder.finish(*arguments, **optional)
+
+    def take(self) -> float:
+        """Seconds since the last call."""
+        seconds, self.seconds = self.seconds, 0.0
+        return seconds
+
+    @contextmanager
+    def _spent(self) -> Iterator[None]:
+        began, self._waited = time.perf_counter(), 0.0
+        yield
+        self.seconds += time.perf_counter() - began - self._waited
+
+    def _timed_wait(self, wait: Callable[[World], None]) -> Callable[[World], None]:
+        def timed(world: World) -> None:
+            began = time.perf_counter()
+            wait(world)
+            self._waited += time.perf_counter() - began
+
+        return timed
+
+
 class Bench:
-    """An engine with its loop, and both recorders."""
+    """An engine with its loop, and the recorders."""
 
     def __init__(self, manifest: dict, folder: Path) -> None:
         torch.set_num_threads(manifest["measure"]["threads_per_rank"])
@@ -69,7 +121,8 @@ class Bench:
         if sampler is not None:
             sampler.start()
         log = EventLog(str(folder), self.world.rank, self.world.rank == 0)
-        self.probed = Recorder(self.world, log, MemoryProbe(self.world.device, baseline), sampler, Progress())
+        self._events = Path(log.path)
+        self.probed = Meter(Recorder(self.world, log, MemoryProbe(self.world.device, baseline), sampler, Progress()))
         self.edges = EdgeRecorder(self.world)
         self.bare = NullRecorder()
 
@@ -83,26 +136,46 @@ class Bench:
         self._together()
         return time.perf_counter() - start
 
+    def recorded_seconds(self) -> list[float]:
+        """Of every iteration that was recorded, by its own event."""
+        events = map(json.loads, self._events.read_text(encoding="utf-8").splitlines())
+        return [event["seconds"] for event in events if event["kind"] == "iteration"]
+
     def _together(self) -> None:
         synchronise(self.world)
         barrier(self.world)
 
 
+def take_turns(bench: Bench, turns: int) -> dict:
+    """Seconds of each kind of iteration, turn by turn, and those in the recorder's own code."""
+    recorders = {"on": bench.probed, "edges": bench.edges, "bare": bench.bare}
+    if bench.world.world_size == 1:
+        del recorders["bare"]  # a rank alone meets nobody at the edges
+    seconds: dict[str, list[float]] = {name: [] for name in recorders}
+    direct = []
+    for index in range(turns):
+        for name in list(recorders)[:: 1 if index % 2 == 0 else -1]:
+            seconds[name].append(bench.seconds(recorders[name]))
+        direct.append(bench.probed.take())
+    return {"seconds": seconds, "direct": direct}
+
+
+def take_stretches(bench: Bench, iterations: int, stretches: int) -> dict:
+    """Seconds of each stretch of recorded iterations from outside, and of the iterations in it by their events."""
+    outside = [bench.seconds(bench.probed, iterations) for _ in range(stretches)]
+    inside = bench.recorded_seconds()
+    return {
+        "outside": outside,
+        "inside": [inside[first : first + iterations] for first in range(0, len(inside), iterations)],
+    }
+
+
 def main() -> None:
-    what, manifest_path, folder, iterations = sys.argv[1:]
+    what, manifest_path, folder, *numbers = sys.argv[1:]
     manifest = json.loads(Path(manifest_path).read_text(encoding="utf-8"))
     bench = Bench(manifest, Path(folder))
     bench.seconds(bench.bare, manifest["measure"]["warmup"])
-    if what == "control":
-        result = {"seconds": bench.seconds(bench.bare, int(iterations))}
-    else:
-        recorders = {"on": bench.probed, "edges": bench.edges, "bare": bench.bare}
-        if bench.world.world_size == 1:
-            del recorders["bare"]  # a rank alone meets nobody at the edges
-        result = {name: [] for name in recorders}
-        for index in range(int(iterations)):
-            for name in list(recorders)[:: 1 if index % 2 == 0 else -1]:
-                result[name].append(bench.seconds(recorders[name]))
+    result = {"overhead": take_turns, "control": take_stretches}[what](bench, *map(int, numbers))
     if bench.world.rank == 0:
         print(f"RESULT {json.dumps(result)}", flush=True)
     leave()

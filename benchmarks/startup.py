@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 
+from benchmarks.verdict import Row, at_most, median
+
 HEAVY = ("torch", "typer", "numpy", "scipy", "matplotlib", "pydantic", "rich", "docker", "psutil", "transformers")
 HELP = ("run", "--help")
-LIMITS = {("--help",): "0.12 s", HELP: "0.12 s", ("sizes",): "0.2 s"}
+LIMITS = {("--help",): 0.12, HELP: 0.12, ("sizes",): 0.2}
 
 
 def process_seconds(arguments: Sequence[str], times: int = 21) -> list[float]:
@@ -31,16 +32,16 @@ def imported_by_help() -> list[str]:
     return sorted(modules.intersection(HEAVY))
 
 
-def rows() -> list[tuple[str, str, str]]:
-    """Figures for the table: what, figure, limit."""
-    found = [("Python that does nothing, fresh process", _spread(process_seconds(("-c", ""))), "none")]
+def rows() -> list[Row]:
+    found = [Row("Python that does nothing, fresh process", _spread(process_seconds(("-c", ""))))]
     for command, limit in LIMITS.items():
-        figure = _spread(process_seconds(("-m", "suite", *command)))
-        found.append((f"`suite {' '.join(command)}`, fresh process", figure, limit))
-    heavy = ", ".join(imported_by_help()) or "none"
-    return [*found, (f"heavy packages that `suite {' '.join(HELP)}` imports", heavy, "none")]
+        seconds = process_seconds(("-m", "suite", *command))
+        what = f"`suite {' '.join(command)}`, fresh process"
+        found.append(Row(what, _spread(seconds), f"{limit:g} s", at_most(median(seconds), limit)))
+    heavy = imported_by_help()
+    what = f"heavy packages that `suite {' '.join(HELP)}` imports"
+    return [*found, Row(what, ", ".join(heavy) or "none", "no package", "not met" if heavy else "met")]
 
 
 def _spread(seconds: Sequence[float]) -> str:
-    middle = statistics.median(seconds)
-    return f"{middle:.3f} s (median of {len(seconds)}; {min(seconds):.3f} to {max(seconds):.3f})"
+    return f"{median(seconds).text('.3f')} s (median of {len(seconds)})"

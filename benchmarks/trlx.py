@@ -1,34 +1,53 @@
 """What the suite's subclass and clock cost trlx's own trainer: `python -m benchmarks.trlx PYTHON [TURNS]`.
 
-PYTHON is an interpreter whose stack holds trlx (docs/backends.md).
+PYTHON is an interpreter whose stack holds trlx (docs/backends.md); `make bench-self` takes SUITE_TRLX_PYTHON.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 
-from benchmarks.overhead import LIMIT, overhead
+from benchmarks.overhead import LIMIT, difference
 from benchmarks.ranks import one_manifest, run_script
+from benchmarks.verdict import Row, at_most
 
-TURNS = 400
+VARIABLE = "SUITE_TRLX_PYTHON"
+SIZE, TURNS, USUAL_TURNS = "8M", 400, 60
 CASES = (("trlx-deepspeed", 1), ("trlx-deepspeed", 2), ("trlx-ddp", 2))
+
+
+def rows() -> list[Row]:
+    """One row that says why, where no interpreter with trlx is named."""
+    python = os.environ.get(VARIABLE)
+    if not python:
+        return [Row("clock and subclass on trlx", f"{VARIABLE} is not set", f"{LIMIT:.0%}", "not measured")]
+    return [row for backend, ranks in CASES for row in measure(backend, ranks, python, USUAL_TURNS)]
+
+
+def measure(backend: str, ranks: int, python: str, turns: int) -> list[Row]:
+    """Iterations of one trainer in turns: alone, with the suite's barriers, with all of its clock."""
+    manifest = one_manifest(backend, SIZE, ranks, turns * (2 if ranks == 1 else 3), python)
+    seconds = run_script("benchmarks.trlx_worker", manifest, python)
+    found = []
+    for longer, shorter in (("clock", "alone"), ("clock", "edges"), ("edges", "alone")):
+        if longer in seconds and shorter in seconds:
+            whole = statistics.median(seconds[shorter])
+            share = difference(seconds[longer], seconds[shorter]).over(whole)
+            what = f"{longer} over {shorter}, {backend} {SIZE}, {ranks} rank{'s' if ranks > 1 else ''}"
+            figure = f"{share.text('+.2%')} of {whole:.3f} s ({turns} turns)"
+            is_limited = (longer, shorter) == ("clock", "alone")
+            limit = (f"{LIMIT:.0%}", at_most(share, LIMIT)) if is_limited else ()
+            found.append(Row(what, figure, *limit))
+    return found
 
 
 def main() -> None:
     python, turns = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else TURNS
     for backend, ranks in CASES:
-        manifest = one_manifest(backend, "8M", ranks, turns * (2 if ranks == 1 else 3), python)
-        seconds = run_script("benchmarks.trlx_worker", manifest, python)
-        for longer, shorter in (("clock", "alone"), ("clock", "edges"), ("edges", "alone")):
-            if longer in seconds and shorter in seconds:
-                value, low, high = overhead(seconds[longer], seconds[shorter])
-                middle = statistics.median(seconds[shorter])
-                print(
-                    f"{backend} 8M, {ranks} rank(s), {turns} turns, {longer} over {shorter}: {value:+.2%} "
-                    f"[{low:+.2%}, {high:+.2%}] of {middle:.3f} s (limit of clock over alone: {LIMIT:.0%})",
-                    flush=True,
-                )
+        for row in measure(backend, ranks, python, turns):
+            print(f"{row.what}: {row.measured} (limit: {row.limit}, {row.verdict})", flush=True)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,10 @@ UNSET = (
 )
 #: these compute, or start ranks on this machine: no such program is near
 LEFT_OUT = (
-    *(f"tests/{room}" for room in ("backends", "bundle", "claims", "fitting", "planner", "report", "spec", "stats")),
+    *(
+        f"tests/{room}"
+        for room in ("backends", "bundle", "claims", "fitting", "gpu", "planner", "report", "spec", "stats")
+    ),
     *("tests/theory", "tests/worker", "tests/test_*.py", "tests/conduct/planning", "tests/conduct/running/test_se*.py"),
     *(f"tests/cli/test_{name}.py" for name in ("com[mp]*", "field_options", "help", "plan", "sizes", "surface")),
     *("tests/launch/test_local.py", "tests/launch/test_driver.py"),

@@ -1,0 +1,127 @@
+"""The programs of the GPU checks on a CPU, where the host's readings stand for the device's, and what guards them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from suite.bundle.event_fields import FIELDS, wrong_field
+from suite.worker import nvml
+from tests.gpu import judge, look, rank
+from tests.gpu.checks import ROOT, agreement_manifest, run_check
+from tests.gpu.conftest import found_device
+from tests.gpu.rank import BLOCK_BYTES
+from tests.worker.tiny import tiny_manifest, write_manifest
+
+#: instead of 50,257, for which a CPU takes half a minute
+FEWER_TOKENS = 700
+#: A rank whose engine runs out of memory in training, as torch tells it on CUDA: the worker from its start to its end,
+#: with the engine alone replaced.
+OUT_OF_MEMORY = """
+import sys
+import torch
+from suite.worker.__main__ import main
+from tests.worker.test_loop import ScriptedEngine
+
+class Full(ScriptedEngine):
+    def __init__(self, manifest, world):
+        super().__init__()
+
+    def train(self, batch, prompt_tokens, loss_fn):
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total ...")
+
+sys.exit(main(sys.argv[1:], find_build=lambda manifest: Full))
+"""
+
+
+@pytest.mark.ranks
+def test_the_clock_program_tells_phases_memory_and_a_block(tmp_path: Path) -> None:
+    told = run_check("clock", tiny_manifest())
+    names = ["generate", "score", "reference", "reward", "train"]
+    assert [phase["phase"] for phase in told["told"]] == [phase["phase"] for phase in told["own"]] == 3 * names
+    assert told["warm"] == list(range(5, 15))
+    seconds = [[phase["seconds"] for phase in told[name]] for name in ("told", "own")]
+    assert all(recorded >= inside > 0 for recorded, inside in zip(*seconds, strict=True))
+    assert sum(seconds[1]) > 0.5 * sum(seconds[0])
+    assert judge.peaks(told["told"], told["own"], 0) == []
+    assert abs(told["block"] - BLOCK_BYTES) < 16 << 20  # of a resident set, which is no allocator
+
+
+@pytest.mark.ranks
+@pytest.mark.timeout(150)
+def test_the_agreement_program_trains_both_engines_in_bf16_beside_fp32() -> None:
+    told = run_check("agreement", agreement_manifest("deepspeed", "cpu", FEWER_TOKENS))
+    assert {name: len(steps) for name, steps in told.items()} == dict.fromkeys(told, rank.STEPS)
+    assert judge.agreement(told) == []
+
+
+@pytest.mark.ranks
+def test_an_out_of_memory_error_of_torch_is_told_as_oom_device_with_its_phase(tmp_path: Path) -> None:
+    path = write_manifest(tiny_manifest(), tmp_path)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = (sys.executable, "-c", OUT_OF_MEMORY, str(path))
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    events = [json.loads(line) for line in (tmp_path / "events" / "rank-0.jsonl").read_text().splitlines()]
+    (failure,) = [event for event in events if event["kind"] == "failure"]
+    record = {"status": "failed", "failure": {**failure, "kind": failure["failure"]}}
+    assert judge.out_of_memory(record, ("train",)) == []
+    assert wrong_field(failure, FIELDS["rank"]["failure"], "") is None
+
+
+def test_the_sampled_gpu_is_found_by_the_uuid_of_torchs_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch and NVML replaced where the worker asks them."""
+    asked: list[str] = []
+    library = SimpleNamespace(
+        NVMLError=RuntimeError,
+        nvmlInit=lambda: None,
+        nvmlDeviceGetHandleByUUID=lambda uuid: asked.append(uuid) or uuid,
+        nvmlDeviceGetUUID=lambda handle: handle.encode(),
+    )
+    properties = SimpleNamespace(uuid="5d1f0c3e-0000-4000-8000-000000000002")
+    monkeypatch.setitem(sys.modules, "pynvml", library)
+    monkeypatch.setattr(nvml.torch.cuda, "get_device_properties", lambda device: properties)
+    uuids = rank._uuids(nvml.torch.device("cuda", 0))
+    assert uuids["sampled"] == uuids["torch"] == asked[0] == f"GPU-{properties.uuid}"
+
+
+class TestLook:
+    def test_a_machine_without_a_device_is_told_loudly(self, capsys: pytest.CaptureFixture[str], no_cuda: None) -> None:
+        assert look.main() == look.NOTHING_TESTED
+        assert capsys.readouterr().err.startswith("NOTHING WAS TESTED: no CUDA device: torch ")
+
+    def test_packages_that_are_missing_are_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(look, "PACKAGES", ("torch", "no_such_package.inner", "nor_this"))
+        assert look.look() == {"problem": f"{sys.executable} has no no_such_package.inner, nor_this"}
+
+    @pytest.fixture
+    def no_cuda(self, monkeypatch: pytest.MonkeyPatch) -> Any:
+        monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+
+
+class TestTheDeviceOfTheTests:
+    """`make test-gpu` on a machine whose device went away must not look as if all was well."""
+
+    def looked(self, monkeypatch: pytest.MonkeyPatch, code: int, out: str, err: str) -> None:
+        done = subprocess.CompletedProcess((), code, out, err)
+        monkeypatch.setattr(subprocess, "run", lambda *arguments, **options: done)
+
+    def test_without_one_a_test_fails_where_it_is_required_and_is_skipped_elsewhere(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.looked(monkeypatch, look.NOTHING_TESTED, "", "a warning\nNOTHING WAS TESTED: no CUDA device\n")
+        with pytest.raises(pytest.fail.Exception, match="NOTHING WAS TESTED: no CUDA device"):
+            found_device(True)
+        with pytest.raises(pytest.skip.Exception, match="no CUDA device"):
+            found_device(False)
+
+    def test_it_is_what_the_look_printed_last(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.looked(monkeypatch, 0, 'a warning\n{"name": "NVIDIA H200"}\n', "")
+        assert found_device(True) == {"name": "NVIDIA H200"}
