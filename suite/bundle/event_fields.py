@@ -146,7 +146,10 @@ FIELDS: dict[str, dict[str, tuple[tuple[str, Check], ...]]] = {
     },
 }
 #: Fields that an event may carry beside those it must.
-_OPTIONAL: tuple[tuple[str, Check], ...] = (("details", (_is_parts, "an object of seconds by part")),)
+_OPTIONAL: tuple[tuple[str, Check], ...] = (
+    ("details", (_is_parts, "an object of seconds by part")),
+    ("skipped_steps", _COUNT),
+)
 #: Fields with free content, wherever they occur: storable again, or the bundle is damaged.
 _FREE = ("facts", "device")
 

@@ -27,11 +27,11 @@ def check(manifest: Dict[str, Any]) -> None:
         raise ValueError("fp16 is not trained on a CPU; use fp32 or bf16")
 
 
-def training_config(manifest: Dict[str, Any], trainable_parameters: int) -> Dict[str, Any]:
+def training_config(manifest: Dict[str, Any], trainable_elements: int) -> Dict[str, Any]:
     """One ``engine.train`` is one optimizer step: the replica's batch, accumulated over its micro batches."""
     work, layout = manifest["work"], manifest["layout"]
     zero = _zero(manifest)
-    zero["reduce_bucket_size"] = min(_DEFAULT_BUCKET_ELEMENTS, trainable_parameters)
+    zero["reduce_bucket_size"] = min(_DEFAULT_BUCKET_ELEMENTS, trainable_elements)
     if overlaps(manifest):
         zero["overlap_comm"] = True
     if layout["offload_optimizer"]:

@@ -19,8 +19,10 @@ from suite.worker.engines.deepspeed.policy import (
     count_parameters,
     draw_weights,
     freeze_below,
+    held_elements,
     recompute_blocks,
 )
+from suite.worker.vocabulary import padded_vocab
 from suite.worker.world import World
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -43,7 +45,7 @@ class DeepSpeedEngine(Engine):
         _prepare_process(world)
         policy = self._build_policy()
         self.total_parameters, self.trainable_parameters = count_parameters(policy)
-        self._engine = self._wrap(policy, self.trainable_parameters)
+        self._engine = self._wrap(policy)
         self._policy = policy
         self._critic = self._build_critic() if self._manifest["workload"].get("critic") else None
         self._reference = None if self._is_hydra else self._build_reference()
@@ -95,7 +97,7 @@ class DeepSpeedEngine(Engine):
 
     def train(self, batch: Dict[str, torch.Tensor], prompt_tokens: int, loss_fn: LossFunction) -> Dict[str, float]:
         self._policy.train()
-        rows, steps_before = batch["tokens"].size(0), self._engine.global_steps
+        rows, steps_before, skipped = batch["tokens"].size(0), self._engine.global_steps, self._skipped_steps()
         sums: Dict[str, torch.Tensor] = {}
         for first in range(0, rows, self._micro_batch):
             micro = {name: tensor[first : first + self._micro_batch] for name, tensor in batch.items()}
@@ -107,7 +109,14 @@ class DeepSpeedEngine(Engine):
         norm = self._engine.get_global_grad_norm()
         if norm is not None:
             means["gradient_norm"] = float(norm)
+        # Policy and critic have a loss scale each; a step that either skipped is one step not made.
+        means["skipped_steps"] = float(max(after - before for before, after in zip(skipped, self._skipped_steps())))
         return means
+
+    def _skipped_steps(self) -> Tuple[int, ...]:
+        """Optimizer steps that policy and critic have skipped so far, because a gradient overflowed in fp16."""
+        engines = (self._engine,) if self._critic is None else (self._engine, self._critic)
+        return tuple(engine.skipped_steps for engine in engines)
 
     def _train_micro(
         self, micro: Dict[str, torch.Tensor], prompt_tokens: int, loss_fn: LossFunction
@@ -146,10 +155,10 @@ class DeepSpeedEngine(Engine):
         """The critic in an engine of its own; its parameters are added to the counts."""
         workload = self._manifest["workload"]
         critic = self._drawn(lambda: Critic(self._manifest["size"], workload["critic"]))
-        parameters = sum(getattr(parameter, "ds_numel", parameter.numel()) for parameter in critic.parameters())
-        self.total_parameters += parameters
-        self.trainable_parameters += parameters
-        return self._wrap(critic, parameters)
+        total, trainable = count_parameters(critic)
+        self.total_parameters += total
+        self.trainable_parameters += trainable
+        return self._wrap(critic)
 
     def _drawn(self, make: Callable[[], Any]) -> Any:
         with self._construction():
@@ -157,7 +166,7 @@ class DeepSpeedEngine(Engine):
         draw_weights(model, self._manifest["measure"]["seed"], self._gathered)
         return model
 
-    def _wrap(self, model: Any, trainable_parameters: int) -> Any:
+    def _wrap(self, model: Any) -> Any:
         settings = self._manifest["workload"]["optimizer"]
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         optimizer = torch.optim.AdamW(
@@ -168,7 +177,7 @@ class DeepSpeedEngine(Engine):
             weight_decay=settings["weight_decay"],
             fused=True,
         )
-        config = deepspeed_config.training_config(self._manifest, trainable_parameters)
+        config = deepspeed_config.training_config(self._manifest, sum(map(held_elements, trained)))
         return deepspeed.initialize(model=model, optimizer=optimizer, config=config)[0]
 
     def _build_reference(self) -> Any:
@@ -226,6 +235,9 @@ def _notes(manifest: Dict[str, Any], world: World) -> Iterator[str]:
     yield "torch.optim.AdamW (fused) as DeepSpeed's client optimizer: its own Adam kernels are not compiled"
     yield "torch.compile is off (TORCHDYNAMO_DISABLE): nothing in this engine is compiled"
     precision = manifest["measure"]["precision"]
+    rows = padded_vocab(manifest["size"]["vocab"])
+    if rows != manifest["size"]["vocab"]:
+        yield "vocabulary padded to {} rows: no probability, no gradient, not counted".format(rows)
     if precision != "fp32":
         yield "gradients are accumulated and reduced in {} (DeepSpeed's default)".format(precision)
     if deepspeed_config.overlaps(manifest):
