@@ -1,7 +1,7 @@
 """GPT-2 as Hugging Face builds it, with a value head: log-probs and values of response positions.
 
 b sequences, P prompt tokens, R response tokens, T = P + R. Logits are computed for response positions only. Embedding
-and output matrix are padded (``suite.worker.vocabulary``) with rows of zeros: no token looks them up, no logit shows them.
+and output matrix are padded (``suite.worker.vocabulary``) with rows of zeros: no token finds them, no logit shows them.
 """
 
 import inspect
