@@ -8,6 +8,7 @@ from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional
 import deepspeed
 import torch
 import transformers
+from deepspeed.runtime.zero import unwrap_model_for_generation
 from transformers import GenerationConfig
 
 from suite.worker.engines.base import Engine, LossFunction
@@ -36,6 +37,7 @@ class DeepSpeedEngine(Engine):
         deepspeed_config.check(manifest)
         self._manifest = manifest
         self._stage = manifest["layout"]["zero_stage"]
+        self._gathers_once = manifest["layout"].get("gather_for_generation", False)
         self._trainable_layers = manifest["workload"]["trainable_layers"]
         self._is_hydra = manifest["workload"]["reference"] == "hydra"
         self._micro_batch = manifest["work"]["micro_batch"]
@@ -64,9 +66,19 @@ class DeepSpeedEngine(Engine):
             use_cache=True,
         )
         self._policy.eval()
-        synced = self._stage == 3 and self.data_parallel_size > 1
-        with torch.no_grad():
-            return self._policy.generate(prompts, generation_config=config, synced_gpus=synced)
+        gathers_layers = self._stage == 3 and not self._gathers_once
+        with torch.no_grad(), self._whole_weights():
+            return self._policy.generate(
+                prompts,
+                generation_config=config,
+                synced_gpus=gathers_layers and self.data_parallel_size > 1,
+            )
+
+    def _whole_weights(self) -> ContextManager[Any]:
+        """Where the layout asks for it: ZeRO-3's weights on every rank, without its hooks, partitioned again behind."""
+        if not self._gathers_once:
+            return nullcontext()
+        return unwrap_model_for_generation(self._engine)
 
     def score(self, tokens: torch.Tensor, prompt_tokens: int) -> Tuple[torch.Tensor, torch.Tensor]:
         self._policy.eval()
@@ -256,8 +268,11 @@ def _notes(manifest: Dict[str, Any], world: World) -> Iterator[str]:
         yield "the full reference copy is whole on every rank"
     if stage:
         yield "ZeRO reduction bucket at most as large as the trainable parameters (DeepSpeed's default: 5e8 elements)"
-    if stage == 3:
+    if layout.get("gather_for_generation"):
+        yield "generation under ZeRO-3 gathers all weights once (DeepSpeed's unwrap_model_for_generation, as under TRL)"
+    elif stage == 3:
         yield "generation under ZeRO-3 gathers every layer's weights anew for each token (no hybrid engine for GPT-2)"
+    if stage == 3:
         yield "ZeRO-3 keeps parameters below 1e5 elements whole (DeepSpeed's default persistence threshold)"
     if manifest["workload"].get("lora_rank") or manifest["workload"].get("critic"):
         yield from _chat_notes(manifest["workload"])

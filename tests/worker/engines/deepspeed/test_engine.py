@@ -94,7 +94,8 @@ def test_two_ranks_share_the_work_under_zero(tmp_path: Path, stage: int) -> None
 
 def test_two_ranks_share_a_hydra_reference_under_zero_3(tmp_path: Path) -> None:
     workload = {"trainable_layers": 1, "reference": "hydra"}
-    manifest = tiny_manifest(2, layout={"zero_stage": 3, "recompute": "full"}, workload=workload)
+    layout = {"zero_stage": 3, "recompute": "full", "gather_for_generation": True}
+    manifest = tiny_manifest(2, layout=layout, workload=workload)
     run = run_tiny(tmp_path, manifest)
     assert_done(run, manifest)
     assert losses(run, "kl")[0] == pytest.approx(0.0, abs=1e-6)
