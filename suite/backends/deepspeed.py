@@ -28,7 +28,7 @@ class DeepSpeed:
     packages: tuple[str, ...] = ("torch", "deepspeed", "transformers")
     extra_work: tuple[str, ...] = ("lora_rank", "critic")
     settings: tuple[str, ...] = (
-        *("zero_stage", "recompute", "gather_for_generation"),
+        *("zero_stage", "recompute", "kernels", "gather_for_generation"),
         *("offload_optimizer", "offload_parameters"),
     )
 
@@ -43,6 +43,7 @@ class DeepSpeed:
             devices_per_node=request.devices_per_node,
             data=request.ranks,
             zero_stage=stage,
+            kernels=request.kernels or "torch",
             gather_for_generation=bool(request.gather_for_generation),
             **request.switches(self.settings),
         )

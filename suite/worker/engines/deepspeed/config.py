@@ -39,7 +39,7 @@ def training_config(manifest: Dict[str, Any], trainable_elements: int) -> Dict[s
     config = dict(_common(manifest), zero_optimization=zero)
     config["gradient_accumulation_steps"] = work["replica_batch"] // work["micro_batch"]
     config["gradient_clipping"] = manifest["workload"]["optimizer"]["gradient_clip"]
-    # torch's AdamW is not on DeepSpeed's lists of tested and of host optimizers; its own would be compiled first.
+    # torch's AdamW, the client optimizer of --kernels torch, is on no list of DeepSpeed's host optimizers.
     config["zero_allow_untested_optimizer"] = True
     config["zero_force_ds_cpu_optimizer"] = False
     return config

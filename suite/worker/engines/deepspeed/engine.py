@@ -14,6 +14,7 @@ from transformers import GenerationConfig
 from suite.worker.engines.base import Engine, LossFunction
 from suite.worker.engines.deepspeed import config as deepspeed_config
 from suite.worker.engines.deepspeed.critic import Critic, joined_losses
+from suite.worker.engines.deepspeed.optimizer import build_optimizer, load_kernels
 from suite.worker.engines.deepspeed.policy import (
     Policy,
     build_config,
@@ -45,6 +46,7 @@ class DeepSpeedEngine(Engine):
         self.data_parallel_rank, self.data_parallel_size = world.rank, world.world_size
         self.replica_leader = True
         _prepare_process(world)
+        kernels = load_kernels(manifest)
         policy = self._build_policy()
         self.total_parameters, self.trainable_parameters = count_parameters(policy)
         self._engine = self._wrap(policy)
@@ -52,7 +54,7 @@ class DeepSpeedEngine(Engine):
         self._critic = self._build_critic() if self._manifest["workload"].get("critic") else None
         self._reference = None if self._is_hydra else self._build_reference()
         self._trunk: Optional[Tuple[torch.Tensor, torch.Tensor]] = None
-        self.notes = tuple(_notes(manifest, world))
+        self.notes = (*kernels, *_notes(manifest, world))
         torch.manual_seed(manifest["measure"]["seed"] + world.rank)
 
     def generate(self, prompts: torch.Tensor, new_tokens: int) -> torch.Tensor:
@@ -179,16 +181,8 @@ class DeepSpeedEngine(Engine):
         return model
 
     def _wrap(self, model: Any) -> Any:
-        settings = self._manifest["workload"]["optimizer"]
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        optimizer = torch.optim.AdamW(
-            trained,
-            lr=settings["learning_rate"],
-            betas=(settings["beta1"], settings["beta2"]),
-            eps=settings["epsilon"],
-            weight_decay=settings["weight_decay"],
-            fused=True,
-        )
+        optimizer = build_optimizer(self._manifest, trained)
         config = deepspeed_config.training_config(self._manifest, sum(map(held_elements, trained)))
         return deepspeed.initialize(model=model, optimizer=optimizer, config=config)[0]
 
@@ -244,8 +238,7 @@ def _prepare_process(world: World) -> None:
 
 def _notes(manifest: Dict[str, Any], world: World) -> Iterator[str]:
     layout, stage = manifest["layout"], manifest["layout"]["zero_stage"]
-    yield "torch.optim.AdamW (fused) as DeepSpeed's client optimizer: its own Adam kernels are not compiled"
-    yield "torch.compile is off (TORCHDYNAMO_DISABLE): nothing in this engine is compiled"
+    yield "torch.compile is off (TORCHDYNAMO_DISABLE): torch compiles nothing in this engine"
     precision = manifest["measure"]["precision"]
     rows = padded_vocab(manifest["size"]["vocab"])
     if rows != manifest["size"]["vocab"]:
@@ -276,8 +269,6 @@ def _notes(manifest: Dict[str, Any], world: World) -> Iterator[str]:
         yield "ZeRO-3 keeps parameters below 1e5 elements whole (DeepSpeed's default persistence threshold)"
     if manifest["workload"].get("lora_rank") or manifest["workload"].get("critic"):
         yield from _chat_notes(manifest["workload"])
-    if layout["offload_optimizer"]:
-        yield "the offloaded optimizer is torch.optim.AdamW on the host, not DeepSpeedCPUAdam (which is compiled)"
     if world.device.type == "cpu":
         yield "CPU patch: DeepSpeed's shared-memory all-reduce is not compiled; gloo is used"
 
