@@ -65,9 +65,7 @@ def question(
     shape: Shape, workload: Workload, device: str, backend: str, parameters: Parameters | None = None
 ) -> Question:
     """Names resolved. Raises UsageError for a device or backend that is not known, or one without a 16-bit peak."""
-    known, note = find_device(device), None
-    if known is None:
-        known, note = _variant(device)
+    known, note = named_device(device)
     hardware = hardware_of(known)
     if hardware is None:
         raise UsageError(f"the catalogue has no 16-bit peak of {known.name}: its speed cannot be predicted")
@@ -89,12 +87,15 @@ def question(
     )
 
 
-def _variant(name: str) -> tuple[Device, str | None]:
-    """The device whose name has all words of ``name``, and a note where others have them too.
+def named_device(name: str) -> tuple[Device, str | None]:
+    """The device of this name, else the one whose name has all of its words, and a note where others have them too.
 
     Of several the one that is no PCIe or NVL card is taken: ``H100`` is H100-SXM-80GB. UsageError where there is none,
     or where several are left.
     """
+    known = find_device(name)
+    if known is not None:
+        return known, None
     words = set(re.split(r"[\s_-]+", name.strip().upper()))
     matches = [device for device in known_devices().values() if words <= set(device.name.upper().split("-"))]
     cards = [device for device in matches if re.search("PCIE|NVL", device.name.upper())]
@@ -104,7 +105,7 @@ def _variant(name: str) -> tuple[Device, str | None]:
     if len(chosen) > 1:
         raise UsageError(f"{name!r} is several devices: {', '.join(device.name for device in matches)}; name one")
     others = [device.name for device in matches if device != chosen[0]]
-    note = f"{name} is taken for {chosen[0].name}; --device names another: {', '.join(others)}" if others else None
+    note = f"{name} is taken for {chosen[0].name}; others are {', '.join(others)}" if others else None
     return chosen[0], note
 
 

@@ -50,7 +50,7 @@ def test_the_output_says_which_work_it_plans():
 def test_h100_is_the_sxm_one_and_the_plan_says_so():
     shown = plan(*H100).stdout
     assert "13B on H100-SXM-80GB" in shown
-    assert "note: H100 is taken for H100-SXM-80GB; --device names another: H100-PCIe-80GB, H100-NVL-94GB" in shown
+    assert "note: H100 is taken for H100-SXM-80GB; others are H100-PCIe-80GB, H100-NVL-94GB" in shown
 
 
 def test_every_row_has_its_range_and_tight_rows_are_marked():

@@ -14,9 +14,9 @@ from suite.images.locks import normal, pins_of
 from suite.images.project import Project
 from suite.launch.probe import stack_versions
 from suite.spec.base import UsageError
-from suite.spec.catalogue import devices, find_device
+from suite.spec.catalogue import find_device
+from suite.spec.device import Device
 from suite.spec.images import images_of
-from suite.spec.names import nearest
 
 
 class ClusterMachine(Machine):
@@ -62,18 +62,27 @@ def cluster_machine(
     stack: Mapping[str, str],
     ranks: int,
 ) -> ClusterMachine:
-    """``gpu``: a device of the catalogue, for layouts that depend on memory. Raises UsageError for an unknown one."""
-    found = None if gpu is None else find_device(gpu)
-    if gpu is not None and found is None:
-        raise UsageError(f"there is no device {gpu!r}{nearest(gpu, devices())}; manifests/devices.yaml lists them")
+    """``gpu``: a device of the catalogue, by name or by enough of its words. Raises UsageError for an unknown one."""
+    found = None if gpu is None else known_device(gpu)
     return ClusterMachine(
         python=python,
         device=device,
         max_ranks=ranks,
         device_memory_bytes=found.memory_bytes if found else None,
+        device_name=found.name if found else None,
         image=image,
         given=dict(stack),
     )
+
+
+def known_device(name: str) -> Device:
+    """The device that a user means. Raises UsageError where there is none, or several."""
+    found = find_device(name)
+    if found is None:
+        from suite.planner.ask import named_device
+
+        found, _ = named_device(name)
+    return found
 
 
 @lru_cache(maxsize=None)
