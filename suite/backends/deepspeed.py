@@ -5,12 +5,18 @@ from __future__ import annotations
 from suite.backends.base import BackendKind, engine_errors, own_worker_argv
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
+from suite.spec.resolve import layout_errors, resolve_work
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
+from suite.theory.memory import memory_floor
 from suite.theory.parameters import parameter_count
+from suite.theory.shards import WEIGHT_BYTES, stages
 
 #: DeepSpeed-Chat trains 1.3B under ZeRO-2 and 6.7B and up under ZeRO-3; the border lies between them.
 ZERO_3_FROM_PARAMETERS = 3_000_000_000
+#: Weights are gathered for a whole generation by default only if they and the memory floor of generation leave the rest
+#: of the device to what the floor leaves out.
+GATHERED_SHARE_OF_DEVICE = 0.7
 
 
 class DeepSpeed:
@@ -21,7 +27,10 @@ class DeepSpeed:
     summary = "the suite's PPO iteration on DeepSpeed ZeRO and a Hugging Face model"
     packages: tuple[str, ...] = ("torch", "deepspeed", "transformers")
     extra_work: tuple[str, ...] = ("lora_rank", "critic")
-    settings: tuple[str, ...] = ("zero_stage", "recompute", "offload_optimizer", "offload_parameters")
+    settings: tuple[str, ...] = (
+        *("zero_stage", "recompute", "kernels", "gather_for_generation"),
+        *("offload_optimizer", "offload_parameters"),
+    )
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
         """Data parallel over all ranks; ZeRO-2, or ZeRO-3 from 3 B parameters on (as DeepSpeed-Chat) or to offload."""
@@ -29,13 +38,36 @@ class DeepSpeed:
         if stage is None:
             large = parameter_count(size).total >= ZERO_3_FROM_PARAMETERS
             stage = 3 if large or request.offload_parameters else 2
-        return Layout(
+        layout = Layout(
             nodes=request.nodes,
             devices_per_node=request.devices_per_node,
             data=request.ranks,
             zero_stage=stage,
+            kernels=request.kernels or "torch",
+            gather_for_generation=bool(request.gather_for_generation),
             **request.switches(self.settings),
         )
+        if request.gather_for_generation is None and self._gathers(size, workload, layout, request.device_memory_bytes):
+            return layout.model_copy(update={"gather_for_generation": True})
+        return layout
+
+    @staticmethod
+    def _gathers(size: Shape, workload: Workload, layout: Layout, device_memory_bytes: int | None) -> bool:
+        """Whether generation under ZeRO-3 has whole weights, as under TRL, which gathers them always by default.
+
+        Where the device's memory is known they must fit, in 16 bit; a CPU's, or that of an unnamed device, is not.
+        One rank has them whole anyway, and says the same as many, so that a scaling curve begins with it.
+        """
+        if layout.zero_stage != 3 or layout.offload_parameters:
+            return False
+        if device_memory_bytes is None or layout.data == 1 or layout_errors(size, workload, layout):
+            return True
+        work = resolve_work(size, workload, layout)
+        floor = memory_floor(size, workload, work, layout, "bf16").by_phase["generate"]
+        policy = stages(size, workload, layout)[0]
+        branch = policy.reference if workload.reference == "hydra" else 0
+        whole = (policy.trainable + policy.frozen + branch) * WEIGHT_BYTES["bf16"]
+        return floor + whole <= GATHERED_SHARE_OF_DEVICE * device_memory_bytes
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Beyond divisibility: what the engine cannot do."""

@@ -191,6 +191,7 @@ def _rates(cells: Mapping[str, str], hardware: Hardware, parameters: Parameters)
         "recompute": _FULL_RECOMPUTE,
         "offload_optimizer": 0,
         "offload_parameters": 0,
+        "gather_for_generation": 0,
     }
     arrays = {name: np.full(len(sequences), float(value)) for name, value in columns.items()}
     arrays |= {"rollouts": sequences, "micro_batch": sequences}

@@ -58,6 +58,8 @@ class Iterations:
     critic_share: float = 0.0
     slower: Column | float = 1.0
     swapped: int = 0
+    #: ZeRO-3's weights are gathered, or fetched, once for all decoding steps
+    gathers_once: Column | float = 0.0
 
 
 def phase_seconds(work: Iterations, p: Mapping[str, float]) -> dict[str, Column]:
@@ -153,10 +155,8 @@ def _decode(work: Iterations, p: Mapping[str, float]) -> Column:
     bandwidth = ring_bandwidth(jobs, jobs.tensor, 1)
     volume = all_reduce_bytes(2 * work.rollouts * jobs.hidden, jobs.tensor) / bandwidth
     collective = np.where(jobs.tensor > 1, 2 * jobs.layers * steps * (COLLECTIVE_LATENCY + volume), 0)
-    gathers = steps * gather_seconds(jobs, p) if work.gathers_to_decode else gather_seconds(jobs, p)
-    return (
-        np.maximum(device, launches)
-        + collective
-        + gathers
-        + (steps if work.gathers_to_decode else 1) * _fetches(work, 1)
-    )
+    gathers: Column | int = 1
+    fetches: Column | int = 1
+    if work.gathers_to_decode:  # where once for all, prefill has gathered already
+        gathers, fetches = (np.where(work.gathers_once, once, steps) for once in (0, 1))
+    return np.maximum(device, launches) + collective + gathers * gather_seconds(jobs, p) + fetches * _fetches(work, 1)

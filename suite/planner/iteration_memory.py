@@ -75,6 +75,8 @@ def _phase(work: Iterations, p: Mapping[str, float], gradient_buffer: bool, phas
         parts["logits"] = shown * each
         parts["KV cache"] = zero
     parts["gathered layers"] = states["gathered"]
+    if phase == "generate":
+        parts["gathered layers"] = np.where(work.gathers_once, states["whole"], states["gathered"])
     parts["fragmentation"] = p["fragmentation"] * np.asarray(sum(parts.values()))
     parts["outside the allocator"] = np.full(len(jobs), float(OUTSIDE_ALLOCATOR))
     return parts
@@ -85,7 +87,8 @@ def _states(work: Iterations, gradient_buffer: bool) -> dict[str, Column]:
     first, last = (_end(work, gradient_buffer, end) for end in ("first", "last"))
     fuller = sum(last.values()) > sum(first.values())
     states = {name: np.where(fuller, last[name], first[name]) for name in first}
-    return {**states, "gathered": _gathered(work.jobs, work.offload_parameters == 0)}
+    whole = 2 * (work.held["trainable_first"] + work.held["frozen_first"]) / work.jobs.tensor
+    return {**states, "gathered": _gathered(work.jobs, work.offload_parameters == 0), "whole": whole}
 
 
 def _end(work: Iterations, gradient_buffer: bool, end: str) -> dict[str, Column]:

@@ -109,6 +109,7 @@ def one_layout(shape: Shape, workload: Workload, work: Work, layout: Layout, har
         "recompute": 3 if layout.recompute == "full" else 0,
         "offload_optimizer": layout.offload_optimizer,
         "offload_parameters": layout.offload_parameters,
+        "gather_for_generation": layout.gather_for_generation,
         "sequence_parallel": layout.sequence_parallel,
         "rollouts": work.replica_rollouts,
         "micro_batch": work.micro_batch,

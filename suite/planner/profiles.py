@@ -25,6 +25,8 @@ class Profile:
     always_sharded: bool = False
     #: whether each decoding step under ZeRO-3 gathers the weights anew
     gathers_to_decode: bool = False
+    #: whether it can gather them once for all steps instead
+    gathers_once: bool = False
     #: gradients stand in a buffer of their own in fp32 throughout
     gradient_buffer: bool = False
     #: the reference waits in host memory in fp32 and takes the policy's place for its pass (``Iterations.swapped``)
@@ -56,6 +58,7 @@ PROFILES = {
             offload_optimizer=True,
             offload_parameters=True,
             gathers_to_decode=True,
+            gathers_once=True,
             plain_model=True,
         ),
         Profile(

@@ -47,6 +47,7 @@ class Space:
             recompute="full" if pick["recompute"] else "none",
             offload_optimizer=bool(pick["offload_optimizer"]),
             offload_parameters=bool(pick["offload_parameters"]),
+            gather_for_generation=bool(pick["gather_for_generation"]),
         )
 
 
@@ -59,7 +60,8 @@ def candidates(shape: Shape, workload: Workload, hardware: Hardware, profile: Pr
 
 _COLUMNS = (
     *("devices", "tensor", "pipeline", "data", "zero_stage", "distributed_optimizer", "recompute"),
-    *("offload_optimizer", "offload_parameters", "sequence_parallel", "rollouts", "micro_batch"),
+    *("offload_optimizer", "offload_parameters", "gather_for_generation"),
+    *("sequence_parallel", "rollouts", "micro_batch"),
 )
 
 
@@ -82,7 +84,7 @@ def _degrees(shape: Shape, workload: Workload, profile: Profile, devices: int) -
             _shardings(profile, data),
             (0, 3) if profile.recompute else (0,),
         ):
-            stage, distributed, optimizer, parameters = sharding
+            stage, distributed, optimizer, parameters, once = sharding
             rows.append(
                 (
                     devices,
@@ -94,6 +96,7 @@ def _degrees(shape: Shape, workload: Workload, profile: Profile, devices: int) -
                     recompute,
                     optimizer,
                     parameters,
+                    once,
                     sequence,
                     replica,
                     micro,
@@ -107,17 +110,19 @@ def _micro_batches(batch: int, bound: int) -> list[int]:
     return [size for size in range(min(batch, bound), 0, -1) if batch % size == 0]
 
 
-def _shardings(profile: Profile, data: int) -> list[tuple[int, int, int, int]]:
-    """ZeRO stage, distributed optimizer, offloaded optimizer, offloaded parameters."""
+def _shardings(profile: Profile, data: int) -> list[tuple[int, int, int, int, int]]:
+    """ZeRO stage, distributed optimizer, offloaded optimizer, offloaded parameters, gathered once for generation."""
     if not profile.zero_stages:
         both = data > 1 and not profile.always_sharded
-        return [(0, 0, 0, 0), (0, 1, 0, 0)] if both else [(0, 1, 0, 0)]
+        return [(0, 0, 0, 0, 0), (0, 1, 0, 0, 0)] if both else [(0, 1, 0, 0, 0)]
     # One replica has nothing to shard: stages differ by name alone there.
     stages = profile.zero_stages if data > 1 else (0,)
-    plain = [(stage, 0, 0, 0) for stage in stages]
+    ways = {stage: (1, 0) if stage == 3 and profile.gathers_once else (0,) for stage in stages}
+    plain = [(stage, 0, 0, 0, once) for stage in stages for once in ways[stage]]
     offloading = [stage for stage in stages if stage] if data > 1 else [2]
-    host = [(stage, 0, 1, 0) for stage in offloading] if profile.offload_optimizer else []
-    return plain + host + ([(3, 0, 1, 1)] if profile.offload_parameters else [])
+    offloaded = [(stage, 0, 1, 0, once) for stage in offloading for once in ways.get(stage, (0,))]
+    host = offloaded if profile.offload_optimizer else []
+    return plain + host + ([(3, 0, 1, 1, 0)] if profile.offload_parameters else [])
 
 
 def iterations(
@@ -166,6 +171,7 @@ def iterations(
         offload_optimizer=columns["offload_optimizer"],
         offload_parameters=columns["offload_parameters"],
         gathers_to_decode=profile.gathers_to_decode,
+        gathers_once=columns["gather_for_generation"],
         held={kind: np.array([held[degree][kind] for degree in pipelines.tolist()], dtype=float) for kind in kinds},
         critic_share=_critic_share(shape, workload),
         swapped=trained_weights(shape, workload) if profile.swaps_reference else 0,

@@ -62,7 +62,16 @@ class Layout(Declaring):
         bool,
         Declared("--offload-parameters", "keep parameters in host memory (ZeRO-3)", "switch", label="offload-param"),
     ] = Field(default=False, description="parameters in host memory (ZeRO-3 only)")
-
+    gather_for_generation: Annotated[
+        bool,
+        Declared(
+            "--gather-for-generation",
+            "gather ZeRO-3's weights once for a whole generation [default: where they fit]",
+            "automatic",
+            written="when set",
+            label="gather-gen",
+        ),
+    ] = Field(default=False, description="ZeRO-3's weights whole on every device while it generates")
     kernels: Annotated[
         Kernels,
         Declared(
@@ -86,6 +95,8 @@ class Layout(Declaring):
             raise ValueError("sequence parallelism needs tensor parallel of at least 2")
         if self.offload_parameters and self.zero_stage != 3:
             raise ValueError("parameters can be offloaded under ZeRO stage 3 only")
+        if self.gather_for_generation and self.zero_stage != 3:
+            raise ValueError("weights are gathered for generation under ZeRO stage 3 only: the others hold them whole")
         if self.offload_optimizer and self.zero_stage == 0 and not self.distributed_optimizer:
             raise ValueError("the optimizer can be offloaded under ZeRO stages 1 to 3 only")
         return self

@@ -65,7 +65,7 @@ class PPOLoop:
         counts = self._count(prompts, tokens, trained_tokens, len(steps))
         stats = self._statistics(rollouts, steps)
         check_counts(counts, self._workload, self._work)
-        recorder.finish(counts, stats)
+        recorder.finish(counts, stats, **self._skipped(steps))
         return counts, stats
 
     def _prompts(self, iteration: int) -> torch.Tensor:
@@ -129,6 +129,15 @@ class PPOLoop:
         stats = dict(zip(TRAIN_STATS, (totals / self._engine.data_parallel_size).tolist()))
         stats.update(kl=float(rollouts.mean_kl), reward=float(rollouts.mean_score))
         return {name: value if math.isfinite(value) else None for name, value in stats.items()}
+
+    def _skipped(self, steps: List[Dict[str, float]]) -> Counts:
+        """Of fp16 alone: how many of the steps the stack skipped, because its loss scale was too high for them.
+
+        The stacks agree on an overflow over all ranks, so the number is the same everywhere.
+        """
+        if self._manifest["measure"]["precision"] != "fp16" or not all("skipped_steps" in step for step in steps):
+            return {}
+        return {"skipped_steps": int(sum(step["skipped_steps"] for step in steps))}
 
     def _check_length(self, prompts: torch.Tensor, tokens: torch.Tensor) -> None:
         wanted = (prompts.size(0), prompts.size(1) + self._workload["new_tokens"])

@@ -1,5 +1,6 @@
 """Peaks of memory per phase: the caching allocator's on CUDA, the resident set's on the host."""
 
+import gc
 from typing import Dict, Optional
 
 import torch
@@ -20,6 +21,14 @@ class MemoryProbe:
         reset_peak_resident()
         if self._device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self._device)
+
+    def forget_setup(self) -> None:
+        """Between set-up and iteration 0: give back what building left behind, so that no later peak holds it."""
+        gc.collect()
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+            torch.cuda.empty_cache()
+        self.reset()
 
     def peaks(self) -> Peaks:
         """The fields of a ``memory`` event. ``peak_device_bytes`` is what the whole device uses at this moment:

@@ -76,6 +76,7 @@ def run(
         log.emit("environment", facts=facts)
     model_seconds = time.perf_counter() - began
     log.emit("memory", iteration=None, phase="setup", **memory.peaks())
+    memory.forget_setup()
     iterations = manifest["measure"]["warmup"] + manifest["measure"]["iterations"]
     if isinstance(subject, Trainer):
         subject.run(PhaseClock(world, log, memory, sampler, progress), iterations)

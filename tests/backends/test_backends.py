@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,37 @@ def test_deepspeed_takes_the_stage_that_deepspeed_chat_takes(size: str, stage: i
 def test_deepspeed_offloads_parameters_under_stage_3_by_itself() -> None:
     request = LayoutRequest(devices_per_node=1, offload_parameters=True)
     assert find_backend("deepspeed").layout(find_size("1.3B"), WORKLOAD, request).zero_stage == 3
+
+
+def generates_on_whole_weights(size: str, memory: int | None = None, ranks: int = 8, **asked: Any) -> bool:
+    """What deepspeed lays out under ZeRO-3."""
+    request = LayoutRequest(devices_per_node=ranks, device_memory_bytes=memory, **{"zero_stage": 3, **asked})
+    return find_backend("deepspeed").layout(find_size(size), WORKLOAD, request).gather_for_generation
+
+
+def test_deepspeed_gathers_for_generation_where_the_weights_fit_or_nobody_knows() -> None:
+    fits = {size: generates_on_whole_weights(size, 80 * GIB) for size in ("6.7B", "13B", "66B")}
+    assert fits == {"6.7B": True, "13B": True, "66B": False}
+    assert not generates_on_whole_weights("6.7B", 24 * GIB)
+    assert generates_on_whole_weights("66B")
+    # 1 rank has the weights whole, whatever the memory: a scaling curve goes on from it
+    assert generates_on_whole_weights("6.7B", 24 * GIB, ranks=1)
+
+
+def test_weights_that_wait_in_host_memory_are_gathered_only_when_asked_for() -> None:
+    assert not generates_on_whole_weights("6.7B", offload_parameters=True)
+    assert generates_on_whole_weights("6.7B", offload_parameters=True, gather_for_generation=True)
+
+
+def test_whoever_says_how_to_generate_under_zero_3_is_obeyed() -> None:
+    assert generates_on_whole_weights("66B", 24 * GIB, gather_for_generation=True)
+    assert not generates_on_whole_weights("6.7B", 80 * GIB, gather_for_generation=False)
+
+
+def test_other_stages_have_nothing_to_gather_for_generation() -> None:
+    assert not generates_on_whole_weights("6.7B", zero_stage=2)
+    with pytest.raises(ValueError, match="under ZeRO stage 3 only"):
+        generates_on_whole_weights("6.7B", zero_stage=2, gather_for_generation=True)
 
 
 def test_megatron_takes_the_smallest_tensor_degree_that_leaves_room() -> None:

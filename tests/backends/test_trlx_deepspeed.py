@@ -30,7 +30,8 @@ LLAMA = Shape(
 def test_the_stage_is_the_deepspeed_backends_so_that_rows_compare(size: str, stage: int) -> None:
     request = LayoutRequest(devices_per_node=8)
     chosen = [find_backend(name).layout(find_size(size), WORKLOAD, request) for name in ("deepspeed", "trlx-deepspeed")]
-    assert chosen[0] == chosen[1]
+    # trlx's own generate always gathers layer by layer
+    assert chosen[0].model_copy(update={"gather_for_generation": False}) == chosen[1]
     assert chosen[0].zero_stage == stage
 
 

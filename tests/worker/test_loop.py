@@ -13,12 +13,13 @@ import torch.distributed as dist
 
 from suite.bundle.event_fields import FIELDS, wrong_field
 from suite.spec.manifest import Manifest
+from suite.worker import session
 from suite.worker.engines.base import Engine, LossFunction
 from suite.worker.events import EventLog
 from suite.worker.loop import PPOLoop, draw_prompts, expected_counts, ppo_loss
 from suite.worker.memory import MemoryProbe
 from suite.worker.progress import Progress
-from suite.worker.rank import ConfigError
+from suite.worker.rank import ConfigError, RankIdentity
 from suite.worker.recorder import NullRecorder, Recorder
 from suite.worker.world import World
 from tests.worker.tiny import tiny_manifest
@@ -33,9 +34,10 @@ class ScriptedEngine(Engine):
     data_parallel_rank, data_parallel_size, replica_leader = 0, 1, True
     total_parameters, trainable_parameters = 100, 60
 
-    def __init__(self, extra_tokens: int = 0, token: int = 7, loss: float = 0.25) -> None:
+    def __init__(self, extra_tokens: int = 0, token: int = 7, loss: float = 0.25, **stats: float) -> None:
         self.calls: list[str] = []
         self.trained: list[dict[str, torch.Tensor]] = []
+        self._stats = stats
         self._extra_tokens, self._token, self._loss = extra_tokens, token, loss
 
     def generate(self, prompts: torch.Tensor, new_tokens: int) -> torch.Tensor:
@@ -56,7 +58,7 @@ class ScriptedEngine(Engine):
         self.calls.append("train")
         self.trained.append(batch)
         _, parts = loss_fn(batch["logprobs"], batch["values"], batch)
-        return {**{name: float(value) for name, value in parts.items()}, "loss": self._loss}
+        return {**{name: float(value) for name, value in parts.items()}, "loss": self._loss, **self._stats}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -175,6 +177,39 @@ def test_an_iteration_is_recorded_as_the_contract_says(tmp_path: Path) -> None:
     assert [(event["kind"], event.get("phase")) for event in events] == one * 2
     assert [event["iteration"] for event in events] == [0] * 11 + [1] * 11
     assert not [problem for event in events if (problem := wrong_field(event, FIELDS["rank"][event["kind"]], ""))]
+
+
+def skipped_steps(folder: Path, precision: str, **stats: float) -> Any:
+    """What the iteration's event says of them, or "absent"; four optimizer steps."""
+    manifest = parsed(tiny_manifest(workload=WORK))
+    manifest["measure"]["precision"] = precision
+    PPOLoop(ScriptedEngine(**stats), manifest).run_iteration(0, recorder(folder))
+    event = events_in(folder)[-1]
+    assert wrong_field(event, FIELDS["rank"]["iteration"], "") is None
+    return event.get("skipped_steps", "absent")
+
+
+def test_steps_that_fp16_skipped_are_summed_into_the_iterations_event(tmp_path: Path) -> None:
+    assert skipped_steps(tmp_path / "some", "fp16", skipped_steps=1.0) == 4
+    assert skipped_steps(tmp_path / "none", "fp16", skipped_steps=0.0) == 0
+
+
+def test_other_precisions_and_engines_that_do_not_count_say_nothing_of_skipped_steps(tmp_path: Path) -> None:
+    assert skipped_steps(tmp_path / "bf16", "bf16", skipped_steps=0.0) == "absent"
+    assert skipped_steps(tmp_path / "silent", "fp16") == "absent"
+
+
+def test_no_iteration_sees_the_peaks_of_the_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, engine = World(0, 1, 0, 1, torch.device("cpu")), ScriptedEngine()
+    engine.notes = ()
+    monkeypatch.setattr(session, "join", lambda *_: world)
+    monkeypatch.setattr(session, "leave", lambda: None)
+    monkeypatch.setattr(session, "measure_ceilings", lambda _: {})
+    monkeypatch.setattr(MemoryProbe, "forget_setup", lambda _: engine.calls.append("forget"))
+    manifest, log = parsed(tiny_manifest()), EventLog(str(tmp_path), 0, mirror=False)
+    session.run(manifest, RankIdentity(0, 1, 0, 1), log, Progress(), lambda _: lambda *_: engine)
+    assert engine.calls[:2] == ["forget", "generate"]
+    assert engine.calls.count("forget") == 1
 
 
 def test_phases_and_waits_fit_into_the_iteration(tmp_path: Path) -> None:

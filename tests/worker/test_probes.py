@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import weakref
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,25 @@ class TestMemory:
 
     def test_less_than_the_baseline_is_nothing(self) -> None:
         assert MemoryProbe(ALONE.device, 1 << 50).peaks()["peak_allocated_bytes"] == 0
+
+    def test_behind_the_set_up_the_allocator_is_emptied_before_peaks_start_anew(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        calls: list[str] = []
+        for name in ("synchronize", "empty_cache", "reset_peak_memory_stats"):
+            monkeypatch.setattr(torch.cuda, name, lambda *_, name=name: calls.append(name))
+        cycle = Held()
+        cycle.itself, gone = cycle, weakref.ref(cycle)
+        del cycle
+        MemoryProbe(torch.device("cuda", 0), 0).forget_setup()
+        assert calls == ["synchronize", "empty_cache", "reset_peak_memory_stats"]
+        assert gone() is None  # a cycle that would have kept its tensors in the allocator
+
+
+class Held:
+    """What a constructor may leave behind: reachable from itself alone."""
+
+    itself: Held | None = None
 
 
 class TestFacts:

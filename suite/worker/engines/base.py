@@ -53,5 +53,6 @@ class Engine(ABC):
 
         Splits into the manifest's micro batches, runs forward, ``loss_fn`` and backward on each, accumulates the
         mean gradient over micro batches and replicas, clips, steps. Returns the mean of the loss's statistics over
-        this replica's micro batches, with ``gradient_norm`` (before clipping) where the stack reports it.
+        this replica's micro batches, with ``gradient_norm`` (before clipping) where the stack reports it, and
+        ``skipped_steps``: 1 where the optimizer made no step because a gradient overflowed in fp16, else 0.
         """

@@ -27,11 +27,11 @@ def check(manifest: Dict[str, Any]) -> None:
         raise ValueError("fp16 is not trained on a CPU; use fp32 or bf16")
 
 
-def training_config(manifest: Dict[str, Any], trainable_parameters: int) -> Dict[str, Any]:
+def training_config(manifest: Dict[str, Any], trainable_elements: int) -> Dict[str, Any]:
     """One ``engine.train`` is one optimizer step: the replica's batch, accumulated over its micro batches."""
     work, layout = manifest["work"], manifest["layout"]
     zero = _zero(manifest)
-    zero["reduce_bucket_size"] = min(_DEFAULT_BUCKET_ELEMENTS, trainable_parameters)
+    zero["reduce_bucket_size"] = min(_DEFAULT_BUCKET_ELEMENTS, trainable_elements)
     if overlaps(manifest):
         zero["overlap_comm"] = True
     if layout["offload_optimizer"]:
@@ -39,7 +39,7 @@ def training_config(manifest: Dict[str, Any], trainable_parameters: int) -> Dict
     config = dict(_common(manifest), zero_optimization=zero)
     config["gradient_accumulation_steps"] = work["replica_batch"] // work["micro_batch"]
     config["gradient_clipping"] = manifest["workload"]["optimizer"]["gradient_clip"]
-    # torch's AdamW is not on DeepSpeed's lists of tested and of host optimizers; its own would be compiled first.
+    # torch's AdamW, the client optimizer of --kernels torch, is on no list of DeepSpeed's host optimizers.
     config["zero_allow_untested_optimizer"] = True
     config["zero_force_ds_cpu_optimizer"] = False
     return config

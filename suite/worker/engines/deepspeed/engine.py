@@ -8,19 +8,23 @@ from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional
 import deepspeed
 import torch
 import transformers
+from deepspeed.runtime.zero import unwrap_model_for_generation
 from transformers import GenerationConfig
 
 from suite.worker.engines.base import Engine, LossFunction
 from suite.worker.engines.deepspeed import config as deepspeed_config
 from suite.worker.engines.deepspeed.critic import Critic, joined_losses
+from suite.worker.engines.deepspeed.optimizer import build_optimizer, load_kernels
 from suite.worker.engines.deepspeed.policy import (
     Policy,
     build_config,
     count_parameters,
     draw_weights,
     freeze_below,
+    held_elements,
     recompute_blocks,
 )
+from suite.worker.vocabulary import padded_vocab
 from suite.worker.world import World
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -34,6 +38,7 @@ class DeepSpeedEngine(Engine):
         deepspeed_config.check(manifest)
         self._manifest = manifest
         self._stage = manifest["layout"]["zero_stage"]
+        self._gathers_once = manifest["layout"].get("gather_for_generation", False)
         self._trainable_layers = manifest["workload"]["trainable_layers"]
         self._is_hydra = manifest["workload"]["reference"] == "hydra"
         self._micro_batch = manifest["work"]["micro_batch"]
@@ -41,14 +46,15 @@ class DeepSpeedEngine(Engine):
         self.data_parallel_rank, self.data_parallel_size = world.rank, world.world_size
         self.replica_leader = True
         _prepare_process(world)
+        kernels = load_kernels(manifest)
         policy = self._build_policy()
         self.total_parameters, self.trainable_parameters = count_parameters(policy)
-        self._engine = self._wrap(policy, self.trainable_parameters)
+        self._engine = self._wrap(policy)
         self._policy = policy
         self._critic = self._build_critic() if self._manifest["workload"].get("critic") else None
         self._reference = None if self._is_hydra else self._build_reference()
         self._trunk: Optional[Tuple[torch.Tensor, torch.Tensor]] = None
-        self.notes = tuple(_notes(manifest, world))
+        self.notes = (*kernels, *_notes(manifest, world))
         torch.manual_seed(manifest["measure"]["seed"] + world.rank)
 
     def generate(self, prompts: torch.Tensor, new_tokens: int) -> torch.Tensor:
@@ -62,9 +68,19 @@ class DeepSpeedEngine(Engine):
             use_cache=True,
         )
         self._policy.eval()
-        synced = self._stage == 3 and self.data_parallel_size > 1
-        with torch.no_grad():
-            return self._policy.generate(prompts, generation_config=config, synced_gpus=synced)
+        gathers_layers = self._stage == 3 and not self._gathers_once
+        with torch.no_grad(), self._whole_weights():
+            return self._policy.generate(
+                prompts,
+                generation_config=config,
+                synced_gpus=gathers_layers and self.data_parallel_size > 1,
+            )
+
+    def _whole_weights(self) -> ContextManager[Any]:
+        """Where the layout asks for it: ZeRO-3's weights on every rank, without its hooks, partitioned again behind."""
+        if not self._gathers_once:
+            return nullcontext()
+        return unwrap_model_for_generation(self._engine)
 
     def score(self, tokens: torch.Tensor, prompt_tokens: int) -> Tuple[torch.Tensor, torch.Tensor]:
         self._policy.eval()
@@ -95,7 +111,7 @@ class DeepSpeedEngine(Engine):
 
     def train(self, batch: Dict[str, torch.Tensor], prompt_tokens: int, loss_fn: LossFunction) -> Dict[str, float]:
         self._policy.train()
-        rows, steps_before = batch["tokens"].size(0), self._engine.global_steps
+        rows, steps_before, skipped = batch["tokens"].size(0), self._engine.global_steps, self._skipped_steps()
         sums: Dict[str, torch.Tensor] = {}
         for first in range(0, rows, self._micro_batch):
             micro = {name: tensor[first : first + self._micro_batch] for name, tensor in batch.items()}
@@ -107,7 +123,14 @@ class DeepSpeedEngine(Engine):
         norm = self._engine.get_global_grad_norm()
         if norm is not None:
             means["gradient_norm"] = float(norm)
+        # Policy and critic have a loss scale each; a step that either skipped is one step not made.
+        means["skipped_steps"] = float(max(after - before for before, after in zip(skipped, self._skipped_steps())))
         return means
+
+    def _skipped_steps(self) -> Tuple[int, ...]:
+        """Optimizer steps that policy and critic have skipped so far, because a gradient overflowed in fp16."""
+        engines = (self._engine,) if self._critic is None else (self._engine, self._critic)
+        return tuple(engine.skipped_steps for engine in engines)
 
     def _train_micro(
         self, micro: Dict[str, torch.Tensor], prompt_tokens: int, loss_fn: LossFunction
@@ -146,10 +169,10 @@ class DeepSpeedEngine(Engine):
         """The critic in an engine of its own; its parameters are added to the counts."""
         workload = self._manifest["workload"]
         critic = self._drawn(lambda: Critic(self._manifest["size"], workload["critic"]))
-        parameters = sum(getattr(parameter, "ds_numel", parameter.numel()) for parameter in critic.parameters())
-        self.total_parameters += parameters
-        self.trainable_parameters += parameters
-        return self._wrap(critic, parameters)
+        total, trainable = count_parameters(critic)
+        self.total_parameters += total
+        self.trainable_parameters += trainable
+        return self._wrap(critic)
 
     def _drawn(self, make: Callable[[], Any]) -> Any:
         with self._construction():
@@ -157,18 +180,10 @@ class DeepSpeedEngine(Engine):
         draw_weights(model, self._manifest["measure"]["seed"], self._gathered)
         return model
 
-    def _wrap(self, model: Any, trainable_parameters: int) -> Any:
-        settings = self._manifest["workload"]["optimizer"]
+    def _wrap(self, model: Any) -> Any:
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        optimizer = torch.optim.AdamW(
-            trained,
-            lr=settings["learning_rate"],
-            betas=(settings["beta1"], settings["beta2"]),
-            eps=settings["epsilon"],
-            weight_decay=settings["weight_decay"],
-            fused=True,
-        )
-        config = deepspeed_config.training_config(self._manifest, trainable_parameters)
+        optimizer = build_optimizer(self._manifest, trained)
+        config = deepspeed_config.training_config(self._manifest, sum(map(held_elements, trained)))
         return deepspeed.initialize(model=model, optimizer=optimizer, config=config)[0]
 
     def _build_reference(self) -> Any:
@@ -223,9 +238,11 @@ def _prepare_process(world: World) -> None:
 
 def _notes(manifest: Dict[str, Any], world: World) -> Iterator[str]:
     layout, stage = manifest["layout"], manifest["layout"]["zero_stage"]
-    yield "torch.optim.AdamW (fused) as DeepSpeed's client optimizer: its own Adam kernels are not compiled"
-    yield "torch.compile is off (TORCHDYNAMO_DISABLE): nothing in this engine is compiled"
+    yield "torch.compile is off (TORCHDYNAMO_DISABLE): torch compiles nothing in this engine"
     precision = manifest["measure"]["precision"]
+    rows = padded_vocab(manifest["size"]["vocab"])
+    if rows != manifest["size"]["vocab"]:
+        yield "vocabulary padded to {} rows: no probability, no gradient, not counted".format(rows)
     if precision != "fp32":
         yield "gradients are accumulated and reduced in {} (DeepSpeed's default)".format(precision)
     if deepspeed_config.overlaps(manifest):
@@ -244,13 +261,14 @@ def _notes(manifest: Dict[str, Any], world: World) -> Iterator[str]:
         yield "the full reference copy is whole on every rank"
     if stage:
         yield "ZeRO reduction bucket at most as large as the trainable parameters (DeepSpeed's default: 5e8 elements)"
-    if stage == 3:
+    if layout.get("gather_for_generation"):
+        yield "generation under ZeRO-3 gathers all weights once (DeepSpeed's unwrap_model_for_generation, as under TRL)"
+    elif stage == 3:
         yield "generation under ZeRO-3 gathers every layer's weights anew for each token (no hybrid engine for GPT-2)"
+    if stage == 3:
         yield "ZeRO-3 keeps parameters below 1e5 elements whole (DeepSpeed's default persistence threshold)"
     if manifest["workload"].get("lora_rank") or manifest["workload"].get("critic"):
         yield from _chat_notes(manifest["workload"])
-    if layout["offload_optimizer"]:
-        yield "the offloaded optimizer is torch.optim.AdamW on the host, not DeepSpeedCPUAdam (which is compiled)"
     if world.device.type == "cpu":
         yield "CPU patch: DeepSpeed's shared-memory all-reduce is not compiled; gloo is used"
 

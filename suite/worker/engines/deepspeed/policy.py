@@ -1,6 +1,7 @@
 """GPT-2 as Hugging Face builds it, with a value head: log-probs and values of response positions.
 
-b sequences, P prompt tokens, R response tokens, T = P + R. Logits are computed for response positions only.
+b sequences, P prompt tokens, R response tokens, T = P + R. Logits are computed for response positions only. Embedding
+and output matrix are padded (``suite.worker.vocabulary``) with rows of zeros: no token finds them, no logit shows them.
 """
 
 import inspect
@@ -17,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 from suite.worker.engines.deepspeed.lora import add_adapters
 from suite.worker.value_head import build_value_head
+from suite.worker.vocabulary import padded_vocab
 
 # transformers imports scipy, if it finds it, for losses of object detectors: half a second that no rank needs.
 with mock.patch.object(transformers.utils, "is_scipy_available", lambda: False):
@@ -26,15 +28,19 @@ with mock.patch.object(transformers.utils, "is_scipy_available", lambda: False):
 INITIAL_DEVIATION = 0.02
 #: their outputs are added to the residual stream: GPT-2 scales their deviation by 1 / sqrt(2 layers)
 _RESIDUAL_WEIGHT = "c_proj.weight"
+_VOCABULARY_WEIGHTS = ("transformer.wte.weight", "lm_head.weight")
 
 #: gives a context in which the parameter is whole on every rank, and changes of rank 0 reach the others
 Gather = Callable[[nn.Parameter], ContextManager[Any]]
 
 
 def build_config(size: Dict[str, Any]) -> GPT2Config:
-    """The configuration of a manifest's ``size``: no dropout, no token that could end a response early."""
-    return GPT2Config(
-        vocab_size=size["vocab"],
+    """The configuration of a manifest's ``size``: no dropout, no token that could end a response early.
+
+    ``vocab_size`` is the padded one, as the matrices are; ``unpadded_vocab`` holds the number of tokens.
+    """
+    config = GPT2Config(
+        vocab_size=padded_vocab(size["vocab"]),
         n_positions=size["positions"],
         n_embd=size["hidden"],
         n_layer=size["layers"],
@@ -50,6 +56,8 @@ def build_config(size: Dict[str, Any]) -> GPT2Config:
         tie_word_embeddings=size["tied_embeddings"],
         attn_implementation="sdpa",
     )
+    config.unpadded_vocab = size["vocab"]
+    return config
 
 
 class HydraBranch(nn.Module):
@@ -96,7 +104,7 @@ class Policy(GPT2LMHeadModel):
         logits_to_keep: int = 0,
         **options: Any,
     ) -> Any:
-        """Without ``prompt_tokens`` Hugging Face's own forward, which generation calls.
+        """Without ``prompt_tokens`` Hugging Face's own forward, which generation calls; logits of tokens alone.
 
         With it: ``input_ids`` [b, T] -> log-probs and values, each [b, R] fp32 (values None without a value head).
         With ``trunk_states`` [b, T, h] too: log-probs of the reference branch and None.
@@ -104,14 +112,17 @@ class Policy(GPT2LMHeadModel):
         if prompt_tokens is None:
             if logits_to_keep:  # transformers before 4.45 neither asks for it nor knows it
                 options["logits_to_keep"] = logits_to_keep
-            return super().forward(input_ids, **options)
+            output = super().forward(input_ids, **options)
+            output.logits = output.logits[..., : self.config.unpadded_vocab]
+            return output
         assert input_ids is not None
         if trunk_states is None:
             states = self.transformer(input_ids, use_cache=False).last_hidden_state
         else:
             states = self.branch(trunk_states)
         before_response = states[:, prompt_tokens - 1 : -1]
-        logprobs = token_logprobs(self.lm_head(before_response), input_ids[:, prompt_tokens:])
+        logits = self.lm_head(before_response)
+        logprobs = token_logprobs(logits, input_ids[:, prompt_tokens:], self.config.unpadded_vocab)
         if trunk_states is not None or self.value_head is None:
             return logprobs, None
         return logprobs, self.value_head(before_response).squeeze(-1).float()
@@ -121,9 +132,14 @@ class Policy(GPT2LMHeadModel):
         return self.transformer.h[-trainable_layers] if trainable_layers else self.transformer.ln_f
 
 
-def token_logprobs(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    """Log-probability of each token under its logits, in fp32: [b, R, V], [b, R] -> [b, R]."""
+def token_logprobs(logits: torch.Tensor, tokens: torch.Tensor, vocab: int) -> torch.Tensor:
+    """Log-probability of each token under its logits, in fp32: [b, R, V], [b, R] -> [b, R].
+
+    Logits from ``vocab`` on are padding. Those of fp32 are overwritten: nobody else reads them.
+    """
     wide = logits.float()
+    # Without a record for backward, which would copy the gradient of all logits: the softmax there is zero anyway.
+    wide.detach()[..., vocab:].fill_(float("-inf"))
     chosen = wide.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
     return chosen - wide.logsumexp(-1)
 
@@ -133,12 +149,16 @@ def draw_weights(model: Policy, seed: int, gather: Gather) -> None:
     """Normal weights of deviation 0.02, biases zero, LayerNorm one, as GPT-2's.
 
     Each parameter has a generator of its own, seeded by its name, so that policy, reference and hydra branch start
-    from equal weights, and ZeRO-3 from those of the other stages.
+    from equal weights, and ZeRO-3 from those of the other stages. Rows that pad the vocabulary are zero.
     """
     for name, parameter in model.named_parameters():
         with gather(parameter):
             if parameter.numel():
-                _draw(_twin_name(name, model.config.n_layer, model.branch), parameter, seed, model.config.n_layer)
+                drawn = parameter
+                if name in _VOCABULARY_WEIGHTS:
+                    drawn = parameter[: model.config.unpadded_vocab]
+                    parameter[model.config.unpadded_vocab :] = 0
+                _draw(_twin_name(name, model.config.n_layer, model.branch), drawn, seed, model.config.n_layer)
 
 
 def _twin_name(name: str, layers: int, branch: Optional[HydraBranch]) -> str:
@@ -193,8 +213,21 @@ def _recomputed(forward: Callable[..., Any], *arguments: Any, **options: Any) ->
     return checkpoint(forward, *arguments, use_reentrant=False, **options)
 
 
-def count_parameters(model: Policy) -> Tuple[int, int]:
-    """Policy with value head without the reference branch: all, and those that train; whole under ZeRO-3 too."""
+def count_parameters(model: nn.Module) -> Tuple[int, int]:
+    """A model without its reference branch: all parameters, and those that train.
+
+    Whole under ZeRO-3 too; without vocabulary padding.
+    """
     own = [(name, parameter) for name, parameter in model.named_parameters() if not name.startswith("branch.")]
-    sizes = [(getattr(parameter, "ds_numel", parameter.numel()), parameter.requires_grad) for _, parameter in own]
+    sizes = [(_unpadded_size(name, parameter, model.config), parameter.requires_grad) for name, parameter in own]
     return sum(size for size, _ in sizes), sum(size for size, trains in sizes if trains)
+
+
+def held_elements(parameter: nn.Parameter) -> int:
+    """Elements of the whole parameter, with vocabulary padding; of a partitioned one too."""
+    return int(getattr(parameter, "ds_numel", parameter.numel()))
+
+
+def _unpadded_size(name: str, parameter: nn.Parameter, config: GPT2Config) -> int:
+    padding = config.vocab_size - config.unpadded_vocab if name in _VOCABULARY_WEIGHTS else 0
+    return held_elements(parameter) - padding * config.n_embd

@@ -60,14 +60,17 @@ def environment(run: Finished) -> dict[str, Any]:
 
 ONE_RANK: dict[str, dict[str, Any]] = {
     "plain": {},
-    "untied-bf16": {"shape": {"tied_embeddings": False}, "measure": {"precision": "bf16"}},
+    "untied-bf16": {"shape": {"tied_embeddings": False, "vocab": 100}, "measure": {"precision": "bf16"}},
     "steps-epochs-recompute": {
         "layout": {"recompute": "full", "zero_stage": 1},
         "workload": {"optimizer_steps": 2, "ppo_epochs": 2, "rollouts": 8},
     },
     "frozen": {"workload": {"trainable_layers": 1}, "layout": {"zero_stage": 2}},
-    "hydra": {"workload": {"trainable_layers": 1, "reference": "hydra"}},
-    "offloaded": {"layout": {"zero_stage": 3, "offload_optimizer": True, "offload_parameters": True}},
+    "hydra": {"shape": {"vocab": 100}, "workload": {"trainable_layers": 1, "reference": "hydra"}},
+    "offloaded": {
+        "shape": {"vocab": 100},
+        "layout": {"zero_stage": 3, "offload_optimizer": True, "offload_parameters": True},
+    },
 }
 
 
@@ -88,7 +91,7 @@ def test_one_rank_does_the_manifests_work(tmp_path: Path, case: str) -> None:
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
 def test_two_ranks_share_the_work_under_zero(tmp_path: Path, stage: int) -> None:
-    manifest = tiny_manifest(2, layout={"zero_stage": stage})
+    manifest = tiny_manifest(2, layout={"zero_stage": stage}, shape={"vocab": 100})
     run = run_tiny(tmp_path, manifest)
     assert_done(run, manifest)
     assert run.events(0, "iteration")[-1]["stats"] == run.events(1, "iteration")[-1]["stats"]
@@ -98,7 +101,8 @@ def test_two_ranks_share_the_work_under_zero(tmp_path: Path, stage: int) -> None
 
 def test_two_ranks_share_a_hydra_reference_under_zero_3(tmp_path: Path) -> None:
     workload = {"trainable_layers": 1, "reference": "hydra"}
-    manifest = tiny_manifest(2, layout={"zero_stage": 3, "recompute": "full"}, workload=workload)
+    layout = {"zero_stage": 3, "recompute": "full", "gather_for_generation": True}
+    manifest = tiny_manifest(2, layout=layout, workload=workload)
     run = run_tiny(tmp_path, manifest)
     assert_done(run, manifest)
     assert losses(run, "kl")[0] == pytest.approx(0.0, abs=1e-6)

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
+from transformers import GenerationConfig
 
-from suite.worker.engines.deepspeed.policy import Policy, build_config, freeze_below, recompute_blocks
+from suite.worker.engines.deepspeed.critic import Critic
+from suite.worker.engines.deepspeed.policy import (
+    Policy,
+    build_config,
+    count_parameters,
+    draw_weights,
+    freeze_below,
+    recompute_blocks,
+    token_logprobs,
+)
 
 SIZE: dict[str, Any] = {
     "vocab": 32,
@@ -44,3 +55,82 @@ def test_recomputed_blocks_run_twice_and_train_alike(has_a_choice: bool, monkeyp
     assert kept[0].keys() == again[0].keys()
     for name, gradient in kept[0].items():
         assert torch.equal(gradient, again[0][name]), name
+
+
+GPT2_VOCAB, GPT2_ROWS = 50257, 50304
+
+
+def gpt2_vocabulary(tied: bool = True, **options: Any) -> Policy:
+    """A tiny policy on GPT-2's vocabulary, its weights drawn."""
+    policy = Policy(build_config({**SIZE, "vocab": GPT2_VOCAB, "hidden": 8, "tied_embeddings": tied}), **options)
+    draw_weights(policy, 3, lambda _parameter: nullcontext())
+    return policy
+
+
+def vocabulary_matrices(policy: Policy) -> list[torch.nn.Parameter]:
+    return list({id(matrix): matrix for matrix in (policy.transformer.wte.weight, policy.lm_head.weight)}.values())
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_log_probs_and_their_gradients_are_those_of_the_unpadded_softmax(precision: torch.dtype) -> None:
+    logits = (3 * torch.randn(2, 3, GPT2_ROWS, generator=torch.Generator().manual_seed(0))).to(precision)
+    logits[..., GPT2_VOCAB:] = 50.0  # padding that would win, were it looked at
+    tokens, weights = torch.tensor([[0, 7, GPT2_VOCAB - 1]] * 2), torch.arange(6.0).reshape(2, 3)
+    padded, plain = (part.clone().requires_grad_() for part in (logits, logits[..., :GPT2_VOCAB]))
+    # as in the policy: logits are an output, not a leaf
+    ours = token_logprobs(padded * 1.0, tokens, GPT2_VOCAB)
+    theirs = torch.log_softmax(plain.float(), dim=-1).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+    assert torch.allclose(ours, theirs, atol=1e-4)
+    for logprobs in (ours, theirs):
+        (logprobs * weights).sum().backward()
+    assert padded.grad is not None and plain.grad is not None
+    assert torch.allclose(padded.grad[..., :GPT2_VOCAB], plain.grad, atol=1e-5)
+    assert not padded.grad[..., GPT2_VOCAB:].any()
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_an_optimizer_with_weight_decay_leaves_padded_rows_at_zero(tied: bool) -> None:
+    policy = gpt2_vocabulary(tied).train()
+    optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-2, weight_decay=0.1, fused=True)
+    before = [matrix.detach().clone() for matrix in vocabulary_matrices(policy)]
+    logprobs, values = policy(torch.arange(8).reshape(2, 4), prompt_tokens=2)
+    (logprobs.sum() + values.sum()).backward()
+    optimizer.step()
+    assert len(before) == (1 if tied else 2)
+    for matrix, drawn in zip(vocabulary_matrices(policy), before, strict=True):
+        assert matrix.shape[0] == GPT2_ROWS
+        assert matrix.grad is not None and not matrix.grad[GPT2_VOCAB:].any()
+        assert not drawn[GPT2_VOCAB:].any() and not matrix[GPT2_VOCAB:].any()
+        assert not torch.equal(matrix[:GPT2_VOCAB], drawn[:GPT2_VOCAB])
+
+
+def test_generation_never_samples_a_padded_token() -> None:
+    policy = gpt2_vocabulary().eval()
+    with torch.no_grad():  # the logit of every token far below the padding's, which is zero
+        policy.transformer.wte.weight[:GPT2_VOCAB] = -1000.0
+        policy.transformer.ln_f.weight.zero_()
+        policy.transformer.ln_f.bias.fill_(1.0)
+        logits = policy.lm_head(torch.ones(8))
+    assert float(logits[:GPT2_VOCAB].max()) < float(logits[GPT2_VOCAB:].min()) - 5000.0
+    prompts = torch.zeros(4, 2, dtype=torch.int64)
+    config = GenerationConfig(do_sample=True, top_k=0, min_new_tokens=5, max_new_tokens=5)
+    tokens = policy.generate(prompts, generation_config=config)
+    assert tokens.shape == (4, 7)
+    assert int(tokens.max()) < GPT2_VOCAB
+
+
+def test_padding_is_not_counted() -> None:
+    policy, plain = gpt2_vocabulary(with_value_head=False), parameters_without_padding()
+    assert count_parameters(policy) == (plain, plain)
+    untied = gpt2_vocabulary(tied=False, with_value_head=False)
+    assert count_parameters(untied)[0] == plain + GPT2_VOCAB * 8
+    critic = Critic({**SIZE, "vocab": GPT2_VOCAB}, {"layers": 1, "hidden": 8, "ffn": 16, "heads": 2})
+    assert critic.transformer.wte.weight.shape[0] == GPT2_ROWS
+    held = sum(parameter.numel() for parameter in critic.parameters())
+    assert held - count_parameters(critic)[0] == (GPT2_ROWS - GPT2_VOCAB) * 8
+
+
+def parameters_without_padding() -> int:
+    """By hand: embeddings, three blocks of width 8 with 32 inside, final LayerNorm."""
+    block = 4 * 8 + (8 + 1) * 24 + (8 + 1) * 8 + (8 + 1) * 32 + (32 + 1) * 8
+    return (GPT2_VOCAB + 8) * 8 + 3 * block + 16

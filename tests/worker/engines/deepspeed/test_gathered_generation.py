@@ -1,0 +1,100 @@
+"""Under ZeRO-3 generation on weights gathered once samples what it samples layer by layer, and trains alike behind it.
+
+Run as a script this file is one rank of two: ``python -m tests.worker.engines.deepspeed.test_gathered_generation``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.worker.tiny import ROOT, clean_environment, free_port, rank_environment, tiny_manifest
+
+RANKS, ITERATIONS = 2, 3
+
+
+def rank_program() -> None:
+    """Both ways one after the other on this rank; what each did is printed."""
+    import torch
+    from deepspeed.runtime.zero.partitioned_param_coordinator import PartitionedParameterCoordinator
+
+    from suite.worker.engines import engine_class
+    from suite.worker.loop import PPOLoop
+    from suite.worker.rank import RankIdentity
+    from suite.worker.recorder import NullRecorder
+    from suite.worker.world import join
+
+    torch.set_num_threads(1)
+    rank = int(os.environ["RANK"])
+    world = join(RankIdentity(rank, RANKS, rank, RANKS), "cpu", 60.0)
+    fetches: list[int] = []
+    fetch = PartitionedParameterCoordinator.fetch_sub_module
+
+    def counting(*arguments: Any, **options: Any) -> Any:
+        fetches.append(1)
+        return fetch(*arguments, **options)
+
+    PartitionedParameterCoordinator.fetch_sub_module = counting
+    told = []
+    for gathers in (False, True):
+        layout = {"zero_stage": 3, "gather_for_generation": gathers}
+        # wide enough for weights that ZeRO-3 does not keep whole (1e5 elements)
+        shape = {"hidden": 192, "ffn": 768, "vocab": 600}
+        learning = {"optimizer": {"learning_rate": 1e-2}, "reward": {"kind": "token-below", "threshold": 300}}
+        manifest = tiny_manifest(RANKS, layout=layout, shape=shape, workload=learning, stack={})
+        engine = engine_class("deepspeed", "cpu")(manifest.model_dump(mode="json", by_alias=True), world)
+        loop = PPOLoop(engine, manifest.model_dump(mode="json", by_alias=True))
+        stats = [loop.run_iteration(iteration, NullRecorder())[1] for iteration in range(ITERATIONS)]
+        fetches.clear()
+        tokens = engine.generate(torch.zeros(2, 8, dtype=torch.int64), 8)
+        sharded = [parameter for parameter in engine._policy.parameters() if not parameter.ds_persist]
+        told.append(
+            {
+                "stats": stats,
+                "tokens": tokens.tolist(),
+                "fetches": len(fetches),
+                "sharded": len(sharded),
+                "whole_elements": sum(parameter.numel() for parameter in sharded),
+                "notes": [note for note in engine.notes if "generation under ZeRO-3" in note],
+            }
+        )
+    print(json.dumps(told))
+
+
+@pytest.mark.ranks
+@pytest.mark.timeout(150)
+def test_weights_gathered_once_give_the_same_tokens_and_losses_and_are_partitioned_again() -> None:
+    port = free_port()
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.worker.engines.deepspeed.test_gathered_generation"],
+            cwd=ROOT,
+            env={**clean_environment(), **rank_environment(rank, RANKS, port)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(RANKS)
+    ]
+    try:
+        outputs = [rank.communicate(timeout=120) for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert [rank.returncode for rank in ranks] == [0] * RANKS, outputs[0][1][-3000:]
+    for output, _ in outputs:
+        layers, once = json.loads(output.splitlines()[-1])
+        assert once["tokens"] == layers["tokens"]
+        assert once["stats"] == layers["stats"]
+        assert layers["fetches"] > 0 == once["fetches"]
+        assert once["sharded"] > 0 == once["whole_elements"]
+        assert "once" in once["notes"][0] and "for each token" in layers["notes"][0]
+
+
+if __name__ == "__main__":
+    rank_program()

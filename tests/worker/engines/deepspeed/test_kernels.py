@@ -1,0 +1,142 @@
+"""Whose Adam the DeepSpeed engine runs: torch's, or one that DeepSpeed compiles, or a refusal with its reason."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from suite.worker.engines.deepspeed import optimizer
+from tests.worker.tiny import run_tiny, tiny_manifest
+
+
+def manifest_of(kernels: str = "native", offloads: bool = False, device: str = "cpu") -> dict[str, Any]:
+    """The part of a manifest that the optimizer reads."""
+    coefficients = {"learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "weight_decay": 0.1}
+    return {
+        "layout": {"kernels": kernels, "offload_optimizer": offloads},
+        "measure": {"device": device},
+        "workload": {"optimizer": coefficients},
+    }
+
+
+class ScriptedBuilder:
+    """An operator of DeepSpeed that loads, or does not."""
+
+    def __init__(self, name: str, loaded: list[str], error: Exception | None = None) -> None:
+        self.name, self._loaded, self._error = name, loaded, error
+
+    def load(self, verbose: bool) -> None:
+        self._loaded.append(self.name)
+        if self._error:
+            raise self._error
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The operators that are loaded; all are, none is built, everything to compile them is there."""
+    names: list[str] = []
+    builders = {"CPUAdamBuilder": "cpu_adam", "FusedAdamBuilder": "fused_adam"}
+    accelerator = type(optimizer.get_accelerator())
+    monkeypatch.setattr(accelerator, "create_op_builder", lambda _, each: ScriptedBuilder(builders[each], names))
+    monkeypatch.setattr("torch.utils.cpp_extension.is_ninja_available", lambda: True)
+    monkeypatch.setattr("torch.utils.cpp_extension.CUDA_HOME", None)
+    monkeypatch.setattr(optimizer.shutil, "which", lambda _: "/usr/bin/c++")
+    return names
+
+
+def test_native_kernels_are_the_hosts_where_the_optimizer_is_offloaded_and_the_devices_elsewhere(
+    loaded: list[str],
+) -> None:
+    (note,) = optimizer.load_kernels(manifest_of(offloads=True))
+    assert loaded == ["cpu_adam"] and "DeepSpeedCPUAdam" in note
+    (note,) = optimizer.load_kernels(manifest_of())
+    assert loaded == ["cpu_adam", "fused_adam"] and "FusedAdam" in note
+
+
+def test_torch_kernels_load_nothing_and_say_whose_they_are(loaded: list[str]) -> None:
+    notes = optimizer.load_kernels(manifest_of("torch", offloads=True))
+    assert loaded == []
+    assert "torch.optim.AdamW" in notes[0] and "not DeepSpeedCPUAdam" in notes[1]
+
+
+def refuse(manifest: dict[str, Any]) -> str:
+    with pytest.raises(ValueError, match="kernels native") as refused:
+        optimizer.load_kernels(manifest)
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def test_kernels_that_are_neither_built_nor_can_be_are_refused_with_what_is_missing(
+    loaded: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "no nvcc" in refuse(manifest_of(device="cuda"))
+    optimizer.load_kernels(manifest_of(device="cuda", offloads=True))  # runs on the host: a C++ compiler is enough
+    monkeypatch.setattr(optimizer.shutil, "which", lambda _: None)
+    assert "no C++ compiler" in refuse(manifest_of())
+    monkeypatch.setattr("torch.utils.cpp_extension.is_ninja_available", lambda: False)
+    assert "no ninja" in refuse(manifest_of()) and "DS_BUILD_FUSED_ADAM=1" in refuse(manifest_of())
+    assert loaded == ["cpu_adam"]
+
+
+def test_kernels_that_were_built_with_deepspeed_need_no_compiler(
+    loaded: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(optimizer.shutil, "which", lambda _: None)
+    monkeypatch.setattr(optimizer, "installed_ops", {"fused_adam": True})
+    monkeypatch.setattr(optimizer, "accelerator_name", optimizer.get_accelerator().device_name())
+    (note,) = optimizer.load_kernels(manifest_of())
+    assert loaded == ["fused_adam"] and "built with DeepSpeed" in note
+    monkeypatch.setattr(optimizer, "accelerator_name", "another")  # DeepSpeed does not take those either
+    refuse(manifest_of())
+
+
+def test_a_compilation_that_fails_is_one_line(loaded: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = ScriptedBuilder("fused_adam", loaded, RuntimeError("many\nlines"))
+    monkeypatch.setattr(type(optimizer.get_accelerator()), "create_op_builder", lambda _, each: broken)
+    assert "does not load" in refuse(manifest_of())
+
+
+def test_every_adam_gets_the_workloads_coefficients_and_decouples_weight_decay(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[str, dict[str, Any]]] = []
+    for name in ("FusedAdam", "DeepSpeedCPUAdam"):
+        monkeypatch.setattr(optimizer, name, lambda _, name=name, **options: made.append((name, options)))
+    parameters = [torch.nn.Parameter(torch.zeros(2))]
+    plain = optimizer.build_optimizer(manifest_of("torch"), parameters)
+    assert type(plain) is torch.optim.AdamW
+    wanted = {"lr": 1e-3, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
+    assert {name: plain.defaults[name] for name in wanted} == wanted and plain.defaults["fused"]
+    optimizer.build_optimizer(manifest_of(), parameters)
+    optimizer.build_optimizer(manifest_of(offloads=True), parameters)
+    assert made == [
+        ("FusedAdam", {**wanted, "adam_w_mode": True}),
+        ("DeepSpeedCPUAdam", {**wanted, "adamw_mode": True}),
+    ]
+
+
+def compiled(name: str) -> bool:
+    """Whether the operator needs no compilation of minutes: built with DeepSpeed, or in torch's cache of extensions."""
+    default = Path.home() / ".cache" / "torch_extensions"
+    folder = Path(os.environ.get("TORCH_EXTENSIONS_DIR", default))
+    return bool(optimizer.installed_ops.get(name)) or any(folder.glob(f"**/{name}/{name}.so"))
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize(("operator", "offloads"), [("cpu_adam", True), ("fused_adam", False)])
+def test_compiled_kernels_take_the_steps_of_torchs(tmp_path: Path, operator: str, offloads: bool) -> None:
+    if not compiled(operator):
+        pytest.skip(f"DeepSpeed's {operator} is not compiled here (python -m deepspeed.env_report; it takes minutes)")
+    stats = []
+    for kernels in ("torch", "native"):
+        layout = {"zero_stage": 2, "offload_optimizer": offloads, "kernels": kernels}
+        workload = {"optimizer": {"learning_rate": 1e-2}}
+        run = run_tiny(tmp_path / kernels, tiny_manifest(layout=layout, workload=workload))
+        assert run.exit_codes == [0], run.errors
+        stats.append([event["stats"] for event in run.events(kind="iteration")])
+        assert run.events(kind="environment")[0]["facts"]["notes"][0].startswith(f"kernels {kernels}: ")
+    for ours, theirs in zip(*stats, strict=True):
+        assert theirs["loss"] == pytest.approx(ours["loss"], rel=1e-3, abs=1e-5)
+    assert stats[0][0]["value_loss"] != pytest.approx(stats[0][-1]["value_loss"], rel=1e-2)  # it learns
