@@ -3,7 +3,7 @@
 import glob
 import os
 import re
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 import torch
 
@@ -12,8 +12,9 @@ from suite.worker.world import World
 _MOST_ADAPTERS, _MOST_INTERFACES = 64, 32
 #: nvmlDeviceGetP2PStatus: whether one device may read another's memory, and whether by NVLink (nvml.h,
 #: nvmlGpuP2PCapsIndex_t; pynvml has had the first one as a tuple)
-_READ, _BY_NVLINK = 0, 2
-_SWITCH, _GPU = 2, 0
+_READ, _BY_NVLINK, _REACHED = 0, 2, 0
+#: nvml.h: NVML_NVLINK_MAX_LINKS and nvmlIntNvLinkDeviceType_t
+_MOST_LINKS, _SWITCH, _GPU = 36, 2, 0
 
 
 def collect_topology(world: World, root: str = "/") -> Optional[Dict[str, Any]]:
@@ -36,7 +37,8 @@ def _gpus(world: World, root: str) -> Optional[List[Dict[str, Any]]]:
     """The GPUs of this node's ranks, by local rank; None on a CPU and where NVML does not tell them apart."""
     if world.device.type != "cuda":
         return None
-    uuids = [getattr(torch.cuda.get_device_properties(index), "uuid", None) for index in range(world.local_world_size)]
+    seen = min(world.local_world_size, torch.cuda.device_count())
+    uuids = [getattr(torch.cuda.get_device_properties(index), "uuid", None) for index in range(seen)]
     try:
         import pynvml
 
@@ -52,7 +54,7 @@ def _gpus(world: World, root: str) -> Optional[List[Dict[str, Any]]]:
 def describe_gpus(nvml: Any, handles: List[Any], root: str) -> List[Dict[str, Any]]:
     """Each GPU's place, PCIe link and NVLinks. ``peers``: how many of the other handles it reaches, and how."""
     ask = _Asker(nvml)
-    places = [_place(ask(nvml.nvmlDeviceGetPciInfo, handle)) for handle in handles]
+    places = [_place(ask("nvmlDeviceGetPciInfo", handle)) for handle in handles]
     found = []
     for handle, place in zip(handles, places):
         others = [other for other in handles if other is not handle]
@@ -61,10 +63,10 @@ def describe_gpus(nvml: Any, handles: List[Any], root: str) -> List[Dict[str, An
                 "pci": place,
                 "numa_node": _numa_node(os.path.join(root, "sys/bus/pci/devices", place)) if place else None,
                 "pcie": {
-                    "generation": ask(nvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
-                    "max_generation": ask(nvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
-                    "width": ask(nvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
-                    "max_width": ask(nvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
+                    "generation": ask("nvmlDeviceGetCurrPcieLinkGeneration", handle),
+                    "max_generation": ask("nvmlDeviceGetMaxPcieLinkGeneration", handle),
+                    "width": ask("nvmlDeviceGetCurrPcieLinkWidth", handle),
+                    "max_width": ask("nvmlDeviceGetMaxPcieLinkWidth", handle),
                 },
                 "nvlinks": _nvlinks(ask, handle, [one for one in places if one]),
                 "peers": {
@@ -78,23 +80,23 @@ def describe_gpus(nvml: Any, handles: List[Any], root: str) -> List[Dict[str, An
 
 
 class _Asker:
-    """Asks NVML, which raises where a GPU or a driver does not know the question."""
+    """Asks NVML by the name of its function: an old pynvml lacks some, and a GPU or a driver may not answer."""
 
     def __init__(self, nvml: Any) -> None:
-        self.nvml = nvml
+        self._nvml = nvml
 
-    def __call__(self, question: Callable[..., Any], *arguments: Any) -> Any:
+    def __call__(self, name: str, *arguments: Any) -> Any:
+        question = getattr(self._nvml, name, None)
         try:
-            return question(*arguments)
-        except self.nvml.NVMLError:
+            return question(*arguments) if question else None
+        except self._nvml.NVMLError:
             return None
 
 
 def _nvlinks(ask: _Asker, handle: Any, places: List[str]) -> Optional[Dict[str, Any]]:
     """Links that the device has, how many are up, and how many of those lead to a switch or to one of ``places``;
     None where it has no such links."""
-    nvml = ask.nvml
-    states = [ask(nvml.nvmlDeviceGetNvLinkState, handle, link) for link in range(nvml.NVML_NVLINK_MAX_LINKS)]
+    states = [ask("nvmlDeviceGetNvLinkState", handle, link) for link in range(_MOST_LINKS)]
     known = [state for state in states if state is not None]
     if not known:
         return None
@@ -104,22 +106,21 @@ def _nvlinks(ask: _Asker, handle: Any, places: List[str]) -> Optional[Dict[str, 
         "links": len(known),
         "active": len(active),
         "to_ranks": None if None in ends else sum(end == "switch" or end in places for end in ends),
-        "version": ask(nvml.nvmlDeviceGetNvLinkVersion, handle, active[0]) if active else None,
+        "version": ask("nvmlDeviceGetNvLinkVersion", handle, active[0]) if active else None,
     }
 
 
 def _leads_to(ask: _Asker, handle: Any, link: int) -> Optional[str]:
-    """``switch``, or the place of what is at the other end of a link that is up."""
-    kind = ask(ask.nvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
-    if kind == _SWITCH:
-        return "switch"
-    place = _place(ask(ask.nvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link))
-    return place if kind == _GPU or place is None else "other"
+    """``switch``, ``other``, or the place of the GPU at the other end of a link that is up; None where unknown."""
+    kind = ask("nvmlDeviceGetNvLinkRemoteDeviceType", handle, link)
+    if kind == _GPU:
+        return _place(ask("nvmlDeviceGetNvLinkRemotePciInfo", handle, link))
+    return None if kind is None else "switch" if kind == _SWITCH else "other"
 
 
 def _reached(ask: _Asker, handle: Any, others: List[Any], how: int) -> Optional[int]:
-    states = [ask(ask.nvml.nvmlDeviceGetP2PStatus, handle, other, how) for other in others]
-    return None if None in states else sum(state == ask.nvml.NVML_P2P_STATUS_OK for state in states)
+    states = [ask("nvmlDeviceGetP2PStatus", handle, other, how) for other in others]
+    return None if None in states else states.count(_REACHED)
 
 
 def _place(pci: Any) -> Optional[str]:

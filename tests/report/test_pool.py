@@ -248,3 +248,13 @@ def test_the_machine_names_the_suite_that_drove_each_run() -> None:
     )
     (machine,) = build([driven(1, None)]).machines
     assert ("suite", ("0.1.0",)) in [(fact.name, fact.values) for fact in machine.facts]
+
+
+def test_a_measured_product_of_another_precision_than_the_runs_says_so() -> None:
+    def told(dtype: str | None) -> set[str]:
+        ceilings = {"matmul_flops": 7e14, "copy_bytes_per_second": 2e12, **({"matmul_dtype": dtype} if dtype else {})}
+        (machine,) = build([made.entry(device="cuda", facts={**made.GPU_FACTS, "ceilings": ceilings})]).machines
+        return {fact.name for fact in machine.facts if fact.name.startswith("measured")}
+
+    assert told(None) == told("bfloat16") == {"measured matrix product (bf16 runs)", "measured copy (bf16 runs)"}
+    assert told("float16") == {"measured matrix product (in fp16, bf16 runs)", "measured copy (bf16 runs)"}

@@ -27,8 +27,6 @@ class PretendedNvml:
     class NVMLError(Exception):
         pass
 
-    NVML_NVLINK_MAX_LINKS = 18
-    NVML_P2P_STATUS_OK = 0
     _PLACES: ClassVar = {"a": b"00000000:3B:00.0", "b": "00000000:5E:00.0", "other": "00000000:AF:00.0"}
 
     class Pci:
@@ -102,6 +100,13 @@ class TestGpus:
         assert switched["nvlinks"]["to_ranks"] == 2
         (without,) = describe_gpus(WithoutLinks(), ["a"], "/none")
         assert without["nvlinks"] is None
+
+    def test_an_old_pynvml_without_a_function_leaves_its_answer_out(self) -> None:
+        class Old(PretendedNvml):
+            nvmlDeviceGetNvLinkRemoteDeviceType: ClassVar = None
+
+        (told,) = describe_gpus(Old(), ["a"], "/none")
+        assert told["nvlinks"] == {"links": 3, "active": 2, "to_ranks": None, "version": 3}
 
 
 class TestKernel:
