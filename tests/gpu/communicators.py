@@ -1,8 +1,8 @@
 """Memory that communicators take outside of torch's allocator: ``python -m tests.gpu.communicators eager|lazy``.
 
-One rank on one CUDA device. Megatron makes several process groups; with ``device_id`` NCCL makes the communicator of
-each at once (eager), without it at its first collective (lazy). Prints the device's used bytes, less what the allocator
-reserved, after each step.
+One rank on one CUDA device, joined as a run joins it. Megatron makes several process groups; NCCL makes the
+communicator of each at once (eager) or at its first collective (lazy). Prints the device's used bytes, less what the
+allocator reserved, after each step.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ import sys
 import torch
 import torch.distributed as dist
 
+from suite.worker.rank import RankIdentity
+from suite.worker.world import join, leave
+
 GROUPS = 8
 
 
@@ -21,8 +24,7 @@ def main() -> None:
     torch.cuda.set_device(device)
     tensor = torch.ones(1 << 20, device=device)
     steps = {"before": outside(device)}
-    options = {"device_id": device} if sys.argv[1] == "eager" else {}
-    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1, **options)
+    join(RankIdentity(0, 1, 0, 1), "cuda", 60, eager=sys.argv[1] == "eager")
     groups = [dist.new_group([0]) for _ in range(GROUPS)]
     steps["groups made"] = outside(device)
     for group in (None, *groups):
@@ -30,7 +32,7 @@ def main() -> None:
     torch.cuda.synchronize(device)
     steps["groups used"] = outside(device)
     print(f"RESULT {json.dumps(steps)}", flush=True)
-    dist.destroy_process_group()
+    leave()
 
 
 def outside(device: torch.device) -> int:
