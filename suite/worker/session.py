@@ -46,12 +46,15 @@ def run(
     device_type = manifest["measure"]["device"]
     with without_collector():
         build = (find_build or own_build)(manifest)
+    progress.beat()
     if device_type == "cuda":
         check_torch_devices(os.environ, torch.cuda.device_count())
     world = join(identity, device_type, manifest["limits"]["silence_seconds"])
+    progress.beat()
     sampler, notes = _start_sampler(world)
     facts = collect_facts(world, manifest["stack"])
     facts["ceilings"] = measure_ceilings(world)
+    progress.beat()
     baseline = resident_bytes()
     facts["resident_baseline_bytes"] = baseline
     memory = MemoryProbe(world.device, baseline)
@@ -71,6 +74,7 @@ def run(
         subject.run(PhaseClock(world, log, memory, sampler, progress), iterations)
     else:
         loop, recorder = PPOLoop(subject, manifest), Recorder(world, log, memory, sampler, progress)
+        recorder.watch(*subject.models)
         for iteration in range(iterations):
             loop.run_iteration(iteration, recorder)
     if sampler is not None:
