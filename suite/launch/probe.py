@@ -7,7 +7,7 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,6 +65,17 @@ def local_devices() -> tuple[LocalDevice, ...]:
         if nvml is None:
             return ()
         return tuple(_device(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
+
+
+def physical_cores(cpus: Iterable[int]) -> int:
+    """How many cores of this host the CPUs (as the kernel numbers them) belong to: threads of one core count once."""
+    return len({_siblings(number) for number in cpus})
+
+
+def usable_cpus() -> tuple[int, ...]:
+    """Numbers of the CPUs that this process may run on."""
+    here = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    return tuple(sorted(here))
 
 
 def driver_version() -> str | None:
@@ -130,6 +141,14 @@ def _cpu_model() -> str | None:
         return platform.processor() or None
     models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return models[0] if models else platform.processor() or None
+
+
+def _siblings(cpu: int) -> str:
+    """The kernel's list of the threads of a CPU's core; its own number where the kernel does not say."""
+    try:
+        return Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text().strip()
+    except OSError:
+        return str(cpu)
 
 
 def _usable_threads() -> int | None:

@@ -27,7 +27,7 @@ class Measure(Frozen):
 
     device: Literal["cpu", "cuda"]
     precision: Precision
-    threads_per_rank: int = Field(default=1, gt=0, description="OMP_NUM_THREADS of each rank")
+    threads_per_rank: int = Field(default=1, gt=0, description="OMP_NUM_THREADS and torch's threads of each rank")
     warmup: int = Field(default=2, ge=1, description="the first iteration never counts")
     iterations: int = Field(default=8, gt=0)
     seed: int = Field(default=1234, ge=0)

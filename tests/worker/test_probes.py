@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
 import torch
 
 from suite.worker.ceilings import measure_ceilings
-from suite.worker.facts import collect_facts, driver_version, relevant_variables
+from suite.worker.facts import collect_facts, driver_version, relevant_variables, threads
 from suite.worker.memory import MemoryProbe
 from suite.worker.nvml import DeviceSampler, Sample, summarise
 from suite.worker.resident import peak_resident_bytes, reset_peak_resident, resident_bytes
@@ -55,6 +56,12 @@ class TestFacts:
         assert "pytest" in facts["packages"]
         assert "no-such-package" not in facts["packages"]
         assert facts["memory_bytes"] > resident_bytes()
+
+    def test_threads_are_those_that_torch_and_openmp_have(self) -> None:
+        found = threads({"OMP_NUM_THREADS": "3"})
+        assert (found["torch"], found["openmp"]) == (torch.get_num_threads(), 3)
+        assert found["cpus"] == len(os.sched_getaffinity(0))
+        assert threads({"OMP_NUM_THREADS": "3,2"})["openmp"] is threads({})["openmp"] is None
 
     @pytest.mark.parametrize(
         ("line", "version"),

@@ -7,18 +7,25 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import ClassVar, Literal
 
+from pydantic import Field
+
 from suite.backends.registry import find_backend
-from suite.launch.probe import LocalDevice, local_devices, stack_versions
+from suite.launch.probe import LocalDevice, local_devices, physical_cores, stack_versions, usable_cpus
 from suite.spec.base import Frozen, UsageError
 from suite.spec.device import Precision
 from suite.spec.manifest import Manifest
 from suite.theory.memory import memory_floor
 
+#: Threads of a rank on a GPU whose node cannot be examined: nodes with eight GPUs have at least twelve cores for each.
+USUAL_THREADS = 8
+
 
 class Machine(Frozen):
     """The resolved device of a session, and how much of it there is.
 
-    ``host_memory_bytes``: what the ranks of a run on this host's CPU share; ``None`` elsewhere.
+    ``threads_per_rank`` is the same for any number of ranks, so that they stay comparable: on GPUs a rank's share of
+    the cores when every GPU has one. ``host_memory_bytes``: what the ranks of a run on this host's CPU share; ``None``
+    elsewhere.
     """
 
     python: str
@@ -26,6 +33,7 @@ class Machine(Frozen):
     max_ranks: int
     device_memory_bytes: int | None
     device_name: str | None = None
+    threads_per_rank: int = Field(default=1, description="of a run that does not ask for another number")
     host_memory_bytes: int | None = None
     holder: ClassVar[str] = "interpreter with --python"
 
@@ -39,21 +47,22 @@ class Machine(Frozen):
         """bf16 on a GPU; a CPU computes in fp32."""
         return "bf16" if self.device == "cuda" else "fp32"
 
-    def require_room(self, ranks: int, oversubscribe: bool, nodes: int = 1) -> None:
-        """Raises UsageError for several nodes, and for more ranks than devices, or than cores unless asked for."""
+    def require_room(self, ranks: int, oversubscribe: bool, nodes: int = 1, threads: int = 1) -> None:
+        """Raises UsageError for several nodes, for more ranks than devices, and unless asked for, for ranks of so many
+        ``threads`` each on a CPU that has fewer."""
         if nodes > 1:
             raise UsageError(
                 f"{ranks} ranks on {nodes} nodes need the kubernetes or the slurm launcher; this one has one node "
                 "(choose sizes that fit it with --size, or ask for fewer --ranks)"
             )
-        if ranks <= self.max_ranks:
-            return
         if self.device == "cuda":
-            raise UsageError(f"{ranks} ranks need {ranks} GPUs, this machine has {self.max_ranks}")
-        if not oversubscribe:
+            if ranks > self.max_ranks:
+                raise UsageError(f"{ranks} ranks need {ranks} GPUs, this machine has {self.max_ranks}")
+        elif ranks * threads > self.max_ranks and not oversubscribe:
+            asked = f"{ranks} {'rank' if ranks == 1 else 'ranks'}" + (f" of {threads} threads each" * (threads > 1))
             raise UsageError(
-                f"{ranks} ranks on {self.max_ranks} cores would time the scheduler, not the backend; "
-                "ask for fewer ranks, or say --oversubscribe"
+                f"{asked} on {self.max_ranks} cores would time the scheduler, not the backend; "
+                f"ask for fewer {'ranks or --threads' if threads > 1 else 'ranks'}, or say --oversubscribe"
             )
 
     def require_memory(self, manifests: Iterable[Manifest]) -> None:
@@ -130,6 +139,11 @@ class Machine(Frozen):
         }
 
 
+def threads_of_a_full_node(cores: int | None, devices: int) -> int:
+    """A rank's share of a node's physical cores, at least one thread; ``USUAL_THREADS`` where cores are not known."""
+    return USUAL_THREADS if cores is None or devices == 0 else max(1, cores // devices)
+
+
 def smallest_memory(gpus: Iterable[LocalDevice]) -> int | None:
     """Bytes of the smallest device; ``None`` where one does not tell, as those that share the host's memory."""
     sizes = [gpu.memory_bytes for gpu in gpus]
@@ -159,9 +173,10 @@ def look_at_machine(python: str, device: str, planning: bool = False) -> Machine
             max_ranks=len(gpus),
             device_memory_bytes=smallest_memory(gpus),
             device_name=gpus[0].name if len({gpu.name for gpu in gpus}) == 1 else None,
+            threads_per_rank=threads_of_a_full_node(physical_cores(usable_cpus()), len(gpus)),
         )
     if device == "cuda":
         raise UsageError("--device cuda: no NVIDIA driver shows a GPU here (`suite doctor` says what it looked for)")
-    cores = len(psutil.Process().cpu_affinity())
+    cores = len(usable_cpus())
     memory = psutil.virtual_memory().total
     return Machine(python=python, device="cpu", max_ranks=cores, device_memory_bytes=None, host_memory_bytes=memory)
