@@ -18,6 +18,8 @@ _THROTTLE_REASONS = {
     0x100: "display_clock_setting",
 }
 Summary = Dict[str, Any]
+#: a set of CPUs comes as so many words of so many bits
+_CPU_WORDS, _WORD_BITS = 64, 64
 
 
 class Sample(NamedTuple):
@@ -55,6 +57,22 @@ class NvmlGpu:
         """Total board energy since the driver was loaded (Volta and later)."""
         millijoules = self._ask(self._nvml.nvmlDeviceGetTotalEnergyConsumption)
         return None if millijoules is None else millijoules / 1000
+
+    def pci_address(self) -> Optional[str]:
+        """As Linux names the device's folder in /sys: ``0000:17:00.0``."""
+        found = self._ask(self._nvml.nvmlDeviceGetPciInfo)
+        if found is None:
+            return None
+        bus = found.busId.decode() if isinstance(found.busId, bytes) else found.busId
+        domain, _, rest = bus.lower().partition(":")
+        return "{}:{}".format(domain.lstrip("0").rjust(4, "0"), rest)
+
+    def near_cpus(self) -> List[int]:
+        """Numbers of the CPUs that the driver calls near; none where it does not say."""
+        words = self._ask(lambda of: self._nvml.nvmlDeviceGetCpuAffinity(of, _CPU_WORDS)) or ()
+        return [
+            index * _WORD_BITS + bit for index, word in enumerate(words) for bit in range(_WORD_BITS) if word >> bit & 1
+        ]
 
     def _ask(self, question: Callable[[Any], Any]) -> Any:
         try:
@@ -147,3 +165,14 @@ def open_gpu(device: torch.device) -> NvmlGpu:
     except pynvml.NVMLError as error:
         raise RuntimeError("NVML: {}".format(error)) from error
     return NvmlGpu(pynvml, handle)
+
+
+def open_gpus(count: int) -> List[Optional[NvmlGpu]]:
+    """The first ``count`` GPUs of this process, those of its node's ranks in order; None for one that is not found."""
+    found: List[Optional[NvmlGpu]] = []
+    for index in range(count):
+        try:
+            found.append(open_gpu(torch.device("cuda", index)))
+        except (ImportError, RuntimeError, AssertionError):  # torch asserts that there is such a device
+            found.append(None)
+    return found

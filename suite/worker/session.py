@@ -6,6 +6,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import torch
 
+from suite.worker.affinity import bind, left_alone
 from suite.worker.ceilings import measure_ceilings
 from suite.worker.devices import check_torch_devices
 from suite.worker.engines import engine_class
@@ -14,7 +15,7 @@ from suite.worker.events import EventLog
 from suite.worker.facts import collect_facts
 from suite.worker.loop import PPOLoop
 from suite.worker.memory import MemoryProbe
-from suite.worker.nvml import DeviceSampler, open_gpu
+from suite.worker.nvml import DeviceSampler, open_gpu, open_gpus
 from suite.worker.process import without_collector
 from suite.worker.progress import Progress
 from suite.worker.rank import RankIdentity
@@ -49,10 +50,13 @@ def run(
     progress.beat()
     if device_type == "cuda":
         check_torch_devices(os.environ, torch.cuda.device_count())
+    affinity = _place(manifest["measure"], identity)
     world = join(identity, device_type, manifest["limits"]["silence_seconds"])
     progress.beat()
     sampler, notes = _start_sampler(world)
     facts = collect_facts(world, manifest["stack"])
+    facts["affinity"] = affinity
+    notes += _thread_notes(facts["threads"], affinity["ranks"])
     facts["ceilings"] = measure_ceilings(world)
     progress.beat()
     baseline = resident_bytes()
@@ -87,6 +91,23 @@ def own_build(manifest: Dict[str, Any]) -> Build:
     """The engine or trainer of this worker that the manifest names. Raises ValueError for another backend."""
     find = trainer_class if manifest["backend"]["kind"] == "trainer" else engine_class
     return find(manifest["backend"]["name"], manifest["measure"]["device"])
+
+
+def _place(measure: Dict[str, Any], identity: RankIdentity) -> Dict[str, Any]:
+    """Bind this rank near its GPU where the manifest asks for it; the ``affinity`` facts in any case."""
+    if measure["device"] == "cpu":
+        return left_alone("a run on the CPU", identity.local_world_size)
+    if measure.get("bind") != "near-gpu":
+        return left_alone("not asked for", identity.local_world_size)
+    return bind(open_gpus(identity.local_world_size), identity.local_rank)
+
+
+def _thread_notes(threads: Dict[str, Optional[int]], ranks: int) -> List[str]:
+    """A line where the threads of the ``ranks`` that run on the same CPUs are more than these."""
+    each, cpus = threads["torch"], threads["cpus"]
+    if each is None or cpus is None or each * ranks <= cpus:
+        return []
+    return ["{} threads for each of {} ranks, but {} CPUs for all of them".format(each, ranks, cpus)]
 
 
 def _describe(subject: Optional[Subject], facts: Dict[str, Any], notes: List[str]) -> None:

@@ -92,6 +92,10 @@ class Basics:
             rich_help_panel=MEASURING,
         ),
     ] = None
+    bind: Annotated[
+        bool,
+        typer.Option("--bind/--no-bind", help="cuda: each rank on CPUs near its GPU", rich_help_panel=MEASURING),
+    ] = True
     track: Annotated[
         str | None,
         typer.Option(
@@ -170,6 +174,7 @@ class Work(LayoutOptions, WorkloadOptions, Basics):
             "measure": {
                 "device": machine.device,
                 "threads_per_rank": self.threads or machine.threads_per_rank,
+                "bind": "near-gpu" if self.bind and machine.device == "cuda" else "none",
                 "warmup": self.warmup,
                 "iterations": self.iterations,
                 "seed": self.seed,
