@@ -72,10 +72,13 @@ class Where(DockerOptions, Choice):
 
 
 def _open_local(where: Where, device: str, backends: Sequence[str], planning: bool) -> tuple[Machine, Launcher]:
+    from suite.cli.options.reading import checked
     from suite.conduct.planning.machine import look_at_machine
     from suite.launch.local import LocalLauncher
 
-    return look_at_machine(where.python or sys.executable, device, planning), LocalLauncher()
+    ids = checked(where.settings).gpu_ids
+    machine = look_at_machine(where.python or sys.executable, device, planning, ids)
+    return machine, LocalLauncher(gpus=machine.device_names)
 
 
 def _open_docker(where: Where, device: str, backends: Sequence[str], planning: bool) -> tuple[Machine, Launcher]:
@@ -95,14 +98,17 @@ class RunLauncher(NamedTuple):
     """One launcher of `suite run`."""
 
     open: Callable[[Where, str, Sequence[str], bool], tuple[Machine, Launcher]]
-    #: data class of the options that only this launcher understands
+    #: data class of this launcher's own options
     options: type[Any] | None = None
+    #: options of another launcher that it understands too
+    shared: tuple[str, ...] = ()
 
 
 #: the launchers of `suite run` by name
-LAUNCHERS = {LOCAL: RunLauncher(_open_local), "docker": RunLauncher(_open_docker, DockerOptions)}
+LAUNCHERS = {LOCAL: RunLauncher(_open_local, shared=("gpu_ids",)), "docker": RunLauncher(_open_docker, DockerOptions)}
 HERE = Where()
 
 
 def _option_names(launcher: RunLauncher) -> list[str]:
-    return [] if launcher.options is None else [field.name for field in fields(launcher.options)]
+    own = () if launcher.options is None else (field.name for field in fields(launcher.options))
+    return [*own, *launcher.shared]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from suite.backends.registry import find_backend
+from suite.launch.gpu_choice import hidden_by_variable, local_choice
 from suite.launch.probe import LocalDevice, local_devices, physical_cores, stack_versions, usable_cpus
 from suite.spec.base import Frozen, UsageError
 from suite.spec.device import Precision
@@ -35,6 +36,7 @@ class Machine(Frozen):
     device_name: str | None = None
     threads_per_rank: int = Field(default=1, description="of a run that does not ask for another number")
     host_memory_bytes: int | None = None
+    device_names: tuple[str, ...] = Field(default=(), description="UUIDs of the GPUs that runs may use")
     holder: ClassVar[str] = "interpreter with --python"
 
     @property
@@ -144,6 +146,12 @@ def threads_of_a_full_node(cores: int | None, devices: int) -> int:
     return USUAL_THREADS if cores is None or devices == 0 else max(1, cores // devices)
 
 
+def _of_their_kind(gpus: Sequence[LocalDevice], present: Sequence[LocalDevice]) -> int:
+    """How many GPUs of this host are like those chosen: all of them share its cores, whoever uses the others."""
+    kinds = {gpu.name for gpu in gpus}
+    return max(len(gpus), sum(gpu.name in kinds for gpu in present))
+
+
 def smallest_memory(gpus: Iterable[LocalDevice]) -> int | None:
     """Bytes of the smallest device; ``None`` where one does not tell, as those that share the host's memory."""
     sizes = [gpu.memory_bytes for gpu in gpus]
@@ -157,15 +165,19 @@ def require_device_name(device: str) -> None:
         raise UsageError(f"--device is auto, cpu or cuda, not {device!r}")
 
 
-def look_at_machine(python: str, device: str, planning: bool = False) -> Machine:
+def look_at_machine(python: str, device: str, planning: bool = False, gpu_ids: tuple[str, ...] = ()) -> Machine:
     """Choose the device: ``auto`` takes CUDA where a driver shows a GPU. Raises UsageError when it is not there.
 
-    ``planning``: nothing is run, so CUDA that is asked for need not be there; the machine has no place then.
+    CUDA_VISIBLE_DEVICES is honoured; ``gpu_ids`` choose among what it leaves. ``planning``: nothing is run, so CUDA that is
+    asked for need not be there; the machine has no place then.
     """
     import psutil
 
     require_device_name(device)
-    gpus = local_devices() if device != "cpu" else ()
+    if device == "cpu" and gpu_ids:
+        raise UsageError("--device cpu leaves no use for --gpu-ids; leave it out")
+    present = local_devices() if device != "cpu" else ()
+    gpus = local_choice(present, gpu_ids, os.environ)
     if gpus or (planning and device == "cuda"):
         return Machine(
             python=python,
@@ -173,9 +185,13 @@ def look_at_machine(python: str, device: str, planning: bool = False) -> Machine
             max_ranks=len(gpus),
             device_memory_bytes=smallest_memory(gpus),
             device_name=gpus[0].name if len({gpu.name for gpu in gpus}) == 1 else None,
-            threads_per_rank=threads_of_a_full_node(physical_cores(usable_cpus()), len(gpus)),
+            device_names=tuple(gpu.uuid for gpu in gpus),
+            threads_per_rank=threads_of_a_full_node(physical_cores(usable_cpus()), _of_their_kind(gpus, present)),
         )
     if device == "cuda":
+        hidden = hidden_by_variable(present, os.environ) if present else None
+        if hidden is not None:
+            raise UsageError(f"--device cuda: this host has {len(present)} GPUs, but {hidden}; unset it, or name some")
         raise UsageError("--device cuda: no NVIDIA driver shows a GPU here (`suite doctor` says what it looked for)")
     cores = len(usable_cpus())
     memory = psutil.virtual_memory().total

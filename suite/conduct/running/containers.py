@@ -25,7 +25,7 @@ from suite.spec.base import UsageError
 class ContainerMachine(Machine):
     """What the host of a container runtime offers, and the stacks of the images: both by backend."""
 
-    device_names: tuple[str, ...] = Field(description="UUIDs of the GPUs or numbers of the CPUs that runs may use")
+    device_names: tuple[str, ...] = Field(description="as of any machine, and on a CPU the numbers of its CPUs")
     references: dict[str, str]
     image_ids: dict[str, str]
     found: dict[str, dict[str, str | None]]
