@@ -7,7 +7,7 @@ from itertools import pairwise
 from suite.bundle.ending import ending
 from suite.bundle.energy import energy, throttle_notes
 from suite.bundle.events import Event, Events, rank_name
-from suite.bundle.facts import derivation, facts_of
+from suite.bundle.facts import derivation, disturbance_notes, facts_of
 from suite.bundle.files import DamagedBundle
 from suite.bundle.peaks import memory
 from suite.bundle.rates import details, phases, steadiness, throughput
@@ -64,6 +64,7 @@ def derive(bundle: Bundle) -> Record:
             *_gap_notes(events, timeline),
             *_clock_notes(events),
             *_contradictions(events, manifest),
+            *disturbance_notes(events),
             *work_notes,
             *throttle_notes(events, timeline, manifest),
         ),

@@ -8,8 +8,10 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import suite
@@ -32,17 +34,22 @@ class LocalLauncher:
 
     name = "local"
 
-    def __init__(self, patience: Patience = USUAL_PATIENCE, gpus: tuple[str, ...] = ()) -> None:
-        """``gpus``: UUIDs of those that runs use, in this order; none: as the host has it."""
-        self._patience, self._gpus = patience, gpus
+    def __init__(
+        self,
+        patience: Patience = USUAL_PATIENCE,
+        gpus: tuple[str, ...] = (),
+        env: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """``gpus``: UUIDs of those that runs use, in this order; none: as the host has it. ``env``: for every rank."""
+        self._patience, self._gpus, self._env = patience, gpus, env
 
     def site(self, manifest: Manifest, bundle: Path, python: str) -> Site:
         """The host's own paths, and a GPU for each rank. Raises UsageError as ``worker_path`` does."""
-        site = local_site(bundle, python)
+        site = local_site(bundle, python).model_copy(update={"env": dict(self._env)})
         if manifest.measure.device != "cuda":
             return site
         devices = self._gpus[: manifest.layout.devices_per_node] or None
-        return site.model_copy(update={"devices": devices, "env": {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}})
+        return site.model_copy(update={"devices": devices, "env": {**site.env, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}})
 
     def facts(self, job: Job) -> dict[str, Any]:
         """The GPUs, where they were chosen; the host's other facts are everybody's."""

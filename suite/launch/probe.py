@@ -61,7 +61,7 @@ def host_facts() -> dict[str, Any]:
 
 def local_devices() -> tuple[LocalDevice, ...]:
     """The NVIDIA GPUs of this machine; empty where no driver answers."""
-    with _nvml() as nvml:
+    with nvml_of_this_host() as nvml:
         if nvml is None:
             return ()
         return tuple(_device(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
@@ -80,7 +80,7 @@ def usable_cpus() -> tuple[int, ...]:
 
 def driver_version() -> str | None:
     """Version of the NVIDIA driver; ``None`` where none answers."""
-    with _nvml() as nvml:
+    with nvml_of_this_host() as nvml:
         return None if nvml is None else _text(nvml.nvmlSystemGetDriverVersion())
 
 
@@ -156,7 +156,7 @@ def _usable_threads() -> int | None:
 
 
 @contextmanager
-def _nvml() -> Iterator[ModuleType | None]:
+def nvml_of_this_host() -> Iterator[ModuleType | None]:
     """The NVML binding while its library is initialised; ``None`` where there is no driver to talk to."""
     import pynvml
 

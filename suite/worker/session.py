@@ -13,6 +13,7 @@ from suite.worker.engines import engine_class
 from suite.worker.engines.base import Engine
 from suite.worker.events import EventLog
 from suite.worker.facts import collect_facts
+from suite.worker.idle import cpu_idle, gpu_idle, require_idle
 from suite.worker.loop import PPOLoop
 from suite.worker.memory import MemoryProbe
 from suite.worker.nvml import DeviceSampler, open_gpu, open_gpus
@@ -50,12 +51,12 @@ def run(
     progress.beat()
     if device_type == "cuda":
         check_torch_devices(os.environ, torch.cuda.device_count())
-    affinity = _place(manifest["measure"], identity)
+    affinity, idle = _place(manifest["measure"], identity), _idle(device_type, identity)
     world = join(identity, device_type, manifest["limits"]["silence_seconds"])
     progress.beat()
     sampler, notes = _start_sampler(world)
     facts = collect_facts(world, manifest["stack"])
-    facts["affinity"] = affinity
+    facts["affinity"], facts["idle"] = affinity, idle
     notes += _thread_notes(facts["threads"], affinity["ranks"])
     facts["ceilings"] = measure_ceilings(world)
     progress.beat()
@@ -100,6 +101,21 @@ def _place(measure: Dict[str, Any], identity: RankIdentity) -> Dict[str, Any]:
     if measure.get("bind") != "near-gpu":
         return left_alone("not asked for", identity.local_world_size)
     return bind(open_gpus(identity.local_world_size), identity.local_rank)
+
+
+def _idle(device_type: str, identity: RankIdentity) -> Optional[Dict[str, Any]]:
+    """The ``idle`` facts of this rank's device, asked before it is used; None where nothing can be asked.
+
+    Raises DeviceError where the launcher wants a free GPU and this one is not.
+    """
+    if device_type == "cpu":
+        return cpu_idle()
+    gpu = open_gpus(identity.local_rank + 1)[identity.local_rank]
+    if gpu is None:
+        return None
+    facts = gpu_idle(gpu)
+    require_idle(facts, os.environ)
+    return facts
 
 
 def _thread_notes(threads: Dict[str, Optional[int]], ranks: int) -> List[str]:

@@ -168,8 +168,8 @@ def require_device_name(device: str) -> None:
 def look_at_machine(python: str, device: str, planning: bool = False, gpu_ids: tuple[str, ...] = ()) -> Machine:
     """Choose the device: ``auto`` takes CUDA where a driver shows a GPU. Raises UsageError when it is not there.
 
-    CUDA_VISIBLE_DEVICES is honoured; ``gpu_ids`` choose among what it leaves. ``planning``: nothing is run, so CUDA that
-    is asked for need not be there; the machine has no place then.
+    CUDA_VISIBLE_DEVICES is honoured; ``gpu_ids`` choose among what it leaves. ``planning``: nothing is run, so CUDA
+    that is asked for need not be there; the machine has no place then.
     """
     import psutil
 
