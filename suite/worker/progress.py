@@ -31,7 +31,7 @@ class Progress:
     calls: int = 0
 
     def beat(self) -> None:
-        """Work went on: a stage of the set-up is done, or a model was run once more.
+        """Work went on: a stage of the set-up is done, a model got a parameter or was run once more.
 
         Called by the work itself and never by a clock, so that a rank that is stuck goes silent. Writes a
         ``heartbeat`` where no event was written for ``beat_seconds``; else it costs a comparison of times.
@@ -43,4 +43,8 @@ class Progress:
 
     def on_forward(self, _module: Any, _arguments: Any, _output: Any) -> None:
         """``beat`` as torch's forward hooks call it."""
+        self.beat()
+
+    def on_parameter(self, _module: Any, _name: str, _parameter: Any) -> None:
+        """``beat`` as torch calls it for each parameter that a module gets."""
         self.beat()

@@ -2,7 +2,8 @@
 
 import os
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 
 import torch
 
@@ -67,7 +68,8 @@ def run(
     began = time.perf_counter()
     subject: Optional[Subject] = None
     try:
-        subject = build(manifest, world)
+        with _beating(progress):
+            subject = build(manifest, world)
     finally:
         # Emitted also where the model does not fit: a reader wants to know where that was.
         _describe(subject, facts, notes)
@@ -92,6 +94,20 @@ def own_build(manifest: Dict[str, Any]) -> Build:
     """The engine or trainer of this worker that the manifest names. Raises ValueError for another backend."""
     find = trainer_class if manifest["backend"]["kind"] == "trainer" else engine_class
     return find(manifest["backend"]["name"], manifest["measure"]["device"])
+
+
+@contextmanager
+def _beating(progress: Progress) -> Iterator[None]:
+    """Each parameter that a module gets shows that a model is still being built; torch before 2.0 cannot tell."""
+    register = getattr(torch.nn.modules.module, "register_module_parameter_registration_hook", None)
+    if register is None:
+        yield
+        return
+    hook = register(progress.on_parameter)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def _place(measure: Dict[str, Any], identity: RankIdentity) -> Dict[str, Any]:
