@@ -7,6 +7,7 @@
 
     seconds       of an iteration, or a list by iteration (the last one goes on); default 0.01
     sleep         whether that time really passes; default false: it is only claimed
+    beat          seconds between heartbeats while time passes; default: none
     noise, seed   spread of a log-normal factor on each iteration and rank; the same seed gives the same times
     skew          list by rank: share by which that rank is slower
     counts        fields of the counts to replace
@@ -17,7 +18,8 @@
     at            what goes wrong: {"iteration": K, "rank": R, "phase": "train", "do": ..., ...}; without a rank
                   on all of them. The other ranks finish unless "others" is "hang".
 
-``do``: ``signal`` (with "signal", default 9), ``raise`` (with "message" and "kind"), ``hang``, ``oom`` (prints torch's
+``do``: ``signal`` (with "signal", default 9), ``raise`` (with "message" and "kind"), ``hang`` (after as many
+heartbeats as "beats" says), ``oom`` (prints torch's
 line, fails), ``exit`` (status 1 without a word), ``garbage`` (a line of no JSON among the events), ``torn`` (half a
 line, then killed), ``flood`` (10 MB on standard output), ``counts`` (one sample more than asked).
 """
@@ -80,7 +82,7 @@ class Worker:
         self.events = events
         self.world_size = world_size
         self.random = random.Random(f"{script.get('seed', 0)}-{events.rank}")
-        self.completed = 0
+        self.completed = self.calls = 0
         self.phase: str | None = "setup"
 
     def run(self) -> int:
@@ -126,7 +128,7 @@ class Worker:
         for phase, share in PHASES.items():
             self.phase = phase
             self.go_wrong(iteration, phase)
-            self.pass_time(share * whole)
+            self.pass_time(share * whole, iteration)
             here = {"iteration": iteration, "phase": phase}
             self.events.emit("phase", seconds=share * whole, wait_seconds=0.0, **here)
             self.events.emit("memory", **here, **self.peaks())
@@ -146,9 +148,18 @@ class Worker:
         slower = skew[self.events.rank] if self.events.rank < len(skew) else 0.0
         return base * (1 + slower) * self.random.lognormvariate(0, self.script.get("noise", 0))
 
-    def pass_time(self, seconds: float) -> None:
-        if self.script.get("sleep"):
-            time.sleep(seconds)
+    def pass_time(self, seconds: float, iteration: int) -> None:
+        if not self.script.get("sleep"):
+            return
+        ends, beat = time.monotonic() + seconds, self.script.get("beat", seconds)
+        while (left := ends - time.monotonic()) > 0:
+            time.sleep(min(beat, left))
+            if "beat" in self.script:
+                self.heartbeat(iteration)
+
+    def heartbeat(self, iteration: int) -> None:
+        self.calls += 1
+        self.events.emit("heartbeat", iteration=iteration, phase=self.phase, calls=self.calls)
 
     def counts(self, iteration: int) -> dict[str, int]:
         workload, samples = self.manifest["workload"], self.manifest["work"]["global_rollouts"]
@@ -204,6 +215,9 @@ def _raise(worker: Worker) -> None:
 
 
 def _hang(worker: Worker) -> None:
+    for _ in range(worker.script["at"].get("beats", 0)):
+        time.sleep(worker.script["beat"])
+        worker.heartbeat(worker.completed)
     while True:
         signal.pause()
 

@@ -82,6 +82,16 @@ def test_one_rank_may_hang_while_it_is_told_to(tmp_path):
         run(tmp_path, {"at": {"iteration": 1, "do": "hang"}}, timeout=1)
 
 
+def test_heartbeats_come_while_time_passes_and_change_nothing_else(tmp_path):
+    bundle, _ = run(tmp_path / "a", {"seconds": 0.1, "sleep": True, "beat": 0.02})
+    without, _ = run(tmp_path / "b", {"seconds": 0.1, "sleep": True})
+    beats = [event for event in bundle.events().ranks[0] if event["kind"] == "heartbeat"]
+    assert len(beats) > 6
+    assert {"generate", "train"} <= {event["phase"] for event in beats}
+    records = [derive(each).model_dump(exclude={"run"}) for each in (bundle, without)]
+    assert records[0] == records[1]
+
+
 def test_garbage_among_the_events_is_damage(tmp_path):
     bundle, _ = run(tmp_path, {"at": {"iteration": 2, "do": "garbage"}})
     with pytest.raises(DamagedBundle, match="is not JSON"):

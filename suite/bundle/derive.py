@@ -7,7 +7,7 @@ from itertools import pairwise
 from suite.bundle.ending import ending
 from suite.bundle.energy import energy, throttle_notes
 from suite.bundle.events import Event, Events, rank_name
-from suite.bundle.facts import facts_of
+from suite.bundle.facts import disturbance_notes, facts_of
 from suite.bundle.files import DamagedBundle
 from suite.bundle.peaks import memory
 from suite.bundle.rates import details, phase_intervals, phases, steadiness, throughput, waits
@@ -67,6 +67,7 @@ def derive(bundle: Bundle) -> Record:
             *_gap_notes(events, timeline),
             *_clock_notes(events),
             *_contradictions(events, manifest),
+            *disturbance_notes(events),
             *work_notes,
             *throttle_notes(events, timeline, manifest),
         ),

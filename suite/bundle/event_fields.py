@@ -13,6 +13,7 @@ from suite.spec.phases import TIMED_NAMES
 _FAILURES = frozenset(get_args(FailureKind))
 _WORKER_PHASES = frozenset(TIMED_NAMES)
 _MEMORY_PHASES = _WORKER_PHASES | {"setup"}
+_BEAT_PHASES = _MEMORY_PHASES | {"other"}
 _COUNTS = tuple(Counts.model_fields)
 
 #: A check says whether a value is right; the text completes "must be ...".
@@ -141,6 +142,7 @@ FIELDS: dict[str, dict[str, tuple[tuple[str, Check], ...]]] = {
             ("counts", (_is_counts, f"an object of whole numbers {' '.join(_COUNTS)}, with samples and responses")),
             ("stats", (_is_stats, "an object of numbers or nulls")),
         ),
+        "heartbeat": (("iteration", _or_null(_COUNT)), ("phase", _one_of(_BEAT_PHASES)), ("calls", _COUNT)),
         "failure": _FAILURE,
         "end": (("status", _one_of(frozenset(("ok", "failed")))), ("iterations", _COUNT)),
     },

@@ -125,7 +125,7 @@ def rank_name(rank: int | None) -> str:
 
 
 def _check_rank(events: tuple[Event, ...], rank: int, manifest: Manifest) -> None:
-    """One start first, iterations without gaps, each phase once and in its iteration, nothing after the end."""
+    """One start first, iterations without gaps, phases once and in their iteration, nothing after the end."""
     name = f"events/rank-{rank}.jsonl"
     if events and events[0]["kind"] != "start":
         raise DamagedBundle(f"{name} does not begin with its start event")
@@ -148,6 +148,9 @@ def _check_rank(events: tuple[Event, ...], rank: int, manifest: Manifest) -> Non
             completed += kind == "iteration"
         elif kind == "failure":
             continue
+        elif kind == "heartbeat":
+            _check_heartbeat(event, completed, where)
+            continue
         else:
             key = (kind,)
         if key in seen:
@@ -157,6 +160,13 @@ def _check_rank(events: tuple[Event, ...], rank: int, manifest: Manifest) -> Non
             _check_start(event, manifest, where)
         elif kind == "end" and event["status"] == "ok":
             _check_iterations(completed, event["iterations"], manifest, where)
+
+
+def _check_heartbeat(event: Event, completed: int, where: str) -> None:
+    """Any number of them, of the iteration at work or the one before: a trainer has work between iterations too."""
+    iteration = event["iteration"]
+    if iteration is not None and not completed - 1 <= iteration <= completed:
+        raise DamagedBundle(f"{where}: heartbeat event of iteration {iteration} where {completed} follows")
 
 
 def _check_start(event: Event, manifest: Manifest, where: str) -> None:

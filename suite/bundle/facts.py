@@ -7,6 +7,8 @@ from suite.bundle.files import DamagedBundle
 
 #: The newest rules that this version knows; ``suite.worker.facts.DERIVATION`` is what its own ranks ask for.
 NEWEST_DERIVATION = 2
+#: Of a rank's own words, as much as a note shows.
+_LINES, _LINE_CHARACTERS = 8, 200
 
 
 def facts_of(events: Events, rank: int) -> Event:
@@ -29,3 +31,20 @@ def derivation(events: Events) -> int:
             f"events/rank-0.jsonl: derivation is {ascii(value)[:40]}, this version knows 1 to {NEWEST_DERIVATION}"
         )
     return value
+
+
+def disturbance_notes(events: Events) -> tuple[str, ...]:
+    """Whose devices were not free before the run, as each rank saw its own; nothing of bundles of before it was asked.
+
+    Raises DamagedBundle for what is no list of texts.
+    """
+    notes = []
+    for rank in sorted(events.ranks) if derivation(events) >= 2 else ():
+        idle = facts_of(events, rank).get("idle")
+        found = idle.get("disturbed_by") if isinstance(idle, dict) else None
+        if found is not None and not (isinstance(found, list) and all(isinstance(line, str) for line in found)):
+            raise DamagedBundle(f"events/rank-{rank}.jsonl: what disturbed the device is not a list of texts")
+        if found:
+            lines = "; ".join(line[:_LINE_CHARACTERS] for line in found[:_LINES])
+            notes.append(f"the device of rank {rank} was not free before the run: {lines}")
+    return tuple(notes)

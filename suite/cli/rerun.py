@@ -32,7 +32,7 @@ def rerun(
 
     wanted, before = read_manifest(manifest)
     machine, launcher = where.open(wanted.measure.device, (wanted.backend.name,))
-    machine.require_room(wanted.layout.ranks, oversubscribe)
+    machine.require_room(wanted.layout.ranks, oversubscribe, threads=wanted.measure.threads_per_rank)
     require_same_stack(wanted, machine.stacks([wanted.backend.name])[wanted.backend.name])
     repeat = next_repeat(wanted, runs, machine.images([wanted.backend.name])[wanted.backend.name])
     record = run_one(repeat, runs, launcher, machine.python, live_view(to_stderr=as_json))

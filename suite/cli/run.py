@@ -98,7 +98,7 @@ def run(
     needs = (max(largest.ranks), largest.nodes, largest.backends)
     elsewhere = list(machine.lacks(*needs) if dry_run and machine.device == "cuda" else ())
     if not elsewhere:
-        machine.require_room(max(largest.ranks), oversubscribe, largest.nodes)
+        machine.require_room(max(largest.ranks), oversubscribe, largest.nodes, largest.measure.threads_per_rank)
     settings = Settings(
         root=runs,
         python=machine.python,

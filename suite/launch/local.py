@@ -8,8 +8,10 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import suite
@@ -32,16 +34,26 @@ class LocalLauncher:
 
     name = "local"
 
-    def __init__(self, patience: Patience = USUAL_PATIENCE) -> None:
-        self._patience = patience
+    def __init__(
+        self,
+        patience: Patience = USUAL_PATIENCE,
+        gpus: tuple[str, ...] = (),
+        env: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """``gpus``: UUIDs of those that runs use, in this order; none: as the host has it. ``env``: for every rank."""
+        self._patience, self._gpus, self._env = patience, gpus, env
 
     def site(self, manifest: Manifest, bundle: Path, python: str) -> Site:
-        """The host's own paths. Raises UsageError as ``worker_path`` does."""
-        return local_site(bundle, python)
+        """The host's own paths, and a GPU for each rank. Raises UsageError as ``worker_path`` does."""
+        site = local_site(bundle, python).model_copy(update={"env": dict(self._env)})
+        if manifest.measure.device != "cuda":
+            return site
+        devices = self._gpus[: manifest.layout.devices_per_node] or None
+        return site.model_copy(update={"devices": devices, "env": {**site.env, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}})
 
     def facts(self, job: Job) -> dict[str, Any]:
-        """Nothing: the host's facts are everybody's."""
-        return {}
+        """The GPUs, where they were chosen; the host's other facts are everybody's."""
+        return {"devices": {"ids": job.devices}} if job.devices else {}
 
     def run(self, job: Job, folder: RunFolder, on_event: OnEvent) -> Outcome:
         """See ``Launcher.run``. Raises UsageError for several nodes, an image, or a program that cannot be started."""

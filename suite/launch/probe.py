@@ -7,7 +7,7 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,15 +61,26 @@ def host_facts() -> dict[str, Any]:
 
 def local_devices() -> tuple[LocalDevice, ...]:
     """The NVIDIA GPUs of this machine; empty where no driver answers."""
-    with _nvml() as nvml:
+    with nvml_of_this_host() as nvml:
         if nvml is None:
             return ()
         return tuple(_device(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
 
 
+def physical_cores(cpus: Iterable[int]) -> int:
+    """How many cores of this host the CPUs (as the kernel numbers them) belong to: threads of one core count once."""
+    return len({_siblings(number) for number in cpus})
+
+
+def usable_cpus() -> tuple[int, ...]:
+    """Numbers of the CPUs that this process may run on."""
+    here = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    return tuple(sorted(here))
+
+
 def driver_version() -> str | None:
     """Version of the NVIDIA driver; ``None`` where none answers."""
-    with _nvml() as nvml:
+    with nvml_of_this_host() as nvml:
         return None if nvml is None else _text(nvml.nvmlSystemGetDriverVersion())
 
 
@@ -132,12 +143,20 @@ def _cpu_model() -> str | None:
     return models[0] if models else platform.processor() or None
 
 
+def _siblings(cpu: int) -> str:
+    """The kernel's list of the threads of a CPU's core; its own number where the kernel does not say."""
+    try:
+        return Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text().strip()
+    except OSError:
+        return str(cpu)
+
+
 def _usable_threads() -> int | None:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 @contextmanager
-def _nvml() -> Iterator[ModuleType | None]:
+def nvml_of_this_host() -> Iterator[ModuleType | None]:
     """The NVML binding while its library is initialised; ``None`` where there is no driver to talk to."""
     import pynvml
 

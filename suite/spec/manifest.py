@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from suite.spec.base import Frozen, Track, digest
 from suite.spec.device import Precision
+from suite.spec.fields import Declared, Declaring
 from suite.spec.layout import Layout
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
@@ -22,12 +23,15 @@ class Backend(Frozen):
     kind: Literal["engine", "trainer"]
 
 
-class Measure(Frozen):
+class Measure(Declaring):
     """How long and how it is measured. ``iterations`` follow ``warmup`` ones, which are recorded but not counted."""
 
     device: Literal["cpu", "cuda"]
     precision: Precision
-    threads_per_rank: int = Field(default=1, gt=0, description="OMP_NUM_THREADS of each rank")
+    threads_per_rank: int = Field(default=1, gt=0, description="OMP_NUM_THREADS and torch's threads of each rank")
+    bind: Annotated[Literal["none", "near-gpu"], Declared(written="when set")] = Field(
+        default="none", description="near-gpu: each rank runs on the CPUs near its GPU, where the node tells them"
+    )
     warmup: int = Field(default=2, ge=1, description="the first iteration never counts")
     iterations: int = Field(default=8, gt=0)
     seed: int = Field(default=1234, ge=0)

@@ -12,7 +12,7 @@ from suite.worker.events import EVENTS_SCHEMA, EventLog
 from suite.worker.failures import failure_evidence, failure_kind
 from suite.worker.manifest import check_stack, check_world_size, read_manifest
 from suite.worker.process import die_with_launcher, show_stacks_on_request, without_collector
-from suite.worker.progress import Progress
+from suite.worker.progress import Progress, beat_seconds
 from suite.worker.rank import ConfigError, RankIdentity, read_rank
 from suite.worker.resident import resident_bytes
 from suite.worker.version import __version__
@@ -41,7 +41,7 @@ def main(arguments: Optional[List[str]] = None, find_build: Optional[FindBuild] 
         print("suite.worker: {}".format(error), file=sys.stderr)
         return 1
     _start(log, manifest, identity)
-    progress = Progress()
+    progress = Progress(log=log, beat_seconds=beat_seconds(manifest["limits"]["silence_seconds"]))
     try:
         seconds = _work(manifest, identity, log, progress, find_build)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - whatever it was, an event records it

@@ -23,6 +23,7 @@ class EventLog:
 
     A line is handed to the kernel as it happens, so a killed process loses nothing; ``sync`` asks a background
     thread to put the file on disk within about a second, so that a slow disk does not stop the rank.
+    ``written_at``: when the last line was written (``time.monotonic``).
     """
 
     def __init__(self, folder: str, rank: int, mirror: bool, in_pieces: bool = False) -> None:
@@ -37,6 +38,7 @@ class EventLog:
         self._mirror = mirror
         self._longest_line = _LONGEST_LINE - len(STDOUT_PREFIX) if in_pieces else None
         self._seq = 0
+        self.written_at = time.monotonic()
         self._file = open(self.path, "wb")  # noqa: SIM115 - open as long as the run
         self._requested, self._closing = threading.Event(), threading.Event()
         self._sync_error: Optional[OSError] = None
@@ -58,6 +60,7 @@ class EventLog:
                 sys.stdout.flush()
         self._file.write(line.encode())
         self._file.flush()
+        self.written_at = time.monotonic()
 
     def sync(self) -> None:
         """Ask for what was written so far to be put on disk; returns at once."""

@@ -45,6 +45,7 @@ def collect_facts(world: World, stack: Iterable[str]) -> Dict[str, Any]:
         "python": platform.python_version(),
         "variables": relevant_variables(os.environ),
         "cpu": _cpu(),
+        "threads": threads(os.environ),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "kernel": platform.release(),
         "allocator": allocator() if is_cuda else None,
@@ -52,6 +53,16 @@ def collect_facts(world: World, stack: Iterable[str]) -> Dict[str, Any]:
         "container": _container(),
         "image": os.environ.get("SUITE_IMAGE"),
         "host": socket.gethostname(),
+    }
+
+
+def threads(environment: Mapping[str, str]) -> Dict[str, Optional[int]]:
+    """What the threads of this rank come to: torch's own number, what OpenMP was told, CPUs they may run on."""
+    told = environment.get("OMP_NUM_THREADS", "")
+    return {
+        "torch": torch.get_num_threads(),
+        "openmp": int(told) if told.isdecimal() else None,
+        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
     }
 
 

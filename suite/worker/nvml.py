@@ -1,7 +1,8 @@
 """Power, energy, clocks and temperature of this rank's GPU, sampled by a thread through NVIDIA's management library."""
 
+import os
 import threading
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 
@@ -18,6 +19,8 @@ _THROTTLE_REASONS = {
     0x100: "display_clock_setting",
 }
 Summary = Dict[str, Any]
+#: a set of CPUs comes as so many words of so many bits
+_CPU_WORDS, _WORD_BITS = 64, 64
 
 
 class Sample(NamedTuple):
@@ -29,6 +32,20 @@ class Sample(NamedTuple):
     temperature: Optional[int]
     throttle_mask: Optional[int]
     utilisation: Optional[int]
+
+
+class Occupation(NamedTuple):
+    """What a GPU does before a run; None where it does not tell. ``processes``: (pid, bytes) of others' compute."""
+
+    processes: Tuple[Tuple[int, Optional[int]], ...]
+    used_bytes: Optional[int]
+    total_bytes: Optional[int]
+    utilisation: Optional[int]
+    sm_clock_mhz: Optional[int]
+    sm_clock_mhz_max: Optional[int]
+    power_limit_watts: Optional[float]
+    power_limit_watts_default: Optional[float]
+    throttle_reasons: List[str]
 
 
 class NvmlGpu:
@@ -55,6 +72,40 @@ class NvmlGpu:
         """Total board energy since the driver was loaded (Volta and later)."""
         millijoules = self._ask(self._nvml.nvmlDeviceGetTotalEnergyConsumption)
         return None if millijoules is None else millijoules / 1000
+
+    def occupation(self) -> "Occupation":
+        """What the GPU does at this moment, before this process has made a context on it."""
+        nvml = self._nvml
+        rates, memory = self._ask(nvml.nvmlDeviceGetUtilizationRates), self._ask(nvml.nvmlDeviceGetMemoryInfo)
+        mask = self._ask(nvml.nvmlDeviceGetCurrentClocksThrottleReasons) or 0
+        running = self._ask(nvml.nvmlDeviceGetComputeRunningProcesses) or ()
+        return Occupation(
+            processes=tuple((each.pid, each.usedGpuMemory) for each in running if each.pid != os.getpid()),
+            used_bytes=None if memory is None else memory.used,
+            total_bytes=None if memory is None else memory.total,
+            utilisation=None if rates is None else rates.gpu,
+            sm_clock_mhz=self._ask(lambda of: nvml.nvmlDeviceGetClockInfo(of, nvml.NVML_CLOCK_SM)),
+            sm_clock_mhz_max=self._ask(lambda of: nvml.nvmlDeviceGetMaxClockInfo(of, nvml.NVML_CLOCK_SM)),
+            power_limit_watts=_watts(self._ask(nvml.nvmlDeviceGetEnforcedPowerLimit)),
+            power_limit_watts_default=_watts(self._ask(nvml.nvmlDeviceGetPowerManagementDefaultLimit)),
+            throttle_reasons=throttle_reasons(mask),
+        )
+
+    def pci_address(self) -> Optional[str]:
+        """As Linux names the device's folder in /sys: ``0000:17:00.0``."""
+        found = self._ask(self._nvml.nvmlDeviceGetPciInfo)
+        if found is None:
+            return None
+        bus = found.busId.decode() if isinstance(found.busId, bytes) else found.busId
+        domain, _, rest = bus.lower().partition(":")
+        return "{}:{}".format(domain.lstrip("0").rjust(4, "0"), rest)
+
+    def near_cpus(self) -> List[int]:
+        """Numbers of the CPUs that the driver calls near; none where it does not say."""
+        words = self._ask(lambda of: self._nvml.nvmlDeviceGetCpuAffinity(of, _CPU_WORDS)) or ()
+        return [
+            index * _WORD_BITS + bit for index, word in enumerate(words) for bit in range(_WORD_BITS) if word >> bit & 1
+        ]
 
     def _ask(self, question: Callable[[Any], Any]) -> Any:
         try:
@@ -122,10 +173,19 @@ def summarise(samples: List[Sample], energy_joules: Optional[float]) -> Summary:
         "sm_clock_mhz_mean": _mean(clocks),
         "memory_clock_mhz_mean": _mean(_known(samples, "memory_clock_mhz")),
         "temperature_max": max(_known(samples, "temperature"), default=None),
-        "throttle_reasons": [name for bit, name in sorted(_THROTTLE_REASONS.items()) if reasons & bit],
+        "throttle_reasons": throttle_reasons(reasons),
         "utilisation_mean": _mean(_known(samples, "utilisation")),
         "samples": len(samples),
     }
+
+
+def throttle_reasons(mask: int) -> List[str]:
+    """The names of NVML's bits."""
+    return [name for bit, name in sorted(_THROTTLE_REASONS.items()) if mask & bit]
+
+
+def _watts(milliwatts: Optional[int]) -> Optional[float]:
+    return None if milliwatts is None else milliwatts / 1000
 
 
 def _known(samples: List[Sample], field: str) -> List[Any]:
@@ -153,3 +213,14 @@ def open_gpu(device: torch.device) -> NvmlGpu:
     except pynvml.NVMLError as error:
         raise RuntimeError("NVML: {}".format(error)) from error
     return NvmlGpu(pynvml, handle)
+
+
+def open_gpus(count: int) -> List[Optional[NvmlGpu]]:
+    """The first ``count`` GPUs of this process, those of its node's ranks in order; None for one that is not found."""
+    found: List[Optional[NvmlGpu]] = []
+    for index in range(count):
+        try:
+            found.append(open_gpu(torch.device("cuda", index)))
+        except (ImportError, RuntimeError, AssertionError):  # torch asserts that there is such a device
+            found.append(None)
+    return found

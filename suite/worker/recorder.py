@@ -4,6 +4,8 @@ import time
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator, Optional
 
+import torch
+
 from suite.worker.events import EventLog
 from suite.worker.memory import MemoryProbe, Peaks
 from suite.worker.nvml import DeviceSampler, Summary
@@ -14,6 +16,9 @@ from suite.worker.world import World, barrier, synchronise
 
 class NullRecorder:
     """Records nothing and waits for nobody: an iteration under it is the bare engine loop."""
+
+    def watch(self, *models: torch.nn.Module) -> None:
+        """Forward calls of these models show that the work goes on, also within a long phase."""
 
     def begin(self, iteration: int) -> None:
         """The iteration starts."""
@@ -54,6 +59,10 @@ class Recorder(NullRecorder):
         self._seconds = 0.0
         self._window: Optional[Summary] = None
         self._progress = progress
+
+    def watch(self, *models: torch.nn.Module) -> None:
+        for model in models:
+            model.register_forward_hook(self._progress.on_forward)
 
     def begin(self, iteration: int) -> None:
         synchronise(self._world)

@@ -2,10 +2,12 @@
 
 import os
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 
 import torch
 
+from suite.worker.affinity import bind, left_alone
 from suite.worker.ceilings import measure_ceilings
 from suite.worker.communicators import Communicators
 from suite.worker.devices import check_torch_devices
@@ -13,10 +15,11 @@ from suite.worker.engines import engine_class
 from suite.worker.engines.base import Engine
 from suite.worker.events import EventLog
 from suite.worker.facts import allows_tf32, collect_facts
+from suite.worker.idle import cpu_idle, gpu_idle, require_idle
 from suite.worker.loop import PPOLoop
 from suite.worker.memory import MemoryProbe
 from suite.worker.network import measure_network
-from suite.worker.nvml import DeviceSampler, open_gpu
+from suite.worker.nvml import DeviceSampler, open_gpu, open_gpus
 from suite.worker.process import without_collector
 from suite.worker.progress import Progress
 from suite.worker.rank import RankIdentity
@@ -48,25 +51,33 @@ def run(
     device_type = manifest["measure"]["device"]
     with without_collector():
         build = (find_build or own_build)(manifest)
+    progress.beat()
     if device_type == "cuda":
         check_torch_devices(os.environ, torch.cuda.device_count())
+    affinity, idle = _place(manifest["measure"], identity), _idle(device_type, identity)
     communicators = Communicators(device_type, identity.local_rank, eager=True)
     communicators.note("before_join")
     world = join(identity, device_type, manifest["limits"]["silence_seconds"])
     communicators.note("joined")
+    progress.beat()
     sampler, notes = _start_sampler(world)
     facts = collect_facts(world, manifest["stack"])
+    facts["affinity"], facts["idle"] = affinity, idle
+    notes += _thread_notes(facts["threads"], affinity["ranks"])
     facts["ceilings"] = measure_ceilings(world, manifest["measure"]["precision"])
+    progress.beat()
     subject: Optional[Subject] = None
     try:
         facts["network"] = measure_network(world)
         communicators.note("network_measured")
+        progress.beat()
         baseline = resident_bytes()
         facts["resident_baseline_bytes"] = baseline
         memory = MemoryProbe(world.device, baseline)
         memory.reset()
         began = time.perf_counter()
-        subject = build(manifest, world)
+        with _beating(progress):
+            subject = build(manifest, world)
         communicators.note("built")
     finally:
         # Emitted also where the network or the model fails: a reader wants to know where that was.
@@ -82,6 +93,7 @@ def run(
         subject.run(PhaseClock(world, log, memory, sampler, progress), iterations)
     else:
         loop, recorder = PPOLoop(subject, manifest), Recorder(world, log, memory, sampler, progress)
+        recorder.watch(*subject.models)
         for iteration in range(iterations):
             loop.run_iteration(iteration, recorder)
     if sampler is not None:
@@ -94,6 +106,52 @@ def own_build(manifest: Dict[str, Any]) -> Build:
     """The engine or trainer of this worker that the manifest names. Raises ValueError for another backend."""
     find = trainer_class if manifest["backend"]["kind"] == "trainer" else engine_class
     return find(manifest["backend"]["name"], manifest["measure"]["device"])
+
+
+@contextmanager
+def _beating(progress: Progress) -> Iterator[None]:
+    """Each parameter that a module gets shows that a model is still being built; torch before 2.0 cannot tell."""
+    register = getattr(torch.nn.modules.module, "register_module_parameter_registration_hook", None)
+    if register is None:
+        yield
+        return
+    hook = register(progress.on_parameter)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def _place(measure: Dict[str, Any], identity: RankIdentity) -> Dict[str, Any]:
+    """Bind this rank near its GPU where the manifest asks for it; the ``affinity`` facts in any case."""
+    if measure["device"] == "cpu":
+        return left_alone("a run on the CPU", identity.local_world_size)
+    if measure.get("bind") != "near-gpu":
+        return left_alone("not asked for", identity.local_world_size)
+    return bind(open_gpus(identity.local_world_size), identity.local_rank)
+
+
+def _idle(device_type: str, identity: RankIdentity) -> Optional[Dict[str, Any]]:
+    """The ``idle`` facts of this rank's device, asked before it is used; None where nothing can be asked.
+
+    Raises DeviceError where the launcher wants a free GPU and this one is not.
+    """
+    if device_type == "cpu":
+        return cpu_idle()
+    gpu = open_gpus(identity.local_rank + 1)[identity.local_rank]
+    if gpu is None:
+        return None
+    facts = gpu_idle(gpu)
+    require_idle(facts, os.environ)
+    return facts
+
+
+def _thread_notes(threads: Dict[str, Optional[int]], ranks: int) -> List[str]:
+    """A line where the threads of the ``ranks`` that run on the same CPUs are more than these."""
+    each, cpus = threads["torch"], threads["cpus"]
+    if each is None or cpus is None or each * ranks <= cpus:
+        return []
+    return ["{} threads for each of {} ranks, but {} CPUs for all of them".format(each, ranks, cpus)]
 
 
 def _describe(subject: Optional[Subject], facts: Dict[str, Any], notes: List[str]) -> None:

@@ -472,3 +472,30 @@ def test_rules_of_a_later_version_are_refused(tmp_path):
 def test_this_versions_worker_asks_for_the_newest_rules():
     text = Path("suite/worker/facts.py").read_text()
     assert f"DERIVATION = {NEWEST_DERIVATION}\n" in text
+
+
+BUSY = {"disturbed_by": ["1 other process holds 40.0 GiB", "it is 97 % busy"]}
+
+
+def test_a_device_that_was_not_free_is_noted_for_each_rank(tmp_path):
+    manifest = synthetic_manifest()
+    path = make_bundle(tmp_path, manifest, facts={**facts_of(manifest), "derivation": 2, "idle": BUSY})
+    words = "the device of rank 0 was not free before the run: 1 other process holds 40.0 GiB; it is 97 % busy"
+    assert words in record_of(path).notes
+
+
+@pytest.mark.parametrize(
+    "facts", [{"derivation": 2, "idle": None}, {"derivation": 2, "idle": {"load": 9.0}}, {"idle": BUSY}]
+)
+def test_a_free_device_and_bundles_of_before_have_no_such_note(tmp_path, facts):
+    manifest = synthetic_manifest()
+    path = make_bundle(tmp_path, manifest, facts={**facts_of(manifest), **facts})
+    assert not any("was not free" in note for note in record_of(path).notes)
+
+
+@pytest.mark.parametrize("lines", ["busy", [1], {"a": "b"}])
+def test_what_disturbed_a_device_is_a_list_of_texts(tmp_path, lines):
+    manifest = synthetic_manifest()
+    facts = {**facts_of(manifest), "derivation": 2, "idle": {"disturbed_by": lines}}
+    with pytest.raises(DamagedBundle, match="what disturbed the device"):
+        derive(Bundle(make_bundle(tmp_path, manifest, facts=facts)))

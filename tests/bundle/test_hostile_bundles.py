@@ -133,6 +133,28 @@ def test_a_duplicated_event_is_seen(path):
     assert "is a repetition" in damage_of(path)
 
 
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"iteration": 2}, "heartbeat event of iteration 2 where 0 follows"),
+        ({"iteration": "1"}, "iteration is '1'"),
+        ({"phase": "warp"}, "phase is 'warp'"),
+        ({"phase": None}, "phase is None"),
+        ({"calls": -1}, "calls is -1"),
+        ({"calls": True}, "calls is True"),
+    ],
+)
+def test_a_heartbeat_that_cannot_be_is_named(path, fields, says):
+    def insert(events: list[dict[str, Any]]) -> None:
+        beat = {**events[0], "kind": "heartbeat", "iteration": None, "phase": "setup", "calls": 1, **fields}
+        events.insert(2, beat)
+        for seq, event in enumerate(events):
+            event["seq"] = seq
+
+    edit(path / "events" / "rank-0.jsonl", insert)
+    assert says in damage_of(path)
+
+
 def test_an_event_behind_the_end_is_seen(path):
     edit(path / "events" / "rank-0.jsonl", lambda events: events.append({**events[3], "seq": len(events)}))
     assert "follows the end" in damage_of(path)

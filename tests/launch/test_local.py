@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from suite.launch.job import Job, Mount
 from suite.launch.local import LocalLauncher, rank_variables
+from suite.launch.outcome import Outcome
 from suite.launch.supervise import Patience
 from suite.spec.base import UsageError
+from suite.spec.layout import Layout
 from tests.launch.ranks import QUICK, Ran, make_folder, make_job, run
+from tests.synthetic import synthetic_manifest
+
+SCRIPTED = Path(__file__).parents[1] / "scripted_worker.py"
 
 OK = """
 event("start", world_size=int(os.environ["WORLD_SIZE"]))
@@ -165,6 +173,33 @@ def test_events_keep_a_run_from_being_silent(tmp_path):
         silence_seconds=1.2,
     )
     assert ran.outcome.status == "ok"
+
+
+def scripted(root: Path, script: dict[str, Any], iterations: int) -> Outcome:
+    """Two ranks of the scripted worker under a limit of a second of silence."""
+    manifest = synthetic_manifest(layout=Layout(devices_per_node=2, data=2), warmup=1, iterations=iterations)
+    (root / "manifest.json").write_text(manifest.model_dump_json(by_alias=True))
+    folder = make_folder(root)
+    job = make_job(folder, "", ranks=2, silence_seconds=1.0).model_copy(
+        update={
+            "argv": (sys.executable, str(SCRIPTED), str(root / "manifest.json"), "--bundle", str(root)),
+            "env": {"SUITE_SCRIPT": json.dumps(script)},
+        }
+    )
+    outcome = LocalLauncher(QUICK).run(job, folder, lambda event: None)
+    assert outcome is not None
+    return outcome
+
+
+def test_a_phase_that_is_longer_than_the_limit_of_silence_is_no_hang_while_its_work_goes_on(tmp_path):
+    slow = {"seconds": [3.0, 0.01], "sleep": True, "beat": 0.2}
+    assert scripted(tmp_path, slow, iterations=1).status == "ok"
+
+
+def test_a_phase_that_stops_beating_is_a_hang_in_that_phase(tmp_path):
+    stuck = {"sleep": True, "beat": 0.2, "at": {"iteration": 1, "phase": "score", "do": "hang", "beats": 2}}
+    failure = scripted(tmp_path, stuck, iterations=1).failure
+    assert (failure.kind, failure.phase, failure.iteration) == ("hang", "score", 1)
 
 
 def test_a_run_over_its_time_is_ended(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 import weakref
 from pathlib import Path
@@ -12,7 +13,7 @@ import torch
 
 from suite.worker.ceilings import measure_ceilings
 from suite.worker.events import EventLog
-from suite.worker.facts import allocator, allows_tf32, collect_facts, driver_version, relevant_variables
+from suite.worker.facts import allocator, allows_tf32, collect_facts, driver_version, relevant_variables, threads
 from suite.worker.memory import MemoryProbe
 from suite.worker.nvml import DeviceSampler, Sample, summarise
 from suite.worker.progress import Progress
@@ -81,6 +82,12 @@ class TestFacts:
         assert "pytest" in facts["packages"]
         assert "no-such-package" not in facts["packages"]
         assert facts["memory_bytes"] > resident_bytes()
+
+    def test_threads_are_those_that_torch_and_openmp_have(self) -> None:
+        found = threads({"OMP_NUM_THREADS": "3"})
+        assert (found["torch"], found["openmp"]) == (torch.get_num_threads(), 3)
+        assert found["cpus"] == len(os.sched_getaffinity(0))
+        assert threads({"OMP_NUM_THREADS": "3,2"})["openmp"] is threads({})["openmp"] is None
 
     @pytest.mark.parametrize(
         ("line", "version"),

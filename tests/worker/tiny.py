@@ -45,12 +45,13 @@ def tiny_manifest(
     shape: dict[str, Any] | None = None,
     stack: dict[str, str] | None = None,
     silence_seconds: float = 60,
+    backend: str = "deepspeed",
 ) -> Manifest:
-    """A manifest for the deepspeed engine; what is given replaces the tiny run's own."""
+    """A manifest for an engine; what is given replaces the tiny run's own."""
     return make_manifest(
         plan="tests",
         repeat=1,
-        backend=Backend(name="deepspeed", kind="engine"),
+        backend=Backend(name=backend, kind="engine"),
         size=Shape(**{**_SHAPE, **(shape or {})}),
         workload=Workload(**{**_WORKLOAD, **(workload or {})}),
         layout=Layout(**{"nodes": nodes, "devices_per_node": ranks // nodes, "data": ranks, **(layout or {})}),

@@ -58,6 +58,9 @@ class Nodes:
         list[str] | None,
         typer.Option(help="SOURCE:TARGET[:rw] of a container, absolute paths; repeat", rich_help_panel="Containers"),
     ] = None
+    require_idle: Annotated[
+        bool, typer.Option("--require-idle", help="fail a run whose GPUs something else uses, before it measures")
+    ] = False
     runs: Annotated[Path, typer.Option(help="results folder", rich_help_panel="Output")] = Path("runs")
     retry_failed: Annotated[bool, typer.Option(help="run again what failed before", rich_help_panel="Measuring")] = (
         False
@@ -133,14 +136,15 @@ class Nodes:
         )
 
     def variables(self) -> dict[str, str]:
-        """What ``--env`` sets. Raises UsageError for what is no variable."""
+        """What ``--env`` and ``--require-idle`` set. Raises UsageError for what is no variable."""
+        from suite.launch.idle import REQUIRE_IDLE
         from suite.spec.base import UsageError
 
         given = dict(pair("--env", text) for text in self.env or ())
         for name in given:
             if not _VARIABLE.fullmatch(name):
                 raise UsageError(f"--env {name!r} cannot be the name of a variable")
-        return given
+        return {**given, **REQUIRE_IDLE} if self.require_idle else given
 
     def mounts(self) -> tuple[Mount, ...]:
         """What ``--mount`` shows to the ranks. Raises UsageError for what is no pair of absolute paths."""

@@ -38,6 +38,9 @@ class Choice:
         ),
     ] = LOCAL
     python: Python = None
+    require_idle: Annotated[
+        bool, typer.Option("--require-idle", help="refuse to measure where something else uses the GPUs or CPUs")
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -72,19 +75,39 @@ class Where(DockerOptions, Choice):
 
 
 def _open_local(where: Where, device: str, backends: Sequence[str], planning: bool) -> tuple[Machine, Launcher]:
+    from suite.cli.options.reading import checked
     from suite.conduct.planning.machine import look_at_machine
+    from suite.launch.idle import REQUIRE_IDLE
     from suite.launch.local import LocalLauncher
 
-    return look_at_machine(where.python or sys.executable, device, planning), LocalLauncher()
+    ids = checked(where.settings).gpu_ids
+    machine = look_at_machine(where.python or sys.executable, device, planning, ids)
+    _require_idle(where, machine, planning)
+    return machine, LocalLauncher(gpus=machine.device_names, env=REQUIRE_IDLE if where.require_idle else {})
 
 
 def _open_docker(where: Where, device: str, backends: Sequence[str], planning: bool) -> tuple[Machine, Launcher]:
     from suite.cli.options.reading import checked
     from suite.conduct.running.containers import open_containers
+    from suite.launch.idle import REQUIRE_IDLE
 
     # the variable names this machine's interpreter, not the image's
     python = None if where.python == os.environ.get("SUITE_PYTHON") else where.python
-    return open_containers(checked(where.settings), where.image, backends, device, python, _show, planning)
+    settings = checked(where.settings)
+    if where.require_idle:
+        settings = settings.model_copy(update={"env": {**settings.env, **REQUIRE_IDLE}})
+    opened = open_containers(settings, where.image, backends, device, python, _show, planning)
+    if where.require_idle and not opened[1].runtime.facts.remote:
+        _require_idle(where, opened[0], planning)
+    return opened
+
+
+def _require_idle(where: Where, machine: Machine, planning: bool) -> None:
+    """Raises UsageError where the devices of this host are to be free and are not; a plan is only looked at."""
+    from suite.launch.idle import require_idle_cpus, require_idle_gpus
+
+    if where.require_idle and not planning:
+        require_idle_gpus(machine.device_names) if machine.device == "cuda" else require_idle_cpus()
 
 
 def _show(text: str) -> None:
@@ -95,14 +118,17 @@ class RunLauncher(NamedTuple):
     """One launcher of `suite run`."""
 
     open: Callable[[Where, str, Sequence[str], bool], tuple[Machine, Launcher]]
-    #: data class of the options that only this launcher understands
+    #: data class of this launcher's own options
     options: type[Any] | None = None
+    #: options of another launcher that it understands too
+    shared: tuple[str, ...] = ()
 
 
 #: the launchers of `suite run` by name
-LAUNCHERS = {LOCAL: RunLauncher(_open_local), "docker": RunLauncher(_open_docker, DockerOptions)}
+LAUNCHERS = {LOCAL: RunLauncher(_open_local, shared=("gpu_ids",)), "docker": RunLauncher(_open_docker, DockerOptions)}
 HERE = Where()
 
 
 def _option_names(launcher: RunLauncher) -> list[str]:
-    return [] if launcher.options is None else [field.name for field in fields(launcher.options)]
+    own = () if launcher.options is None else (field.name for field in fields(launcher.options))
+    return [*own, *launcher.shared]

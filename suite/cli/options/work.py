@@ -90,6 +90,18 @@ class Basics:
         typer.Option(help="runs of each row in fresh processes; 3 to publish, 5 to rank", rich_help_panel=MEASURING),
     ] = 3
     seed: Annotated[int, typer.Option(help="seed of weights, prompts and sampling", rich_help_panel=MEASURING)] = 1234
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="CPU threads of each rank [default: 1 on cpu; on cuda its share of the cores, 8 on a cluster]",
+            rich_help_panel=MEASURING,
+        ),
+    ] = None
+    bind: Annotated[
+        bool,
+        typer.Option("--bind/--no-bind", help="cuda: each rank on CPUs near its GPU", rich_help_panel=MEASURING),
+    ] = True
     track: Annotated[
         str | None,
         typer.Option(
@@ -181,6 +193,8 @@ class Work(LayoutOptions, WorkloadOptions, Basics):
             "layout": layout_choices(self),
             "measure": {
                 "device": machine.device,
+                "threads_per_rank": self.threads or machine.threads_per_rank,
+                "bind": "near-gpu" if self.bind and machine.device == "cuda" else "none",
                 "warmup": self.warmup,
                 "seed": self.seed,
                 **({} if self.iterations is None else {"iterations": self.iterations}),

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from suite.backends.registry import find_backend
-from suite.conduct.planning.machine import Machine
+from suite.conduct.planning.machine import USUAL_THREADS, Machine
 from suite.images.locks import normal, pins_of
 from suite.images.project import Project
 from suite.launch.probe import stack_versions
@@ -70,6 +70,7 @@ def cluster_machine(
         max_ranks=ranks,
         device_memory_bytes=found.memory_bytes if found else None,
         device_name=found.name if found else None,
+        threads_per_rank=USUAL_THREADS if device == "cuda" else 1,
         image=image,
         given=dict(stack),
     )

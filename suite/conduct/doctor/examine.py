@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
@@ -15,6 +16,7 @@ from suite.backends.base import BackendDriver
 from suite.backends.registry import backends
 from suite.conduct.doctor.container_runtime import look_at_runtime
 from suite.conduct.planning.machine import smallest_memory
+from suite.launch.gpu_choice import hidden_by_variable
 from suite.launch.probe import LocalDevice, host_facts, local_devices, stack_versions
 from suite.spec.base import Frozen, UsageError
 from suite.spec.catalogue import find_device, find_ladder, find_size, find_workload, ladders
@@ -119,6 +121,14 @@ def _gpu_check(gpus: tuple[LocalDevice, ...]) -> Check:
             advice="only the cpu ladder is meant for this machine",
         )
     names = ", ".join(sorted({gpu.name for gpu in gpus}))
+    hidden = hidden_by_variable(gpus, os.environ)
+    if hidden is not None:
+        return Check(
+            name="gpu",
+            state="warning",
+            found=f"{len(gpus)} x {names}; {hidden}",
+            advice="runs on this host use what the variable leaves; unset it to use all",
+        )
     unknown = sorted({gpu.name for gpu in gpus if find_device(gpu.name) is None})
     if unknown:
         return Check(

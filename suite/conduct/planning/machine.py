@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import ClassVar, Literal
 
+from pydantic import Field
+
 from suite.backends.registry import find_backend
-from suite.launch.probe import LocalDevice, local_devices, stack_versions
+from suite.launch.gpu_choice import hidden_by_variable, local_choice
+from suite.launch.probe import LocalDevice, local_devices, physical_cores, stack_versions, usable_cpus
 from suite.spec.base import Frozen, UsageError
 from suite.spec.device import Precision
 from suite.spec.manifest import Manifest
 from suite.theory.memory import memory_floor
 
+#: Threads of a rank on a GPU whose node cannot be examined: nodes with eight GPUs have at least twelve cores for each.
+USUAL_THREADS = 8
+
 
 class Machine(Frozen):
     """The resolved device of a session, and how much of it there is.
 
-    ``host_memory_bytes``: what the ranks of a run on this host's CPU share; ``None`` elsewhere.
+    ``threads_per_rank`` is the same for any number of ranks, so that they stay comparable: on GPUs a rank's share of
+    the cores when every GPU has one. ``host_memory_bytes``: what the ranks of a run on this host's CPU share; ``None``
+    elsewhere.
     """
 
     python: str
@@ -26,7 +34,9 @@ class Machine(Frozen):
     max_ranks: int
     device_memory_bytes: int | None
     device_name: str | None = None
+    threads_per_rank: int = Field(default=1, description="of a run that does not ask for another number")
     host_memory_bytes: int | None = None
+    device_names: tuple[str, ...] = Field(default=(), description="UUIDs of the GPUs that runs may use")
     holder: ClassVar[str] = "interpreter with --python"
 
     @property
@@ -39,21 +49,22 @@ class Machine(Frozen):
         """bf16 on a GPU; a CPU computes in fp32."""
         return "bf16" if self.device == "cuda" else "fp32"
 
-    def require_room(self, ranks: int, oversubscribe: bool, nodes: int = 1) -> None:
-        """Raises UsageError for several nodes, and for more ranks than devices, or than cores unless asked for."""
+    def require_room(self, ranks: int, oversubscribe: bool, nodes: int = 1, threads: int = 1) -> None:
+        """Raises UsageError for several nodes, for more ranks than devices, and unless asked for, for ranks of so many
+        ``threads`` each on a CPU that has fewer."""
         if nodes > 1:
             raise UsageError(
                 f"{ranks} ranks on {nodes} nodes need the kubernetes or the slurm launcher; this one has one node "
                 "(choose sizes that fit it with --size, or ask for fewer --ranks)"
             )
-        if ranks <= self.max_ranks:
-            return
         if self.device == "cuda":
-            raise UsageError(f"{ranks} ranks need {ranks} GPUs, this machine has {self.max_ranks}")
-        if not oversubscribe:
+            if ranks > self.max_ranks:
+                raise UsageError(f"{ranks} ranks need {ranks} GPUs, this machine has {self.max_ranks}")
+        elif ranks * threads > self.max_ranks and not oversubscribe:
+            asked = f"{ranks} {'rank' if ranks == 1 else 'ranks'}" + (f" of {threads} threads each" * (threads > 1))
             raise UsageError(
-                f"{ranks} ranks on {self.max_ranks} cores would time the scheduler, not the backend; "
-                "ask for fewer ranks, or say --oversubscribe"
+                f"{asked} on {self.max_ranks} cores would time the scheduler, not the backend; "
+                f"ask for fewer {'ranks or --threads' if threads > 1 else 'ranks'}, or say --oversubscribe"
             )
 
     def require_memory(self, manifests: Iterable[Manifest]) -> None:
@@ -130,6 +141,17 @@ class Machine(Frozen):
         }
 
 
+def threads_of_a_full_node(cores: int | None, devices: int) -> int:
+    """A rank's share of a node's physical cores, at least one thread; ``USUAL_THREADS`` where cores are not known."""
+    return USUAL_THREADS if cores is None or devices == 0 else max(1, cores // devices)
+
+
+def _of_their_kind(gpus: Sequence[LocalDevice], present: Sequence[LocalDevice]) -> int:
+    """How many GPUs of this host are like those chosen: all of them share its cores, whoever uses the others."""
+    kinds = {gpu.name for gpu in gpus}
+    return max(len(gpus), sum(gpu.name in kinds for gpu in present))
+
+
 def smallest_memory(gpus: Iterable[LocalDevice]) -> int | None:
     """Bytes of the smallest device; ``None`` where one does not tell, as those that share the host's memory."""
     sizes = [gpu.memory_bytes for gpu in gpus]
@@ -143,15 +165,19 @@ def require_device_name(device: str) -> None:
         raise UsageError(f"--device is auto, cpu or cuda, not {device!r}")
 
 
-def look_at_machine(python: str, device: str, planning: bool = False) -> Machine:
+def look_at_machine(python: str, device: str, planning: bool = False, gpu_ids: tuple[str, ...] = ()) -> Machine:
     """Choose the device: ``auto`` takes CUDA where a driver shows a GPU. Raises UsageError when it is not there.
 
-    ``planning``: nothing is run, so CUDA that is asked for need not be there; the machine has no place then.
+    CUDA_VISIBLE_DEVICES is honoured; ``gpu_ids`` choose among what it leaves. ``planning``: nothing is run, so CUDA
+    that is asked for need not be there; the machine has no place then.
     """
     import psutil
 
     require_device_name(device)
-    gpus = local_devices() if device != "cpu" else ()
+    if device == "cpu" and gpu_ids:
+        raise UsageError("--device cpu leaves no use for --gpu-ids; leave it out")
+    present = local_devices() if device != "cpu" else ()
+    gpus = local_choice(present, gpu_ids, os.environ)
     if gpus or (planning and device == "cuda"):
         return Machine(
             python=python,
@@ -159,9 +185,14 @@ def look_at_machine(python: str, device: str, planning: bool = False) -> Machine
             max_ranks=len(gpus),
             device_memory_bytes=smallest_memory(gpus),
             device_name=gpus[0].name if len({gpu.name for gpu in gpus}) == 1 else None,
+            device_names=tuple(gpu.uuid for gpu in gpus),
+            threads_per_rank=threads_of_a_full_node(physical_cores(usable_cpus()), _of_their_kind(gpus, present)),
         )
     if device == "cuda":
+        hidden = hidden_by_variable(present, os.environ) if present else None
+        if hidden is not None:
+            raise UsageError(f"--device cuda: this host has {len(present)} GPUs, but {hidden}; unset it, or name some")
         raise UsageError("--device cuda: no NVIDIA driver shows a GPU here (`suite doctor` says what it looked for)")
-    cores = len(psutil.Process().cpu_affinity())
+    cores = len(usable_cpus())
     memory = psutil.virtual_memory().total
     return Machine(python=python, device="cpu", max_ranks=cores, device_memory_bytes=None, host_memory_bytes=memory)

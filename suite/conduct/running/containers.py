@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from suite.backends.registry import find_backend
-from suite.conduct.planning.machine import Machine, require_device_name, smallest_memory
+from suite.conduct.planning.machine import Machine, require_device_name, smallest_memory, threads_of_a_full_node
 from suite.launch.docker.connection import Runtime, connect
 from suite.launch.docker.gpus import may_have_gpus, usable_gpus
 from suite.launch.docker.images import ImageFacts, find_image, usual_image
@@ -18,14 +18,14 @@ from suite.launch.docker.probe import image_versions
 from suite.launch.docker.session import remove_orphans
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.image_paths import PYTHON
-from suite.launch.probe import LocalDevice
+from suite.launch.probe import LocalDevice, physical_cores
 from suite.spec.base import UsageError
 
 
 class ContainerMachine(Machine):
     """What the host of a container runtime offers, and the stacks of the images: both by backend."""
 
-    device_names: tuple[str, ...] = Field(description="UUIDs of the GPUs or numbers of the CPUs that runs may use")
+    device_names: tuple[str, ...] = Field(description="as of any machine, and on a CPU the numbers of its CPUs")
     references: dict[str, str]
     image_ids: dict[str, str]
     found: dict[str, dict[str, str | None]]
@@ -76,6 +76,7 @@ def open_containers(
         max_ranks=len(names),
         device_names=names,
         device_memory_bytes=smallest_memory(gpus) if gpus else None,
+        threads_per_rank=threads_of_a_full_node(_cores(runtime, settings), len(gpus)) if chosen == "cuda" else 1,
         references=references,
         image_ids={name: image.id for name, image in images.items()},
         found={
@@ -116,6 +117,11 @@ def _devices(
             f"a container on the container runtime at {runtime.host} sees no GPU; suite doctor says what is missing"
         )
     return ("cuda", gpus) if gpus or asked else ("cpu", ())
+
+
+def _cores(runtime: Runtime, settings: DockerSettings) -> int | None:
+    """Physical cores that a run may use; None on another machine, of which only the number of CPUs is known."""
+    return None if runtime.facts.remote else physical_cores(map(int, _cpus(runtime, settings)))
 
 
 def _cpus(runtime: Runtime, settings: DockerSettings) -> tuple[str, ...]:

@@ -136,6 +136,8 @@ class LiveView:
 
     def event(self, event: dict) -> None:
         kind = event.get("kind")
+        if kind == "heartbeat":
+            return  # it tells the launcher that the work goes on, and a user nothing that is not on the screen
         if kind == "start":
             self._detail = "loading the stack and the model"
         else:

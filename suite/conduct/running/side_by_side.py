@@ -47,12 +47,17 @@ def run_side_by_side(
 
 
 class Slots:
-    """Devices of one host by name, lent to runs: each takes as many as it has ranks, the first that are free."""
+    """Devices of one host by name, lent to runs: each takes the first that are free."""
 
     def __init__(self, devices: tuple[str, ...], most: int) -> None:
         self._free = list(devices)
         self._order = {device: index for index, device in enumerate(devices)}
         self._runs_left = self.most = most
+
+    def wanted_by(self, manifest: Manifest) -> int:
+        """A GPU for each rank, or a CPU for each of its threads; all there are where a run wants more."""
+        threads = manifest.measure.threads_per_rank if manifest.measure.device == "cpu" else 1
+        return min(manifest.layout.ranks * threads, len(self._order))
 
     def has_room(self, count: int) -> bool:
         """Whether one more run may start, and has its devices."""
@@ -109,10 +114,10 @@ class SideBySide:
         """Start every run for which there is room; whether one was started."""
         started = False
         while not (self._interrupted or self._error):
-            manifest = self._ledger.take(lambda waiting: self._slots.has_room(waiting.layout.ranks))
+            manifest = self._ledger.take(lambda waiting: self._slots.has_room(self._slots.wanted_by(waiting)))
             if manifest is None:
                 break
-            lane = Lane(self._slots.take(manifest.layout.ranks), *os.pipe())
+            lane = Lane(self._slots.take(self._slots.wanted_by(manifest)), *os.pipe())
             os.set_blocking(lane.reading, False)
             self._lanes[manifest.run.id] = lane
             threads.submit(self._run, manifest, lane)

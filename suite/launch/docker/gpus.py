@@ -12,6 +12,7 @@ from suite.launch.docker.document import device_requests
 from suite.launch.docker.patterns import essence, runtime_failure
 from suite.launch.docker.probe import ask
 from suite.launch.docker.settings import DockerSettings, GpuAccess
+from suite.launch.gpu_choice import mig_slice, named_gpus
 from suite.launch.probe import LocalDevice, local_devices
 from suite.spec.base import UsageError
 
@@ -47,13 +48,7 @@ def usable_gpus(runtime: Runtime, settings: DockerSettings, image: str) -> tuple
     if not here:
         return _ask_container(runtime, settings, image)
     if settings.gpu_ids:
-        by_name = {name: gpu for gpu in here for name in (str(gpu.index), gpu.uuid)}
-        unknown = [name for name in settings.gpu_ids if name not in by_name and not name.startswith("MIG-")]
-        if unknown:
-            raise UsageError(
-                f"there is no GPU {', '.join(unknown)}; this host has 0 to {len(here) - 1} (`nvidia-smi -L` lists them)"
-            )
-        return tuple(by_name.get(name) or _slice(name) for name in settings.gpu_ids)
+        return named_gpus(here, settings.gpu_ids)
     if settings.gpus is not None and settings.gpus > len(here):
         raise UsageError(f"--gpus {settings.gpus}: this host has {len(here)}")
     return here[: settings.gpus]
@@ -72,14 +67,9 @@ def _ask_container(runtime: Runtime, settings: DockerSettings, image: str) -> tu
         reason = "; ".join(known.evidence) if known else essence(words)
         raise UsageError(f"the container runtime gives no {_asked(settings)} to a container: {reason}") from error
     if settings.gpu_ids and all(name.startswith("MIG-") for name in settings.gpu_ids):
-        return tuple(map(_slice, settings.gpu_ids))
+        return tuple(map(mig_slice, settings.gpu_ids))
     found = [match.groups() for match in map(_LISTED.match, listed.splitlines()) if match]
     return tuple(LocalDevice(index=int(index), uuid=uuid, name=name, memory_bytes=None) for index, name, uuid in found)
-
-
-def _slice(name: str) -> LocalDevice:
-    """A slice of a GPU (MIG): it has its own name and less memory than the whole; how much is not known."""
-    return LocalDevice(index=0, uuid=name, name="MIG device", memory_bytes=None)
 
 
 def _requests(settings: DockerSettings, access: Literal["nvidia", "cdi"]) -> Sequence[dict[str, Any]]:

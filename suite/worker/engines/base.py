@@ -30,6 +30,9 @@ class Engine(ABC):
     trainable_parameters: int
     #: what a reader of the figures must know (patches that were active, kernels that were missing)
     notes: Tuple[str, ...] = ()
+    #: what ``generate``, ``score``, ``reference`` and ``train`` call again and again: each call shows that the rank is
+    #: not stuck, so that a phase may last longer than a run may be silent. Without any, only the ends of phases do.
+    models: Tuple[torch.nn.Module, ...] = ()
 
     @abstractmethod
     def generate(self, prompts: torch.Tensor, new_tokens: int) -> torch.Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from suite.conduct.planning.machine import Machine, look_at_machine
+from suite.conduct.planning.machine import Machine, look_at_machine, threads_of_a_full_node
 from suite.conduct.planning.plan import make_plan
 from suite.spec.base import UsageError
 from suite.theory.memory import memory_floor
@@ -34,3 +34,24 @@ def test_where_the_memory_is_not_known_nothing_is_refused() -> None:
 
 def test_this_host_tells_its_memory_for_runs_on_its_cpu() -> None:
     assert look_at_machine("python", "cpu").host_memory_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("ranks", "threads", "says"),
+    [(3, 1, "3 ranks on 2 cores .* fewer ranks,"), (1, 3, "1 rank of 3 threads each on 2 cores .* ranks or --threads")],
+)
+def test_more_threads_than_a_cpu_has_are_refused_unless_asked_for(ranks: int, threads: int, says: str) -> None:
+    cpu(None).require_room(2, False)
+    cpu(None).require_room(1, False, threads=2)
+    with pytest.raises(UsageError, match=says):
+        cpu(None).require_room(ranks, False, threads=threads)
+    cpu(None).require_room(ranks, True, threads=threads)
+
+
+@pytest.mark.parametrize(("cores", "devices", "threads"), [(96, 8, 12), (6, 8, 1), (7, 2, 3), (None, 8, 8), (96, 0, 8)])
+def test_a_rank_on_a_gpu_has_its_share_of_a_full_nodes_cores(cores: int | None, devices: int, threads: int) -> None:
+    assert threads_of_a_full_node(cores, devices) == threads
+
+
+def test_a_rank_on_a_cpu_has_one_thread_unless_asked_for() -> None:
+    assert look_at_machine("python", "cpu").threads_per_rank == 1

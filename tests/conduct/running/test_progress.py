@@ -78,7 +78,8 @@ def test_a_clock_ticks_while_a_stack_loads_and_stops_before_the_first_iteration(
     view.run_started(manifests[0], None)
     assert grows(terminal, 5), "while the process starts"
     view.event({"kind": "start"})
-    assert grows(terminal, 5), "while the model loads"
+    view.event({"kind": "heartbeat", "phase": "setup"})
+    assert grows(terminal, 5), "while the model loads, whatever its ranks tell of it"
     view.event({"kind": "environment"})
     assert not grows(terminal, 20 * TICK_SECONDS)
     view.event({"kind": "memory", "phase": "setup"})
@@ -86,6 +87,9 @@ def test_a_clock_ticks_while_a_stack_loads_and_stops_before_the_first_iteration(
         view.event({"kind": "phase", "phase": "generate"})
         view.event({"kind": "iteration"})
         assert not grows(terminal, 10 * TICK_SECONDS), "a timer while iterations run disturbs what is measured"
+    before = terminal.getvalue()
+    view.event({"kind": "heartbeat", "phase": "train", "iteration": 3})
+    assert terminal.getvalue() == before, "a heartbeat is the launcher's"
 
 
 def test_a_run_that_fails_while_it_loads_leaves_no_clock_behind(

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from suite.conduct.planning.machine import Machine
 from suite.conduct.running.side_by_side import Slots, require_containers
 from suite.spec.base import UsageError
+from suite.spec.layout import Layout
+from tests.synthetic import synthetic_manifest
 
 
 @given(devices=st.integers(1, 8), most=st.integers(1, 8), steps=st.lists(st.tuples(st.booleans(), st.integers(1, 8))))
@@ -36,6 +38,16 @@ def test_the_first_free_devices_are_lent_so_that_neighbours_stay_together() -> N
     assert (first, second) == (("0",), ("1", "2"))
     slots.give_back(first)
     assert slots.take(2) == ("0", "3")
+
+
+@pytest.mark.parametrize(("device", "threads", "wanted"), [("cpu", 1, 2), ("cpu", 3, 6), ("cpu", 9, 8), ("cuda", 9, 2)])
+def test_a_run_takes_a_gpu_for_each_rank_or_a_cpu_for_each_of_its_threads(
+    device: str, threads: int, wanted: int
+) -> None:
+    slots = Slots(tuple(map(str, range(8))), most=4)
+    manifest = synthetic_manifest(layout=Layout(devices_per_node=2, data=2), device=device)
+    measure = manifest.measure.model_copy(update={"threads_per_rank": threads})
+    assert slots.wanted_by(manifest.model_copy(update={"measure": measure})) == wanted
 
 
 def test_without_containers_nothing_keeps_runs_apart() -> None:

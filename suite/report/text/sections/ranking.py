@@ -92,7 +92,8 @@ def _heading(setting: Setting) -> str:
         if setting.kind == "engine"
         else "Trainer backends (the stack's own trainer)"
     )
-    threads = f", {counted(setting.threads_per_rank, 'thread')} per rank" if setting.device == "cpu" else ""
+    told = setting.device == "cpu" or setting.threads_per_rank > 1
+    threads = f", {counted(setting.threads_per_rank, 'thread')} per rank" if told else ""
     return f"{whose}: {setting.track}, {setting.precision} on {setting.device}{threads}, machine {setting.machine}"
 
 

@@ -53,6 +53,7 @@ class DeepSpeedEngine(Engine):
         self._policy = policy
         self._critic = self._build_critic() if self._manifest["workload"].get("critic") else None
         self._reference = None if self._is_hydra else self._build_reference()
+        self.models = tuple(model for model in (policy, self._critic, self._reference) if model is not None)
         self._trunk: Optional[Tuple[torch.Tensor, torch.Tensor]] = None
         self.notes = (*kernels, *_notes(manifest, world))
         torch.manual_seed(manifest["measure"]["seed"] + world.rank)

@@ -69,6 +69,7 @@ class MegatronEngine(Engine):
         reference = self._build_model(manifest, with_value_head=False)
         draw_weights(reference, seed)
         self._reference = _in_precision(reference.requires_grad_(False)).eval()
+        self.models = (self._model, reference)
         if trainable_layers is not None and manifest["layout"]["recompute"] == "full":
             self.notes += ("recompute: Megatron runs backward through the frozen layers too",)
 

@@ -111,6 +111,14 @@ class Diary:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self._phase = ""
+        self.calls = 0
+
+    def watch(self, *models: Any) -> None:
+        for model in models:
+            model.register_forward_hook(self._count)
+
+    def _count(self, *given: Any) -> None:
+        self.calls += 1
 
     def begin(self, iteration: int) -> None:
         self.lines.append(f"begin {iteration}")
@@ -182,6 +190,7 @@ def test_phases_lie_where_the_trainer_does_their_work(build: Any) -> None:
         *("open train", *steps, "close train", "stop", "finish 0.5 0.25"),
     ]
     assert diary.lines == [line for index in range(3) for line in (f"begin {index}", *one)]
+    assert diary.calls >= 3 * len(("score", "reference", "train", "train")), "forward calls show that it goes on"
 
 
 def test_the_reference_is_fp32_because_it_is_copied_before_nemo_casts(build: Any) -> None:

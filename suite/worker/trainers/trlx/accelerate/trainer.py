@@ -41,7 +41,7 @@ class TrlxTrainer(Trainer):
         with tempfile.TemporaryDirectory() as folder:
             self._trainer = self._build(folder)
         self._check_engine()
-        policy = self._trainer.accelerator.unwrap_model(self._trainer.model)
+        policy = self._models()[0]
         attention = getattr(policy.base_model.config, "_attn_implementation", "eager")
         self.notes += tuple(notes(manifest, attention))
         self.work_differences = tuple(work_differences(manifest))
@@ -53,6 +53,7 @@ class TrlxTrainer(Trainer):
 
         manifest, trainer = self._manifest, self._trainer
         self._sheet.clock = clock
+        clock.watch(*(model.base_model for model in self._models()))
         set_seed(manifest["measure"]["seed"])  # whatever building the model drew: equal seeds sample alike
         texts = self._prompts(iterations)
         pipeline = partial(
@@ -66,6 +67,12 @@ class TrlxTrainer(Trainer):
         trainer.end_iteration()
         if self._sheet.iteration != iterations:
             raise ConfigError("trlx ran {} iterations of {}".format(self._sheet.iteration, iterations))
+
+    def _models(self) -> List[nn.Module]:
+        """trlx's policy, without its wrappers, and its reference where that is a model of its own."""
+        trainer = self._trainer
+        reference = getattr(trainer, "ref_model", None)
+        return [trainer.accelerator.unwrap_model(trainer.model)] + ([] if reference is None else [reference])
 
     def _prompts(self, iterations: int) -> List[str]:
         from suite.worker.trainers.trlx.accelerate.model import as_text

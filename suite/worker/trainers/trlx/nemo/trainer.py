@@ -112,6 +112,7 @@ class TrlxNemoTrainer(Trainer):
         if wrong:
             raise ConfigError("NeMo is not laid out as the manifest asks: " + "; ".join(wrong))
         self._counted = self._count_parameters(trainer.model)
+        self._sheet.clock.watch(getattr(trainer.model.model, "module", trainer.model.model))
 
     def _padded_vocab(self) -> int:
         return trlx_nemo_config.padded_vocabulary(self._manifest["size"], self._manifest["layout"])

@@ -1,0 +1,121 @@
+"""Where a rank runs: on the CPUs near its GPU, so that memory it touches first is near too (Linux places it there).
+
+The kernel says which CPUs are near a device (``local_cpulist`` of its PCI address), NVIDIA's library says it where that
+is hidden. Ranks whose GPUs have the same CPUs near share them by whole cores.
+"""
+
+import os
+from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
+
+_SYS = "/sys"
+_TASKS = "/proc/self/task"
+Cpus = FrozenSet[int]
+
+
+class Near(NamedTuple):
+    """What is known of the place of one GPU: its CPUs (empty: nothing), its NUMA node, and who said so."""
+
+    cpus: Cpus
+    numa_node: Optional[int]
+    source: str
+
+
+def bind(gpus: Sequence[Any], local_rank: int, sys: str = _SYS) -> Dict[str, Any]:
+    """Bind this process with all its threads; the ``affinity`` facts.
+
+    ``gpus``: for each local rank what tells of its GPU, as ``suite.worker.nvml.NvmlGpu``, or None. Where nothing is
+    known, nothing is changed.
+    """
+    allowed = frozenset(os.sched_getaffinity(0))
+    places = [Near(frozenset(), None, "unknown") if gpu is None else near(gpu, sys) for gpu in gpus]
+    cpus, ranks, how = choose([place.cpus for place in places], local_rank, allowed, sys)
+    if cpus != allowed:
+        for task in os.listdir(_TASKS):
+            try:
+                os.sched_setaffinity(int(task), cpus)
+            except OSError:  # a thread that has ended, or a sandbox that forbids it
+                if int(task) == os.getpid():
+                    return left_alone("the system does not allow it", len(gpus))
+    return _facts(cpus, ranks, places[local_rank].numa_node, how.format(places[local_rank].source))
+
+
+def left_alone(reason: str, ranks: int) -> Dict[str, Any]:
+    """The ``affinity`` facts of a rank that is not bound, one of ``ranks`` on its node."""
+    return _facts(frozenset(os.sched_getaffinity(0)), ranks, None, "left alone: " + reason)
+
+
+def _facts(cpus: Cpus, ranks: int, numa_node: Optional[int], how: str) -> Dict[str, Any]:
+    return {"cpus": as_list(cpus), "ranks": ranks, "numa_node": numa_node, "how": how}
+
+
+def near(gpu: Any, sys: str = _SYS) -> Near:
+    """The CPUs near a GPU: as the kernel says, else as its driver says, else nothing."""
+    address = gpu.pci_address()
+    if address is not None:
+        folder = os.path.join(sys, "bus", "pci", "devices", address)
+        cpus, node = read_list(os.path.join(folder, "local_cpulist")), _read(os.path.join(folder, "numa_node"))
+        if cpus:
+            return Near(cpus, int(node) if node is not None and node.isdecimal() else None, "the kernel")
+    return Near(frozenset(gpu.near_cpus()), None, "NVML")
+
+
+def choose(near_cpus: Sequence[Cpus], local_rank: int, allowed: Cpus, sys: str = _SYS) -> Tuple[Cpus, int, str]:
+    """The CPUs of a local rank, how many ranks run on them, and in words how they were chosen, with a ``{}`` for who
+    said what is near.
+
+    Whole cores only (hyperthread siblings stay together), cut to what the process is ``allowed`` to use.
+    """
+    mine = near_cpus[local_rank] & allowed
+    if not near_cpus[local_rank]:
+        return allowed, len(near_cpus), "left alone: nobody says which CPUs are near the GPU"
+    if not mine:
+        return allowed, len(near_cpus), "left alone: no CPU near the GPU (by {}) is allowed here"
+    sharing = [rank for rank, cpus in enumerate(near_cpus) if cpus & allowed == mine]
+    cores = cores_of(mine, sys)
+    if len(cores) < len(sharing):
+        return mine, len(sharing), "near the GPU by {}, shared: fewer cores than ranks"
+    index = sharing.index(local_rank)
+    first, last = index * len(cores) // len(sharing), (index + 1) * len(cores) // len(sharing)
+    part = frozenset(cpu for core in cores[first:last] for cpu in core)
+    return part, 1, "near the GPU by {}, its cores divided among ranks: " + str(len(sharing))
+
+
+def cores_of(cpus: Cpus, sys: str = _SYS) -> List[Cpus]:
+    """The CPUs by core, in order of their first."""
+    cores = {}
+    for cpu in sorted(cpus):
+        path = os.path.join(sys, "devices", "system", "cpu", "cpu{}".format(cpu), "topology", "thread_siblings_list")
+        core = (read_list(path) or frozenset((cpu,))) & cpus
+        cores.setdefault(min(core), core)
+    return [cores[first] for first in sorted(cores)]
+
+
+def read_list(path: str) -> Cpus:
+    """The numbers of a kernel's list such as ``0-3,8``; none where it cannot be read."""
+    text = _read(path)
+    if not text or not set(text) <= set("0123456789,-"):
+        return frozenset()
+    numbers = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        numbers.update(range(int(first), int(last or first) + 1))
+    return frozenset(numbers)
+
+
+def as_list(cpus: Cpus) -> str:
+    """As the kernel writes lists."""
+    runs: List[List[int]] = []
+    for cpu in sorted(cpus):
+        if runs and cpu == runs[-1][-1] + 1:
+            runs[-1].append(cpu)
+        else:
+            runs.append([cpu])
+    return ",".join(str(run[0]) if len(run) == 1 else "{}-{}".format(run[0], run[-1]) for run in runs)
+
+
+def _read(path: str) -> Optional[str]:
+    try:
+        with open(path) as file:
+            return file.read().strip()
+    except OSError:
+        return None

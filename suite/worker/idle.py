@@ -1,0 +1,54 @@
+"""Whether a rank's device was free before the run: what else used it, and what held its clocks down."""
+
+import os
+from typing import Any, Dict, List, Mapping
+
+from suite.worker.devices import DeviceError
+
+#: set by a launcher for ranks that are not to run beside anything else
+REQUIRE_IDLE_VARIABLE = "SUITE_REQUIRE_IDLE"
+#: A driver keeps up to some hundred MiB of a GPU for itself; a share of the power limit may be rounding.
+_USED_BYTES, _UTILISATION_PERCENT, _POWER_SHARE = 1 << 30, 10, 0.95
+#: Reasons for low clocks that are there before any work: heat, a weak supply. Application clocks and power caps show
+#: only under load.
+_SLOWED_BY = ("hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
+_GIB = 1 << 30
+
+
+def cpu_idle() -> Dict[str, Any]:
+    """The ``idle`` facts of a run on the CPU. The load holds the run's own start too, so it is told and not judged."""
+    return {"load": os.getloadavg()[0], "cpus": len(os.sched_getaffinity(0))}
+
+
+def gpu_idle(gpu: Any) -> Dict[str, Any]:
+    """The ``idle`` facts of a GPU, a ``suite.worker.nvml.NvmlGpu``: its occupation, and in words what disturbs."""
+    found = gpu.occupation()
+    facts = found._asdict()
+    facts["processes"] = [{"pid": pid, "memory_bytes": size} for pid, size in found.processes]
+    facts["disturbed_by"] = disturbances(found)
+    return facts
+
+
+def disturbances(found: Any) -> List[str]:
+    """What of an ``Occupation`` would be measured too, or slows the device; empty for a GPU that is free."""
+    lines = []
+    if found.processes:
+        held = sum(size or 0 for _, size in found.processes) / _GIB
+        many = len(found.processes)
+        lines.append("{} other process{} {:.1f} GiB".format(many, " holds" if many == 1 else "es hold", held))
+    elif found.used_bytes is not None and found.used_bytes > _USED_BYTES:
+        lines.append("{:.1f} GiB are in use by nobody who can be seen from here".format(found.used_bytes / _GIB))
+    if found.utilisation is not None and found.utilisation > _UTILISATION_PERCENT:
+        lines.append("it is {} % busy".format(found.utilisation))
+    limit, usual = found.power_limit_watts, found.power_limit_watts_default
+    if limit is not None and usual is not None and limit < _POWER_SHARE * usual:
+        lines.append("its power limit is {:.0f} W instead of {:.0f} W".format(limit, usual))
+    lines.extend("its clocks are held down by {}".format(name) for name in found.throttle_reasons if name in _SLOWED_BY)
+    return lines
+
+
+def require_idle(facts: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+    """Raise DeviceError where the launcher wants devices of its own and this one is not free."""
+    disturbed = facts.get("disturbed_by")
+    if environment.get(REQUIRE_IDLE_VARIABLE) == "1" and disturbed:
+        raise DeviceError("--require-idle: the GPU is not free: {}".format("; ".join(disturbed)))

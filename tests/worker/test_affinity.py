@@ -1,0 +1,142 @@
+"""The CPUs of a rank, on nodes that are folders: near its GPU, shared by whole cores, never more than is allowed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from suite.worker.affinity import as_list, bind, choose, cores_of, near, read_list
+from tests.worker.tiny import ROOT
+
+ADDRESSES = ("0000:17:00.0", "0000:65:00.0", "0000:ca:00.0", "0000:e3:00.0")
+#: two sockets of eight cores: CPU n and n + 16 are threads of one core
+SOCKETS = (frozenset({*range(8), *range(16, 24)}), frozenset({*range(8, 16), *range(24, 32)}))
+
+
+class PretendedGpu:
+    """What the binding asks of a GPU."""
+
+    def __init__(self, address: str | None, cpus: Sequence[int] = ()) -> None:
+        self._address, self._cpus = address, list(cpus)
+
+    def pci_address(self) -> str | None:
+        return self._address
+
+    def near_cpus(self) -> list[int]:
+        return self._cpus
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> str:
+    """Two GPUs at each socket, the threads of each core as the kernel tells them."""
+    for index, address in enumerate(ADDRESSES):
+        folder = tmp_path / "bus/pci/devices" / address
+        folder.mkdir(parents=True)
+        (folder / "local_cpulist").write_text(("0-7,16-23", "8-15,24-31")[index // 2] + "\n")
+        (folder / "numa_node").write_text(f"{index // 2}\n")
+    for cpu in range(32):
+        folder = tmp_path / f"devices/system/cpu/cpu{cpu}/topology"
+        folder.mkdir(parents=True)
+        (folder / "thread_siblings_list").write_text(f"{cpu % 16},{cpu % 16 + 16}\n")
+    return str(tmp_path)
+
+
+def shares(node: str, allowed: frozenset[int], ranks: int = 4) -> list[frozenset[int]]:
+    places = [near(PretendedGpu(ADDRESSES[rank]), node).cpus for rank in range(ranks)]
+    return [choose(places, rank, allowed, node)[0] for rank in range(ranks)]
+
+
+def test_ranks_at_one_socket_divide_its_cores_and_keep_the_threads_of_a_core_together(node: str) -> None:
+    found = shares(node, SOCKETS[0] | SOCKETS[1])
+    assert found == [
+        {0, 1, 2, 3, 16, 17, 18, 19},
+        {4, 5, 6, 7, 20, 21, 22, 23},
+        {8, 9, 10, 11, 24, 25, 26, 27},
+        {12, 13, 14, 15, 28, 29, 30, 31},
+    ]
+
+
+def test_a_rank_alone_at_its_socket_has_all_of_it(node: str) -> None:
+    assert shares(node, SOCKETS[0] | SOCKETS[1], ranks=3)[2] == SOCKETS[1]
+
+
+def test_the_numa_node_and_who_told_it_are_known(node: str) -> None:
+    assert near(PretendedGpu(ADDRESSES[3]), node) == (SOCKETS[1], 1, "the kernel")
+
+
+def test_where_the_kernel_hides_the_device_its_driver_is_asked(node: str) -> None:
+    assert near(PretendedGpu("0000:00:00.0", [4, 5]), node) == ({4, 5}, None, "NVML")
+    assert near(PretendedGpu(None), node).cpus == frozenset()
+
+
+@given(allowed=st.frozensets(st.integers(0, 31), min_size=1))
+def test_nobody_leaves_what_is_allowed_and_nobody_is_left_without(
+    allowed: frozenset[int],
+) -> None:
+    """Without /sys every CPU is a core of its own."""
+    places = [SOCKETS[0], SOCKETS[0], SOCKETS[1], frozenset()]
+    found = [choose(places, rank, allowed, "/nowhere") for rank in range(4)]
+    assert all(cpus and cpus <= allowed for cpus, _, _ in found)
+    assert found[3][0] == allowed
+    if len(allowed & SOCKETS[0]) >= 2:
+        assert not found[0][0] & found[1][0]
+        assert found[0][0] | found[1][0] == allowed & SOCKETS[0]
+
+
+def test_a_container_whose_cpus_are_all_elsewhere_is_left_alone(node: str) -> None:
+    cpus, ranks, how = choose([SOCKETS[0]], 0, SOCKETS[1], node)
+    assert (cpus, ranks) == (SOCKETS[1], 1)
+    assert how.startswith("left alone: no CPU near the GPU")
+
+
+def test_fewer_cores_than_ranks_are_shared(node: str) -> None:
+    assert choose([SOCKETS[0]] * 2, 1, frozenset({3, 19, 30}), node)[:2] == ({3, 19}, 2)
+
+
+@pytest.mark.parametrize(("text", "numbers"), [("0-3,8", {0, 1, 2, 3, 8}), ("5", {5}), ("", set()), ("none", set())])
+def test_lists_of_the_kernel_are_read(tmp_path: Path, text: str, numbers: set[int]) -> None:
+    path = tmp_path / "list"
+    path.write_text(text + "\n")
+    assert read_list(str(path)) == numbers
+    if numbers:
+        assert as_list(frozenset(numbers)) == text
+
+
+def test_a_machine_that_does_not_list_its_cores_has_one_for_each_cpu() -> None:
+    assert cores_of(frozenset({2, 1}), "/nowhere") == [{1}, {2}]
+
+
+def test_a_process_is_really_bound_with_the_threads_it_has(tmp_path: Path) -> None:
+    first = min(os.sched_getaffinity(0))
+    folder = tmp_path / "bus/pci/devices" / ADDRESSES[0]
+    folder.mkdir(parents=True)
+    (folder / "local_cpulist").write_text(f"{first}\n")
+    (folder / "numa_node").write_text("-1\n")
+    program = (
+        "import os, threading, time\n"
+        "from suite.worker.affinity import bind\n"
+        "from tests.worker.test_affinity import PretendedGpu\n"
+        "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+        f"print(bind([PretendedGpu({ADDRESSES[0]!r})], 0, {str(tmp_path)!r}))\n"
+        "print([sorted(os.sched_getaffinity(int(task))) for task in os.listdir('/proc/self/task')])"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    facts, bound = ran.stdout.splitlines()
+    how = "near the GPU by the kernel, its cores divided among ranks: 1"
+    assert facts == str({"cpus": str(first), "ranks": 1, "numa_node": None, "how": how})
+    assert bound == str([[first], [first]])
+
+
+def test_without_a_gpu_that_is_known_nothing_is_bound() -> None:
+    before = os.sched_getaffinity(0)
+    facts = bind([None, None], 1)
+    assert facts["how"] == "left alone: nobody says which CPUs are near the GPU"
+    assert (facts["cpus"], facts["ranks"]) == (as_list(frozenset(before)), 2)
+    assert os.sched_getaffinity(0) == before

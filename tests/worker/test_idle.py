@@ -1,0 +1,158 @@
+"""A GPU before a run, through a pretended NVIDIA library: free, used by others, held down; what a rank does then."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from suite.worker import session
+from suite.worker.devices import DeviceError
+from suite.worker.failures import failure_kind
+from suite.worker.idle import REQUIRE_IDLE_VARIABLE, cpu_idle, gpu_idle, require_idle
+from suite.worker.nvml import NvmlGpu
+from suite.worker.rank import RankIdentity
+
+GIB = 1 << 30
+WANTED = {REQUIRE_IDLE_VARIABLE: "1"}
+
+
+class NVMLError(Exception):
+    """The binding's own."""
+
+
+class PretendedNvml:
+    """The calls that are made of the library, about one H100 that nobody uses; what is given replaces an answer."""
+
+    NVMLError = NVMLError
+    NVML_CLOCK_SM = 1
+
+    def __init__(self, **answers: Any) -> None:
+        self._answers: dict[str, Any] = {
+            "UtilizationRates": SimpleNamespace(gpu=0),
+            "MemoryInfo": SimpleNamespace(used=GIB // 2, total=80 * GIB),
+            "CurrentClocksThrottleReasons": 0x1,
+            "ComputeRunningProcesses": [],
+            "ClockInfo": 345,
+            "MaxClockInfo": 1980,
+            "EnforcedPowerLimit": 700_000,
+            "PowerManagementDefaultLimit": 700_000,
+            "PciInfo": SimpleNamespace(busId=b"00000000:CA:00.0"),
+            "CpuAffinity": [0b101, 0, 1],
+            **answers,
+        }
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        answer = self._answers[name.removeprefix("nvmlDeviceGet")]
+
+        def call(handle: object, *more: object) -> Any:
+            if answer is NVMLError:
+                raise NVMLError
+            return answer
+
+        return call
+
+
+def gpu(**answers: Any) -> NvmlGpu:
+    return NvmlGpu(PretendedNvml(**answers), object())
+
+
+def process(pid: int, size: int | None) -> SimpleNamespace:
+    return SimpleNamespace(pid=pid, usedGpuMemory=size)
+
+
+def test_a_free_gpu_is_disturbed_by_nothing_though_its_clock_rests() -> None:
+    assert gpu_idle(gpu()) == {
+        "processes": [],
+        "used_bytes": GIB // 2,
+        "total_bytes": 80 * GIB,
+        "utilisation": 0,
+        "sm_clock_mhz": 345,
+        "sm_clock_mhz_max": 1980,
+        "power_limit_watts": 700.0,
+        "power_limit_watts_default": 700.0,
+        "throttle_reasons": [],
+        "disturbed_by": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        ({"ComputeRunningProcesses": [process(7, 40 * GIB), process(8, None)]}, "2 other processes hold 40.0 GiB"),
+        ({"MemoryInfo": SimpleNamespace(used=3 * GIB, total=80 * GIB)}, "3.0 GiB are in use by nobody who can be seen"),
+        ({"UtilizationRates": SimpleNamespace(gpu=97)}, "it is 97 % busy"),
+        ({"EnforcedPowerLimit": 400_000}, "its power limit is 400 W instead of 700 W"),
+        ({"CurrentClocksThrottleReasons": 0x41}, "its clocks are held down by hw_thermal_slowdown"),
+    ],
+)
+def test_what_would_be_measured_too_is_told_and_refused_where_a_free_gpu_is_wanted(
+    answers: dict[str, Any], words: str
+) -> None:
+    facts = gpu_idle(gpu(**answers))
+    assert len(facts["disturbed_by"]) == 1 and words in facts["disturbed_by"][0]
+    require_idle(facts, {})
+    with pytest.raises(DeviceError, match="--require-idle: the GPU is not free: ") as caught:
+        require_idle(facts, WANTED)
+    assert words in str(caught.value)
+    assert failure_kind(caught.value, "setup") == "gpu_unavailable"
+
+
+def test_this_process_is_none_of_the_others() -> None:
+    assert gpu_idle(gpu(ComputeRunningProcesses=[process(os.getpid(), GIB)]))["processes"] == []
+
+
+def test_what_the_library_does_not_tell_is_null_and_disturbs_nobody() -> None:
+    names = (
+        "UtilizationRates MemoryInfo CurrentClocksThrottleReasons ComputeRunningProcesses ClockInfo MaxClockInfo "
+        "EnforcedPowerLimit PowerManagementDefaultLimit"
+    )
+    facts = gpu_idle(gpu(**dict.fromkeys(names.split(), NVMLError)))
+    assert facts.pop("processes") == facts.pop("throttle_reasons") == facts.pop("disturbed_by") == []
+    assert set(facts.values()) == {None}
+
+
+def test_the_place_of_a_gpu_is_its_pci_address_and_the_cpus_near_it() -> None:
+    assert gpu().pci_address() == "0000:ca:00.0"
+    assert gpu(PciInfo=SimpleNamespace(busId="00010000:17:00.0")).pci_address() == "10000:17:00.0"
+    assert gpu().near_cpus() == [0, 2, 128]
+    assert gpu(PciInfo=NVMLError).pci_address() is None
+    assert gpu(CpuAffinity=NVMLError).near_cpus() == []
+
+
+def test_a_cpu_tells_its_load() -> None:
+    facts = cpu_idle()
+    assert facts["cpus"] == len(os.sched_getaffinity(0)) and facts["load"] >= 0
+    require_idle(facts, WANTED)
+
+
+class TestARank:
+    """A rank's own look, with the library replaced where it is opened."""
+
+    @pytest.fixture
+    def asked(self, monkeypatch: pytest.MonkeyPatch) -> list[torch.device]:
+        found: list[torch.device] = []
+
+        def open_gpu(device: torch.device) -> NvmlGpu:
+            found.append(device)
+            return gpu(ComputeRunningProcesses=[process(7, GIB)] if device.index == 1 else [])
+
+        monkeypatch.setattr("suite.worker.nvml.open_gpu", open_gpu)
+        return found
+
+    def test_looks_at_its_own_gpu(self, asked: list[torch.device], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv(REQUIRE_IDLE_VARIABLE, "1")
+        assert session._idle("cuda", RankIdentity(2, 4, 0, 2))["disturbed_by"] == []
+        with pytest.raises(DeviceError, match="1 other process"):
+            session._idle("cuda", RankIdentity(3, 4, 1, 2))
+
+    def test_says_nothing_where_nobody_can_be_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def nobody(device: torch.device) -> NvmlGpu:
+            raise RuntimeError("NVML: not found")
+
+        monkeypatch.setattr("suite.worker.nvml.open_gpu", nobody)
+        assert session._idle("cuda", RankIdentity(0, 1, 0, 1)) is None
