@@ -1,7 +1,7 @@
 """GPT-2 as a Megatron-Core model: configuration, layers, and a policy that gives log-probs and values.
 
 Sequence-first inside, as Megatron has it: [s, b, h]; batch-first at the edges: [b, s]. Under tensor parallelism the
-vocabulary is split, and padded to a multiple of 128 x tensor parallel; padded tokens have no probability.
+vocabulary is split, padded by the rule of both engines; padded tokens have no probability.
 """
 
 from typing import Any, Dict, Optional, Tuple
@@ -21,10 +21,10 @@ from suite.worker.engines.megatron.stack import (
     tensor_parallel,
 )
 from suite.worker.value_head import build_value_head
+from suite.worker.vocabulary import padded_vocab
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 LAYER_NORM_EPSILON = 1e-5
-VOCABULARY_MULTIPLE = 128
 
 
 def build_config(manifest: Dict[str, Any], device: torch.device) -> TransformerConfig:
@@ -110,11 +110,10 @@ class PolicyModel(GPTModel):
     """
 
     def __init__(self, config: TransformerConfig, size: Dict[str, Any], with_value_head: bool) -> None:
-        multiple = VOCABULARY_MULTIPLE * config.tensor_model_parallel_size
         super().__init__(
             config,
             _block_spec(config),
-            vocab_size=-(-size["vocab"] // multiple) * multiple,
+            vocab_size=padded_vocab(size["vocab"], config.tensor_model_parallel_size),
             max_sequence_length=size["positions"],
             pre_process=parallel_state.is_pipeline_first_stage(),
             post_process=parallel_state.is_pipeline_last_stage(),

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-PROMPT_TOKENS, NEW_TOKENS, ROWS, VOCAB = 8, 8, 4, 200
+PROMPT_TOKENS, NEW_TOKENS, ROWS, VOCAB, GPT2_VOCAB = 8, 8, 4, 200, 50257
 HIDDEN, FFN, LAYERS, POSITIONS = 32, 96, 4, 20
 TRAIN_STEPS = 4
 
@@ -31,7 +31,10 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
     "one-untied": (1, {"tied": False}),
     "one-frozen": (1, {"trainable_layers": 1}),
     "one-frozen-recompute": (1, {"trainable_layers": 1, "layout": {"recompute": "full"}}),
+    "one-gpt2-vocab": (1, {"vocab": GPT2_VOCAB}),
+    "one-vocab-90": (1, {"vocab": 90}),
     "tp2": (2, {"layout": {"tensor": 2}}),
+    "tp2-gpt2-vocab": (2, {"layout": {"tensor": 2}, "vocab": GPT2_VOCAB}),  # 50304 / 2 is no multiple of 128
     "tp2-sp": (2, {"layout": {"tensor": 2, "sequence_parallel": True}}),
     "tp2-sp-recompute-distributed": (
         2,
@@ -46,8 +49,13 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
     "dp2": (2, {"layout": {"data": 2}}),
     "dp2-distributed": (2, {"layout": {"data": 2, "distributed_optimizer": True}}),
     "tp2-sp-pp2": (4, {"layout": {"tensor": 2, "sequence_parallel": True, "pipeline": 2}}),
+    "tp4-vocab-90": (4, {"layout": {"tensor": 4}, "vocab": 90}),  # 128 / 4: the last rank holds padding alone
     "tp2-dp2-distributed": (4, {"layout": {"tensor": 2, "data": 2, "distributed_optimizer": True}}),
 }
+
+
+#: compared with Hugging Face's GPT-2, whose vocabulary is not padded
+HUGGING_FACE = ("one", "one-untied", "one-gpt2-vocab")
 
 
 def manifest_of(case: str) -> dict[str, Any]:
@@ -75,7 +83,7 @@ def manifest_of(case: str) -> dict[str, Any]:
         "ffn": FFN,
         "heads": 4,
         "kv_heads": 4,
-        "vocab": VOCAB,
+        "vocab": vocab_of(case),
         "positions": POSITIONS,
         "tied_embeddings": asked.get("tied", True),
     }
@@ -104,9 +112,13 @@ def manifest_of(case: str) -> dict[str, Any]:
     }
 
 
-def expected_parameters(tied: bool) -> int:
+def vocab_of(case: str) -> int:
+    return CASES[case][1].get("vocab", VOCAB)
+
+
+def expected_parameters(tied: bool, vocab: int = VOCAB) -> int:
     """GPT-2's count by hand: embeddings, blocks, final LayerNorm, head; and the value head."""
-    embeddings = (VOCAB + POSITIONS + (0 if tied else VOCAB)) * HIDDEN
+    embeddings = (vocab + POSITIONS + (0 if tied else vocab)) * HIDDEN
     return embeddings + trained_parameters(LAYERS)
 
 
@@ -147,7 +159,7 @@ def observe(case: str, world: Any) -> dict[str, Any]:
     from suite.worker.engines.megatron.weights import global_parameters
 
     engine = MegatronEngine(manifest_of(case), world)
-    batch = own_rows(fixed_batch(), engine)
+    batch = own_rows(fixed_batch(vocab_of(case)), engine)
     logprobs, values = engine.score(batch["tokens"], PROMPT_TOKENS)
     seen: dict[str, Any] = {
         "total": engine.total_parameters,
@@ -170,21 +182,48 @@ def observe(case: str, world: Any) -> dict[str, Any]:
     trained, _ = engine.score(batch["tokens"], PROMPT_TOKENS)
     seen["logprobs_trained"] = trained.tolist()
     seen["reference"] = engine.reference(batch["tokens"], PROMPT_TOKENS).tolist()
-    if case in ("one", "one-untied"):
-        seen["hugging_face"] = hugging_face_difference(engine, batch["tokens"])
+    if "vocab" in CASES[case][1]:
+        seen["padding"] = fill_padding(engine, batch)
+    if case in HUGGING_FACE:
+        seen["hugging_face"] = hugging_face_difference(engine, batch["tokens"], vocab_of(case))
     if case in ("one", "tp2"):
         seen["attention"] = {groups: attention_difference(engine, groups) for groups in (2, 4)}
     return seen
 
 
-def fixed_batch() -> dict[str, Any]:
+def fixed_batch(vocab: int = VOCAB) -> dict[str, Any]:
     import torch
 
     generator = torch.Generator().manual_seed(5)
     return {
-        "tokens": torch.randint(0, VOCAB, (ROWS, PROMPT_TOKENS + NEW_TOKENS), generator=generator),
+        "tokens": torch.randint(0, vocab, (ROWS, PROMPT_TOKENS + NEW_TOKENS), generator=generator),
         "weights": torch.randn(ROWS, NEW_TOKENS, generator=generator),
         "returns": torch.randn(ROWS, NEW_TOKENS, generator=generator),
+    }
+
+
+def fill_padding(engine: Any, batch: dict[str, Any]) -> dict[str, Any]:
+    """Rows of no token filled with what would show; then what scoring, sampling and training make of them."""
+    import torch
+
+    from suite.worker.engines.megatron.stack import parallel_state
+
+    parameter = engine._model.embedding.word_embeddings.weight
+    first = parallel_state.get_tensor_model_parallel_rank() * parameter.size(0)
+    padding = slice(max(0, engine._model.unpadded_vocab - first), None)
+    with torch.no_grad():
+        parameter[padding] = 3.0
+    logprobs, _ = engine.score(batch["tokens"], PROMPT_TOKENS)
+    generated = engine.generate(batch["tokens"][:, :PROMPT_TOKENS], NEW_TOKENS)
+    engine.train(batch, PROMPT_TOKENS, toy_loss)
+    gradient = parameter.main_grad
+    return {
+        "shard": parameter.size(0),
+        "rows": gradient[padding].size(0),
+        "logprobs": logprobs.tolist(),
+        "largest_token": int(generated.max()),
+        "gradient": gradient[padding].abs().sum().item(),
+        "other_gradient": gradient[: padding.start].abs().sum().item(),
     }
 
 
@@ -219,14 +258,14 @@ def cached_logprobs(engine: Any, tokens: Any) -> list[list[float]] | None:
     return torch.stack(columns, dim=1).tolist() if columns else None
 
 
-def hugging_face_difference(engine: Any, tokens: Any) -> dict[str, float]:
+def hugging_face_difference(engine: Any, tokens: Any, vocab: int) -> dict[str, float]:
     """Copy a Hugging Face GPT-2's weights (drawn wide, so that a slip shows) into the policy and compare."""
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
     torch.manual_seed(2)
     model = engine._model
-    config = GPT2Config(vocab_size=VOCAB, n_positions=POSITIONS, n_embd=HIDDEN, n_layer=LAYERS, n_head=4, n_inner=FFN)
+    config = GPT2Config(vocab_size=vocab, n_positions=POSITIONS, n_embd=HIDDEN, n_layer=LAYERS, n_head=4, n_inner=FFN)
     config.initializer_range, config.tie_word_embeddings = 0.3, model.share_embeddings_and_output_weights
     config.resid_pdrop = config.embd_pdrop = config.attn_pdrop = 0.0
     original = GPT2LMHeadModel(config).eval()
@@ -383,7 +422,9 @@ def steps(ranks: list[dict[str, Any]], field: str) -> list[float]:
 
 
 PAIRS = [
-    (baseline, case) for baseline in ("one", "one-untied", "one-frozen", "one-bf16") for case in layouts_like(baseline)
+    (baseline, case)
+    for baseline in ("one", "one-untied", "one-frozen", "one-bf16", "one-gpt2-vocab", "one-vocab-90")
+    for case in layouts_like(baseline)
 ]
 
 
@@ -448,7 +489,7 @@ def test_generation_has_the_forced_length_and_no_padded_token(seen: Any, case: s
     assert len(from_replicas) == ROWS
     for row in from_replicas:
         assert len(row) == PROMPT_TOKENS + NEW_TOKENS
-        assert all(0 <= token < VOCAB for token in row)
+        assert all(0 <= token < vocab_of(case) for token in row)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -479,7 +520,7 @@ def test_each_replica_has_one_leader(seen: Any, case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_parameters_are_those_of_gpt2_with_value_head(seen: Any, case: str) -> None:
     asked = CASES[case][1]
-    total = expected_parameters(asked.get("tied", True))
+    total = expected_parameters(asked.get("tied", True), vocab_of(case))
     layers = asked.get("trainable_layers")
     for rank in seen[case]:
         assert rank["total"] == total
@@ -508,7 +549,28 @@ def test_without_freezing_every_parameter_moves(seen: Any) -> None:
         assert all(f"decoder.layers.{layer}.mlp.linear_fc1.weight" in moved for layer in range(LAYERS))
 
 
-@pytest.mark.parametrize("case", ["one", "one-untied"])
+@pytest.mark.parametrize(
+    ("case", "shards"),
+    [
+        ("one-gpt2-vocab", [(50304, 47)]),
+        ("tp2-gpt2-vocab", [(25152, 0), (25152, 47)]),
+        ("one-vocab-90", [(128, 38)]),
+        ("tp4-vocab-90", [(32, 0), (32, 0), (32, 6), (32, 32)]),
+    ],
+)
+def test_padded_rows_are_never_drawn_nor_counted_nor_trained(
+    seen: Any, case: str, shards: list[tuple[int, int]]
+) -> None:
+    padding = [rank["padding"] for rank in seen[case]]
+    assert [(each["shard"], each["rows"]) for each in padding] == shards
+    for rank, each in zip(seen[case], padding, strict=True):
+        assert close(each["logprobs"], rank["logprobs_trained"], 1e-6)
+        assert each["largest_token"] < vocab_of(case)
+        assert each["gradient"] == 0
+        assert each["other_gradient"] > 0 or each["rows"] == each["shard"]
+
+
+@pytest.mark.parametrize("case", HUGGING_FACE)
 def test_the_architecture_is_hugging_faces_gpt2(seen: Any, case: str) -> None:
     compared = seen[case][0]["hugging_face"]
     assert compared["spread"] > 1, "the comparison would prove nothing"
