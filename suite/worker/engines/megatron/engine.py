@@ -122,8 +122,10 @@ class MegatronEngine(Engine):
         self._policy.zero_grad_buffer()
         self._optimizer.zero_grad()
         outputs = self._run(self._policy, batch, forward, forward_only=False)
-        _updated, gradient_norm, _zeros = self._optimizer.step()
+        updated, gradient_norm, _zeros = self._optimizer.step()
         statistics = self._share_statistics(outputs)
+        # Megatron looks for an overflow on all ranks of a replica together, so that they skip together.
+        statistics["skipped_steps"] = int(not updated)
         if gradient_norm is not None:
             statistics["gradient_norm"] = float(gradient_norm)
         return statistics

@@ -41,6 +41,7 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
         {"layout": {"tensor": 2, "sequence_parallel": True, "recompute": "full", "distributed_optimizer": True}},
     ),
     "tp2-sp-bf16": (2, {"layout": {"tensor": 2, "sequence_parallel": True}, "precision": "bf16"}),
+    "pp2-fp16": (2, {"layout": {"pipeline": 2}, "precision": "fp16"}),
     "tp2-frozen": (2, {"layout": {"tensor": 2}, "trainable_layers": 1}),
     "pp2": (2, {"layout": {"pipeline": 2}}),
     "pp2-untied": (2, {"layout": {"pipeline": 2}, "tied": False}),
@@ -184,6 +185,8 @@ def observe(case: str, world: Any) -> dict[str, Any]:
     seen["reference"] = engine.reference(batch["tokens"], PROMPT_TOKENS).tolist()
     if "vocab" in CASES[case][1]:
         seen["padding"] = fill_padding(engine, batch)
+    if "fp16" in case:
+        seen["overflow"] = overflow(engine, batch)
     if case in HUGGING_FACE:
         seen["hugging_face"] = hugging_face_difference(engine, batch["tokens"], vocab_of(case))
     if case in ("one", "tp2"):
@@ -225,6 +228,26 @@ def fill_padding(engine: Any, batch: dict[str, Any]) -> dict[str, Any]:
         "gradient": gradient[padding].abs().sum().item(),
         "other_gradient": gradient[: padding.start].abs().sum().item(),
     }
+
+
+def overflow(engine: Any, batch: dict[str, Any]) -> dict[str, Any]:
+    """Three steps, the second with an infinite gradient on rank 0 alone; the first weight's sum after each."""
+    import torch
+
+    parameter = next(engine._model.parameters())
+    run, steps, sums = engine._run, [], []
+    for is_infinite in (False, True, False):
+
+        def run_then_overflow(*arguments: Any, is_infinite: bool = is_infinite, **options: Any) -> Any:
+            outputs = run(*arguments, **options)
+            if is_infinite and torch.distributed.get_rank() == 0:
+                parameter.main_grad.view(-1)[0] = float("inf")
+            return outputs
+
+        engine._run = run_then_overflow
+        steps.append(engine.train(batch, PROMPT_TOKENS, toy_loss))
+        sums.append(parameter.detach().double().abs().sum().item())
+    return {"steps": steps, "sums": sums}
 
 
 def own_rows(batch: dict[str, Any], engine: Any) -> dict[str, Any]:
@@ -499,6 +522,22 @@ def test_ranks_of_a_replica_agree_and_draw_anew_each_time(seen: Any, case: str) 
         for field in ("generated", "generated_again", "logprobs", "values", "reference", "steps"):
             assert rank[field] == leader[field]
         assert rank["generated"] != rank["generated_again"]
+
+
+@pytest.mark.parametrize("case", ["one-fp16", "pp2-fp16"])
+def test_an_overflow_on_one_rank_is_a_skipped_step_on_all(seen: Any, case: str) -> None:
+    for rank in seen[case]:
+        steps, sums = rank["overflow"]["steps"], rank["overflow"]["sums"]
+        assert [step["skipped_steps"] for step in steps] == [0, 1, 0]
+        assert "gradient_norm" not in steps[1]
+        assert sums[0] == sums[1] != sums[2]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_training_that_goes_well_skips_no_step(seen: Any, case: str) -> None:
+    assert [step["skipped_steps"] for rank in seen[case] for step in rank["steps"]] == [0] * TRAIN_STEPS * len(
+        seen[case]
+    )
 
 
 def test_replicas_sample_differently(seen: Any) -> None:
