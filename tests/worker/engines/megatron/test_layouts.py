@@ -338,46 +338,52 @@ def attention_difference(engine: Any, groups: int) -> dict[str, float]:
 
 
 def copy_weights(original: Any, model: Any) -> None:
-    """Hugging Face names and shapes to Megatron's; query, key and value lie together per head there."""
+    """A Hugging Face policy's weights into a Megatron model that is whole on this rank; value head and padding stay."""
+    source = whole_weights(original, model.unpadded_vocab)
+    for name, parameter in model.named_parameters():
+        if not name.startswith("value_head"):
+            parameter.data[: source[name].size(0)] = source[name]
+
+
+def whole_weights(original: Any, vocab: int) -> dict[str, Any]:
+    """A Hugging Face GPT-2's weights by Megatron's names, in its shapes; query, key and value lie per head there.
+
+    Without padded rows; a value head's weights are as they are.
+    """
     import torch
 
     def interleaved(qkv: torch.Tensor) -> torch.Tensor:
         return qkv.view(3, 4, HIDDEN // 4, -1).transpose(0, 1).reshape(3 * HIDDEN, -1)
 
-    source = dict(original.named_parameters())
     blocks = {
-        "input_layernorm.weight": "ln_1.weight",
-        "input_layernorm.bias": "ln_1.bias",
-        "pre_mlp_layernorm.weight": "ln_2.weight",
-        "pre_mlp_layernorm.bias": "ln_2.bias",
-        "self_attention.linear_qkv.weight": "attn.c_attn.weight",
-        "self_attention.linear_qkv.bias": "attn.c_attn.bias",
-        "self_attention.linear_proj.weight": "attn.c_proj.weight",
-        "self_attention.linear_proj.bias": "attn.c_proj.bias",
-        "mlp.linear_fc1.weight": "mlp.c_fc.weight",
-        "mlp.linear_fc1.bias": "mlp.c_fc.bias",
-        "mlp.linear_fc2.weight": "mlp.c_proj.weight",
-        "mlp.linear_fc2.bias": "mlp.c_proj.bias",
+        "ln_1": "input_layernorm",
+        "ln_2": "pre_mlp_layernorm",
+        "attn.c_attn": "self_attention.linear_qkv",
+        "attn.c_proj": "self_attention.linear_proj",
+        "mlp.c_fc": "mlp.linear_fc1",
+        "mlp.c_proj": "mlp.linear_fc2",
     }
     names = {
-        "embedding.word_embeddings.weight": "transformer.wte.weight",
-        "embedding.position_embeddings.weight": "transformer.wpe.weight",
-        "decoder.final_layernorm.weight": "transformer.ln_f.weight",
-        "decoder.final_layernorm.bias": "transformer.ln_f.bias",
-        "output_layer.weight": "lm_head.weight",
+        "transformer.wte": "embedding.word_embeddings",
+        "transformer.wpe": "embedding.position_embeddings",
+        "transformer.ln_f": "decoder.final_layernorm",
+        "lm_head": "output_layer",
     }
     for layer in range(LAYERS):
-        for ours, theirs in blocks.items():
-            names[f"decoder.layers.{layer}.{ours}"] = f"transformer.h.{layer}.{theirs}"
-    for name, parameter in model.named_parameters():
-        if name.startswith("value_head"):
-            continue
-        tensor = source[names[name]].data
-        if ".h." in names[name] and tensor.dim() == 2:
+        for theirs, ours in blocks.items():
+            names[f"transformer.h.{layer}.{theirs}"] = f"decoder.layers.{layer}.{ours}"
+    found = {}
+    for name, parameter in original.named_parameters():
+        module, _, kind = name.rpartition(".")
+        tensor = parameter.detach()
+        if ".h." in name and tensor.dim() == 2:
             tensor = tensor.t()  # Conv1D keeps its weight [in, out]
-        if "linear_qkv" in name:
+        if "c_attn" in name:
             tensor = interleaved(tensor.reshape(3 * HIDDEN, -1)).reshape(tensor.shape)
-        parameter.data[: tensor.size(0)] = tensor  # padded vocabulary rows stay as they are
+        if module in ("transformer.wte", "lm_head"):
+            tensor = tensor[:vocab]
+        found[f"{names.get(module, module)}.{kind}"] = tensor.clone()
+    return found
 
 
 # --- the launch ------------------------------------------------------------------------------------------------------
