@@ -97,8 +97,9 @@ def planned(copy: Copy, *options: str) -> tuple[str, dict]:
         "import sys, json; import suite.conduct.planning.machine as machine; "
         "machine.stack_versions = lambda python, packages: dict.fromkeys(packages, '0'); "
         "import suite.conduct.running.display as display; rows = display.plan_rows; "
-        "display.plan_rows = lambda runs: [{**row, 'manifest': manifest.model_dump(mode='json', by_alias=True)} "
-        "for row, (manifest, _) in zip(rows(runs), runs)]; "
+        "display.plan_rows = lambda runs, *found: ["
+        "{**row, 'manifest': manifest.model_dump(mode='json', by_alias=True)} "
+        "for row, (manifest, _) in zip(rows(runs, *found), runs)]; "
         "from suite.cli.main import main; main()"
     )
     (row,) = json.loads(copy.run("-c", script, *PLAN[2:], *options))["runs"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from suite.cli.exits import DONE, INTERRUPTED, RUN_FAILED, command
 from suite.cli.options import completion
+from suite.cli.options.check import refuse, show_plan, still_to_do, warn
 from suite.cli.options.groups import takes_groups
 from suite.cli.options.launchers import HERE, Where
 from suite.cli.options.work import USUAL_WORK, Names, Work
@@ -57,7 +57,12 @@ def run(
         bool, typer.Option(help="allow more CPU ranks than cores", rich_help_panel="Where it runs")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="print the plan and run nothing", rich_help_panel="Output")
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="print the plan and what it should need and cost, and run nothing",
+            rich_help_panel="Output",
+        ),
     ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="print the outcome as JSON", rich_help_panel="Output")
@@ -75,7 +80,7 @@ def run(
     """
     from suite.cli.options.reading import print_json, rank_counts, seconds
     from suite.conduct.planning.plan import make_joint_plan
-    from suite.conduct.planning.prediction import fit_warnings
+    from suite.conduct.planning.preflight import preflight
     from suite.conduct.running import display
     from suite.conduct.running.ledger import Settings
     from suite.conduct.running.session import run_plan, states
@@ -102,8 +107,7 @@ def run(
     )
     stacks = machine.found_stacks if elsewhere else machine.stacks
     plan = make_joint_plan(requests, stacks(largest.backends), machine.images(largest.backends))
-    for line in fit_warnings(plan.manifests, machine.device_name):
-        _warn("warning: ", line)
+    found = preflight(plan.manifests, machine.device_name, work.price)
     try:
         machine.require_memory(plan.manifests)
     except UsageError as error:
@@ -111,15 +115,11 @@ def run(
             raise
         elsewhere.append(str(error))
     if dry_run:
-        rows = display.plan_rows(states(plan, runs))
-        if as_json:
-            skipped = [entry.model_dump() for entry in plan.skipped]
-            print_json({"plan": plan.id, "runs": rows, "skipped": skipped, "not_here": elsewhere})
-        else:
-            display.print_plan(plan, rows)
-        for line in elsewhere:
-            _warn("not on this machine: ", line)
-        return DONE
+        return show_plan(plan, found, runs, retry_failed, work, as_json, elsewhere)
+    to_do = still_to_do(states(plan, runs), retry_failed)
+    refuse(found, to_do, work.force)
+    if settings.budget_seconds is not None and found.of(to_do).totals()["seconds"] > settings.budget_seconds:
+        warn("note: ", f"the budget of {budget} is expected to end before the plan does; the same command goes on")
     if parallel > 1:
         summary = run_side_by_side(plan, settings, machine, launcher, display.crowd_view(as_json), parallel)
     else:
@@ -131,10 +131,3 @@ def run(
     if summary.interrupted:
         return INTERRUPTED
     return RUN_FAILED if summary.failed or summary.failed_before else DONE
-
-
-def _warn(start: str, line: str) -> None:
-    """A line on standard error, broken at words where that is a terminal."""
-    from suite.report.formatting.width import terminal_columns, wrapped
-
-    typer.echo("\n".join(wrapped(line, terminal_columns(sys.stderr), start, "  ")), err=True)

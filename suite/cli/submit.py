@@ -49,10 +49,19 @@ def _submit(name: str) -> Callable[..., None]:
         nodes: Nodes,
         options: Any,
         waiting: Any,
+        dry_run: Annotated[
+            bool,
+            typer.Option(
+                "--dry-run",
+                help="print the plan with what it should need, and submit nothing",
+                rich_help_panel="Output",
+            ),
+        ] = False,
         as_json: Annotated[
             bool, typer.Option("--json", help="print the outcome as JSON", rich_help_panel="Output")
         ] = False,
     ) -> int:
+        from suite.cli.options.check import show_plan
         from suite.cli.options.reading import print_json
         from suite.conduct.cluster.hand_over import hand_over
         from suite.conduct.cluster.standing import Standing, collect_run, wait_until_over
@@ -66,8 +75,11 @@ def _submit(name: str) -> Callable[..., None]:
             show(f"    {now.state.word}: {now.state.detail}".rstrip(": "))
 
         launcher = nodes.launcher(kind, options)
+        if dry_run:
+            plan, found = nodes.look(work, launcher)
+            return show_plan(plan, found, nodes.runs, nodes.retry_failed, work, as_json)
         launcher.connect()
-        documents, found = nodes.documents(work, launcher)
+        documents, to_do = nodes.documents(work, launcher)
         submitted, statuses = [], {}
         for document in documents:
             for submission in hand_over(launcher, document, nodes.runs):
@@ -80,10 +92,10 @@ def _submit(name: str) -> Callable[..., None]:
                     statuses[submission.run_id] = record.status
                     show(f"    {outcome_line(record)}")
         if as_json:
-            others = found.model_dump(mode="json", exclude={"manifests"})
+            others = to_do.model_dump(mode="json", exclude={"manifests"})
             print_json({**launcher.submitted_json(submitted, statuses), **others})
         else:
-            _show_what_is_left(found, nodes, waiting.detach)
+            _show_what_is_left(to_do, nodes, waiting.detach)
         return DONE if set(statuses.values()) <= {"ok", "submitted"} else RUN_FAILED
 
     submit.__annotations__.update(options=kind.options, waiting=MayWait if kind.waits else NeverWaits)

@@ -12,7 +12,7 @@ from suite.bundle.record import Record
 from suite.planner.hardware import Hardware, hardware_of
 from suite.planner.iteration_memory import PARTS
 from suite.planner.parameters import Parameters, load_parameters
-from suite.planner.plan import GIB, make_plan, predict
+from suite.planner.plan import make_plan, predict
 from suite.planner.profiles import PROFILES
 from suite.planner.space import Space, iterations
 from suite.spec.catalogue import devices, find_device
@@ -23,6 +23,20 @@ from suite.spec.resolve import resolve_work
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 
+#: Fields of a layout that the planner searches over; the others stay as they were.
+PLANNED = {
+    "tensor",
+    "pipeline",
+    "data",
+    "sequence_parallel",
+    "zero_stage",
+    "distributed_optimizer",
+    "recompute",
+    "offload_optimizer",
+    "offload_parameters",
+}
+MOST_DOUBLINGS = 7
+
 
 def predict_manifest(
     manifest: Manifest, device: str | None, parameters: Parameters | None = None
@@ -31,24 +45,37 @@ def predict_manifest(
 
     ``None`` where it knows nothing: a CPU, fp32, a device outside the catalogue, a backend without a profile.
     """
+    measure = manifest.measure
+    if measure.device != "cuda" or measure.precision == "fp32":
+        return None
+    body = (manifest.size, manifest.workload, manifest.work, manifest.layout, manifest.backend.name)
+    return predict_layout(*body, device, parameters)
+
+
+def predict_layout(
+    size: Shape,
+    workload: Workload,
+    work: Work,
+    layout: Layout,
+    backend: str,
+    device: str | None,
+    parameters: Parameters | None = None,
+) -> dict[str, Any] | None:
+    """The same of a layout that is no manifest yet, in 16 bit."""
     found = find_device(device) if device else None
     hardware = hardware_of(found) if found else None
-    profile = PROFILES.get(manifest.backend.name)
-    measure = manifest.measure
-    if hardware is None or profile is None or measure.device != "cuda" or measure.precision == "fp32":
+    profile = PROFILES.get(backend)
+    if hardware is None or profile is None:
         return None
     known = parameters or load_parameters()
-    space = one_layout(
-        manifest.size, manifest.workload, manifest.work, manifest.layout, hardware, manifest.backend.name
-    )
-    table = predict(space, hardware, profile, known)
-    rate, total = float(table.rate[0]), float(table.total[0])
+    table = predict(one_layout(size, workload, work, layout, hardware, backend), hardware, profile, known)
+    rate = float(table.rate[0])
     return {
         "samples_per_second": rate,
-        "tokens_per_second": rate * manifest.workload.sequence_tokens,
+        "tokens_per_second": rate * workload.sequence_tokens,
         "iteration_seconds": float(table.iteration[0]),
         "phases": {name: float(table.seconds[name][0]) for name in TIMED_NAMES if name in table.seconds},
-        "memory_bytes": int(total),
+        "memory_bytes": int(table.total[0]),
         "memory": {kind: int(table.memory[kind][0]) for kind in PARTS if table.memory[kind][0] >= 1},
         "capacity_bytes": int(hardware.memory_bytes),
         "fits": bool(table.fits[0]),
@@ -56,6 +83,11 @@ def predict_manifest(
         "band": known.bands["new stack"].model_dump(),
         "planner": known.provenance.digest[:12],
     }
+
+
+def is_tight(memory_bytes: float, capacity_bytes: float) -> bool:
+    """Whether a prediction that fits is nearer to the capacity than the memory model's 90th percentile of error."""
+    return memory_bytes > (1 - load_parameters().bands["memory"].p90) * capacity_bytes
 
 
 @lru_cache(maxsize=1)
@@ -92,33 +124,14 @@ def device_of(record: Record) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def fit_warning(manifest: Manifest, device: str) -> str | None:
-    """One line for a run that is not expected to fit, with the nearest layout that is; ``None`` for one that is.
-
-    ``None`` too where the planner knows nothing (``predict_manifest``).
-    """
-    predicted = predict_manifest(manifest, device)
-    if predicted is None or predicted["fits"]:
-        return None
-    largest = max(predicted["memory"], key=lambda kind: predicted["memory"][kind])
-    missing = (predicted["memory_bytes"] - predicted["capacity_bytes"]) / GIB
-    line = (
-        f"{manifest.backend.name} {manifest.size.name} {manifest.layout.label()}: expected to miss by "
-        f"{missing:.1f} GiB per device ({largest} take {predicted['memory'][largest] / GIB:.1f} GiB)"
-    )
-    layouts = fitting_layouts(
-        manifest.size, manifest.workload, manifest.layout, manifest.backend.name, predicted["capacity_bytes"]
-    )
-    return f"{line}; {layouts[0].label() if layouts else 'no layout'} is expected to fit"
-
-
 def fitting_layouts(
-    size: Shape, workload: Workload, layout: Layout, backend: str, device_memory_bytes: int
+    size: Shape, workload: Workload, layout: Layout, backend: str, device_memory_bytes: int, spare: bool = False
 ) -> list[Layout]:
-    """Layouts on as many devices that are expected to fit, those that change fewest settings first, then the faster.
+    """Layouts on as many devices that are expected to fit: those with room to spare first, then those that change
+    fewest settings, then the faster.
 
-    Empty where ``layout`` itself is expected to fit, and for a backend that the planner does not know. Each holds with
-    the micro batch that the workload resolves to.
+    Empty where ``layout`` itself is expected to fit; with ``spare`` they are those with room to spare, if it has none.
+    Empty for a backend that the planner does not know. Each holds with the micro batch that the workload resolves to.
     """
     profile = PROFILES.get(backend)
     if profile is None:
@@ -128,19 +141,34 @@ def fitting_layouts(
     known = load_parameters()
     work = resolve_work(size, workload, layout)
     own = predict(one_layout(size, workload, work, layout, hardware, backend), hardware, profile, known)
-    if bool(own.fits[0]):
+    fits, tight = bool(own.fits[0]), is_tight(float(own.total[0]), device_memory_bytes)
+    if fits and not (spare and tight):
         return []
     options = make_plan(size, workload, hardware, profile, [layout.ranks], known, most=64).options
-    nodes = {"nodes": layout.nodes, "devices_per_node": layout.devices_per_node}
-    usable = [
-        option.layout.model_copy(update=nodes)
-        for option in options
-        if option.micro_batch == resolve_work(size, workload, option.layout).micro_batch
-    ]
     settings = layout.model_dump()
+    nodes = {"nodes": layout.nodes, "devices_per_node": layout.devices_per_node}
+    usable: list[tuple[bool, int, int, Layout]] = []
+    for option in options:
+        other = layout.model_copy(update=option.layout.model_dump(include=PLANNED) | nodes)
+        same_batch = option.micro_batch == resolve_work(size, workload, option.layout).micro_batch
+        if same_batch and not (fits and option.tight):
+            body = other.model_dump()
+            changes = sum(settings.get(name) != body.get(name) for name in settings.keys() | body.keys())
+            usable.append((option.tight, changes, len(usable), other))
+    return [other for *_, other in sorted(usable, key=lambda entry: entry[:3])]
 
-    def changes(other: Layout) -> int:
-        body = other.model_dump()
-        return sum(settings[name] != body[name] for name in settings)
 
-    return sorted(usable, key=changes)
+def fewest_devices(
+    size: Shape, workload: Workload, layout: Layout, backend: str, device_memory_bytes: int
+) -> Layout | None:
+    """A layout that is expected to fit on 2, 4, 8 ... times as many devices as ``layout`` has; ``None``: on none."""
+    profile = PROFILES.get(backend)
+    if profile is None:
+        return None
+    hardware = replace(_any_hardware(), memory_bytes=float(device_memory_bytes))
+    for doubled in range(1, MOST_DOUBLINGS + 1):
+        count = layout.ranks * 2**doubled
+        options = make_plan(size, workload, hardware, profile, [count], load_parameters(), most=1).options
+        if options:
+            return options[0].layout
+    return None

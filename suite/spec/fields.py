@@ -47,7 +47,7 @@ class Declaring(Frozen):
         body: dict[str, Any] = plain(self)
         for name in _written_when_set(type(self)):
             if is_default(self, name):
-                del body[name]
+                body.pop(name, None)  # a dump may have left it out already
         return body
 
 

@@ -41,6 +41,7 @@ class Preset(Frozen):
     workload: str
     precision: Precision = "bf16"
     backends: tuple[str, ...] = Field(min_length=1)
+    written_for: str = Field(description="device that the layouts are for; others change them where they must")
     points: tuple[PresetPoint, ...] = Field(min_length=1)
     source: str
     note: str | None = None

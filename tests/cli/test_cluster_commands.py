@@ -82,6 +82,7 @@ def test_the_ladders_largest_run_asks_for_four_nodes_of_eight(tmp_path: Path) ->
 
 def test_the_preset_brings_its_own_nodes_and_an_array_joins_what_asks_for_the_same(tmp_path: Path) -> None:
     preset = ("--preset", "ladder", "--backend", "megatron", "--image", "/images/engines.sqsh", "--array")
+    preset += ("--timeout", "1h", "--hang-timeout", "10m", "--iterations", "8")  # equal, where the time is not
     done = suite("render", "slurm", *preset, "--repeats", "2", "--json", "--runs", str(tmp_path / "runs"))
     assert done.returncode == 0, done.stderr
     scripts = json.loads(done.stdout)["scripts"]
@@ -128,3 +129,68 @@ def test_a_folder_from_which_nothing_was_submitted_says_so(tmp_path: Path) -> No
         assert done.returncode == 0
         assert words in done.stdout
     assert json.loads(suite("status", "--json", "--runs", str(tmp_path)).stdout) == []
+
+
+LARGEST = ("--preset", "ladder", "--size", "66B", "--repeats", "2")
+IMAGES = {"slurm": "/images/engines.sqsh", "kubernetes": f"registry.example/suite@sha256:{'a' * 64}"}
+
+
+@pytest.mark.parametrize("launcher", ["slurm", "kubernetes"])
+def test_a_dry_run_shows_what_is_expected_and_touches_nothing(launcher: str, tmp_path: Path) -> None:
+    runs = ("--runs", str(tmp_path / "runs"))
+    known = (*LARGEST, "--image", IMAGES[launcher], "--gpu", "A100-SXM-80GB", "--price", "2", *runs)
+    done = suite("submit", launcher, *known, "--dry-run")
+    assert done.returncode == 0, done.stderr
+    for word in ("expected of each run", "GiB", "limit", "GPU-h", "cost", "nothing was run"):
+        assert word in done.stdout
+    body = json.loads(suite("submit", launcher, *known, "--dry-run", "--json").stdout)
+    assert len(body["runs"]) == 4 and body["expected"]["runs"] == 4
+    assert body["expected"]["cost"] == pytest.approx(2 * body["expected"]["gpu_hours"])
+    for row in body["runs"]:
+        assert row["expected"]["fits"] and row["expected"]["run_seconds"] < row["limit_seconds"]
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("submit", "slurm"), ("submit", "slurm", "--dry-run"), ("submit", "kubernetes", "--dry-run"), ("render", "slurm")],
+)
+def test_a_row_that_will_not_fit_is_refused_and_forced(command: tuple[str, ...], tmp_path: Path) -> None:
+    chosen = (
+        "--image",
+        IMAGES[command[1]],
+        "--backend",
+        "megatron",
+        "--tp",
+        "8",
+        "--gpu",
+        "A100-SXM-80GB",
+        "--runs",
+        str(tmp_path / "runs"),
+    )
+    done = suite(*command, *LARGEST, *chosen)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("error: megatron 66B tp8 dp4 sp dist-opt is expected to need ")
+    assert "is expected to fit; --force runs it all the same" in done.stderr
+    forced = suite(*command, *LARGEST, *chosen, "--force")
+    if command == ("submit", "slurm"):
+        assert "there is no Slurm here" in forced.stderr
+    else:
+        assert forced.returncode == 0 and "warning: megatron 66B" in forced.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_nodes_whose_gpu_nobody_named_are_not_checked_and_it_is_said(tmp_path: Path) -> None:
+    done = suite("render", "slurm", *LARGEST, "--image", IMAGES["slurm"], "--runs", str(tmp_path / "runs"))
+    assert done.returncode == 0
+    assert "not checked: memory, time and cost of these runs, because the GPU is not known; --gpu names it" in (
+        done.stderr
+    )
+
+
+def test_limits_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+    limits = ("--timeout", "5m", "--hang-timeout", "10m")
+    done = suite("render", "slurm", *SMALL, *limits, "--runs", str(tmp_path / "runs"))
+    assert done.returncode == 2
+    assert "--hang-timeout 10m is longer than --timeout 5m" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -75,7 +75,7 @@ def test_an_image_without_a_digest_is_noted(tmp_path: Path) -> None:
     done = render(tmp_path, image="registry.example/suite:1")
     assert done.exit_code == 0
     assert "not named by digest" in done.stderr
-    assert "note" not in render(tmp_path).stderr
+    assert "digest" not in render(tmp_path).stderr
 
 
 @pytest.mark.parametrize(

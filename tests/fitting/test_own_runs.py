@@ -1,4 +1,4 @@
-"""The planner beside runs: a manifest's prediction, the warning before a run, and learning from finished ones."""
+"""The planner beside runs: a manifest's prediction, the layouts in its place, and learning from finished ones."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from suite.bundle.derive import derive
 from suite.bundle.store import Bundle
 from suite.fitting.calibrate import calibrated
 from suite.planner.ask import question
-from suite.planner.predict_manifest import fit_warning, fitting_layouts, predict_manifest
+from suite.planner.predict_manifest import fewest_devices, fitting_layouts, is_tight, predict_manifest
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import Layout
@@ -49,22 +49,37 @@ def test_what_is_not_known_is_not_predicted(made, device):
     assert predict_manifest(made, device) is None
 
 
-def test_a_run_that_will_not_fit_is_warned_of_with_the_nearest_that_will():
+def test_layouts_in_the_place_of_one_that_will_not_fit_are_expected_to():
     made = manifest("6.7B", Layout(devices_per_node=8, data=8))
-    line = fit_warning(made, H100)
-    assert "expected to miss by" in line
-    assert "is expected to fit" in line
+    assert not predict_manifest(made, H100)["fits"]
     layouts = fitting_layouts(made.size, made.workload, made.layout, "deepspeed", 80 << 30)
     assert all(layout.ranks == 8 for layout in layouts)
     assert predict_manifest(manifest("6.7B", layouts[0]), H100)["fits"]
 
 
-def test_a_run_that_fits_or_cannot_be_judged_is_not_warned_of():
+def test_a_layout_that_fits_or_cannot_be_judged_has_no_others():
     made = manifest()
-    assert fit_warning(made, H100) is None
-    assert fit_warning(made, "Some Accelerator 9000") is None
     assert fitting_layouts(made.size, made.workload, made.layout, "deepspeed", 80 << 30) == []
     assert fitting_layouts(made.size, made.workload, made.layout, "other", 1 << 30) == []
+    assert fewest_devices(made.size, made.workload, made.layout, "other", 1 << 30) is None
+
+
+def test_a_layout_that_barely_fits_gives_way_where_room_is_wanted():
+    made = manifest("6.7B", Layout(devices_per_node=8, data=8, zero_stage=3))
+    needed = predict_manifest(made, H100)["memory_bytes"]
+    body = (made.size, made.workload, made.layout, "deepspeed", int(needed * 1.01))
+    assert is_tight(needed, needed * 1.01) and not is_tight(needed, needed * 1.2)
+    assert fitting_layouts(*body) == []
+    roomy = fitting_layouts(*body, spare=True)
+    assert roomy and made.layout not in roomy
+    assert not any(is_tight(predict_manifest(manifest("6.7B", each), H100)["memory_bytes"], needed) for each in roomy)
+
+
+def test_more_devices_are_found_where_no_layout_of_these_fits():
+    made = manifest("20B", Layout(devices_per_node=4, data=1, tensor=4), backend="megatron")
+    found = fewest_devices(made.size, made.workload, made.layout, "megatron", 40 << 30)
+    assert found.ranks > 4
+    assert predict_manifest(manifest("20B", found, backend="megatron"), "A100-SXM-40GB")["fits"]
 
 
 def finished(root, seconds, ceilings=None):

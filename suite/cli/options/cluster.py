@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
     from suite.conduct.cluster.machine import ClusterMachine
     from suite.conduct.cluster.to_do import ToDo
     from suite.conduct.planning.plan import Plan
+    from suite.conduct.planning.preflight import Preflight
     from suite.launch.cluster.launcher import ClusterLauncher, Document
     from suite.launch.job import Mount
+    from suite.spec.manifest import Manifest
 
 DEFAULT_GPUS_PER_NODE = 8
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -38,7 +41,7 @@ class Nodes:
     device: Annotated[str, typer.Option(help="cuda or cpu")] = "cuda"
     gpu: Annotated[
         str | None,
-        typer.Option(help="the nodes' GPU by its name in the catalogue, for layouts that depend on its memory"),
+        typer.Option(help="the nodes' GPU by its name in the catalogue: what layouts, limits and cost are planned by"),
     ] = None
     image: Annotated[str | None, typer.Option(help="container image, best by digest", rich_help_panel="Containers")] = (
         None
@@ -72,25 +75,36 @@ class Nodes:
             typer.echo(f"note: {note}", err=True)
         return launcher
 
-    def documents(self, work: Work, launcher: ClusterLauncher) -> tuple[list[Document], ToDo]:
-        """What the scheduler takes for all runs that are still to be done. Raises UsageError."""
-        from suite.conduct.cluster.hand_over import documents_to_do
-
-        plan = self.plan(work, launcher.image_python)
-        for entry in plan.skipped:
-            typer.echo(f"not possible: {entry.backend} {entry.size} on {entry.ranks} ranks: {entry.reason}", err=True)
-        return documents_to_do(launcher, plan.manifests, self.runs, self.retry_failed)
-
-    def plan(self, work: Work, image_python: str) -> Plan:
-        """Every run that is asked for. ``image_python``: the stack's interpreter in an image. Raises UsageError."""
+    def look(self, work: Work, launcher: ClusterLauncher) -> tuple[Plan, Preflight]:
+        """Every run that is asked for, and what is expected of it. Raises UsageError."""
         from suite.conduct.planning.plan import make_joint_plan
+        from suite.conduct.planning.preflight import preflight
 
-        machine = self.machine(image_python)
+        machine = self.machine(launcher.image_python)
         given = self.nodes is not None or self.gpus_per_node is not None or work.preset is None
         ranks = ((self.nodes or 1) * self.ranks_per_node,) if given else ()
         requests = work.requests(machine, ranks, (self.nodes or 1) if given else None)
         backends = work.backends
-        return make_joint_plan(requests, machine.stacks(backends), machine.images(backends))
+        plan = make_joint_plan(requests, machine.stacks(backends), machine.images(backends))
+        return plan, preflight(plan.manifests, machine.device_name, work.price)
+
+    def documents(self, work: Work, launcher: ClusterLauncher) -> tuple[list[Document], ToDo]:
+        """What the scheduler takes for all runs that are still to be done. Raises UsageError, also for runs that are
+        not expected to fit or to end in time. What is expected of the others goes to standard error."""
+        from suite.cli.options.check import refuse, warn
+        from suite.conduct.cluster.hand_over import documents_to_do
+
+        plan, found = self.look(work, launcher)
+        for entry in plan.skipped:
+            typer.echo(f"not possible: {entry.backend} {entry.size} on {entry.ranks} ranks: {entry.reason}", err=True)
+
+        def check(manifests: Sequence[Manifest]) -> None:
+            refuse(found, {manifest.run.id for manifest in manifests}, work.force)
+
+        documents, to_do = documents_to_do(launcher, plan.manifests, self.runs, self.retry_failed, check)
+        for line in found.of({manifest.run.id for manifest in to_do.manifests}).summary():
+            warn("note: ", line)
+        return documents, to_do
 
     @property
     def ranks_per_node(self) -> int:

@@ -78,7 +78,13 @@ class Basics:
         typer.Option(help="fp32, bf16 or fp16 [default: bf16 on cuda, fp32 on cpu]", rich_help_panel=MEASURING),
     ] = None
     warmup: Annotated[int, typer.Option(help="iterations recorded but not counted", rich_help_panel=MEASURING)] = 2
-    iterations: Annotated[int, typer.Option(help="iterations counted in each run", rich_help_panel=MEASURING)] = 8
+    iterations: Annotated[
+        int | None,
+        typer.Option(
+            help="iterations counted in each run [default: 8, or on a known GPU by the time that one should take]",
+            rich_help_panel=MEASURING,
+        ),
+    ] = None
     repeats: Annotated[
         int,
         typer.Option(help="runs of each row in fresh processes; 3 to publish, 5 to rank", rich_help_panel=MEASURING),
@@ -91,18 +97,32 @@ class Basics:
             rich_help_panel=MEASURING,
         ),
     ] = None
-    timeout: Annotated[str, typer.Option(help="kill a run that takes longer than this", rich_help_panel=MEASURING)] = (
-        "1h"
-    )
+    timeout: Annotated[
+        str | None,
+        typer.Option(
+            help="kill a run that takes longer than this [default: 1h, or on a known GPU by the time expected]",
+            rich_help_panel=MEASURING,
+        ),
+    ] = None
     hang_timeout: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--hang-timeout",
             "--silence",
-            help="kill a run that emits no event for this long",
+            help="kill a run that emits no event for this long [default: 10m, more for phases expected to be long]",
             rich_help_panel=MEASURING,
         ),
-    ] = "10m"
+    ] = None
+    price: Annotated[
+        float | None,
+        typer.Option(min=0, help="money per GPU and hour, for the cost of the plan", rich_help_panel=MEASURING),
+    ] = None
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="start runs that are not expected to fit or to end in time", rich_help_panel=MEASURING
+        ),
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -153,8 +173,8 @@ class Work(LayoutOptions, WorkloadOptions, Basics):
         return None if self.preset is None else find_preset(self.preset)
 
     def _common(self, machine: Machine) -> dict[str, Any]:
-        from suite.cli.options.reading import seconds
-
+        limits = self._limits()
+        asked = {"iterations": self.iterations, **limits}
         return {
             "backends": self.backends,
             "scalings": self.scaling or ("weak",),
@@ -162,13 +182,29 @@ class Work(LayoutOptions, WorkloadOptions, Basics):
             "measure": {
                 "device": machine.device,
                 "warmup": self.warmup,
-                "iterations": self.iterations,
                 "seed": self.seed,
+                **({} if self.iterations is None else {"iterations": self.iterations}),
             },
-            "limits": {"run_seconds": seconds(self.timeout), "silence_seconds": seconds(self.hang_timeout)},
+            "limits": {name: value for name, value in limits.items() if value is not None},
             "repeats": self.repeats,
             "device_memory_bytes": machine.device_memory_bytes,
+            "device_name": machine.device_name,
+            "left_open": tuple(name for name, value in asked.items() if value is None),
         }
+
+    def _limits(self) -> dict[str, float | None]:
+        """The limits that were given. Raises UsageError where they contradict each other."""
+        from suite.cli.options.reading import seconds
+        from suite.spec.base import UsageError
+
+        run = None if self.timeout is None else seconds(self.timeout)
+        silence = None if self.hang_timeout is None else seconds(self.hang_timeout)
+        if run is not None and silence is not None and silence > run:
+            raise UsageError(
+                f"--hang-timeout {self.hang_timeout} is longer than --timeout {self.timeout}: no hang would ever be "
+                "seen; give a shorter one"
+            )
+        return {"run_seconds": run, "silence_seconds": silence}
 
 
 USUAL_WORK = Work()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from suite.conduct.cluster.to_do import ToDo, make_room, prepare, to_do
@@ -20,10 +20,18 @@ from suite.spec.manifest import Manifest
 
 
 def documents_to_do(
-    launcher: ClusterLauncher, manifests: Sequence[Manifest], root: Path, retry_failed: bool
+    launcher: ClusterLauncher,
+    manifests: Sequence[Manifest],
+    root: Path,
+    retry_failed: bool,
+    check: Callable[[Sequence[Manifest]], None],
 ) -> tuple[list[Document], ToDo]:
-    """What the scheduler takes for the runs that no results folder and no cluster has yet. Raises UsageError."""
+    """What the scheduler takes for the runs that no results folder and no cluster has yet.
+
+    ``check`` gets these runs, and raises where they should not be started. Raises UsageError.
+    """
     found = to_do(manifests, root, retry_failed)
+    check(found.manifests)
     return launcher.render(prepare(found.manifests, launcher.scheduler(), launcher.site), root), found
 
 

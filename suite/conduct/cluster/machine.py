@@ -71,6 +71,7 @@ def cluster_machine(
         device=device,
         max_ranks=ranks,
         device_memory_bytes=found.memory_bytes if found else None,
+        device_name=found.name if found else None,
         image=image,
         given=dict(stack),
     )

@@ -10,16 +10,19 @@ from pydantic import ValidationError
 
 from suite.backends.base import BackendDriver, choice, unknown_work, versions_errors
 from suite.backends.registry import find_backend
-from suite.conduct.planning.prediction import layouts_to_prefer
+from suite.conduct.planning.allowance import Pace, counted_iterations, limits_for
+from suite.conduct.planning.prediction import expected_pace, layouts_to_prefer
 from suite.conduct.planning.request import Request, Skipped
 from suite.spec.base import Frozen, UsageError, digest
 from suite.spec.fields import chosen, declared, is_default
 from suite.spec.layout import Layout, LayoutChoices, LayoutRequest
-from suite.spec.manifest import Manifest
+from suite.spec.manifest import Limits, Manifest, Measure, work_hash
 from suite.spec.resolve import layout_errors, make_manifest
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 
+#: what a request for a layout holds beside its choices
+UNCHOSEN = ("nodes", "devices_per_node", "device_memory_bytes")
 NO_IMAGES: Mapping[str, str | None] = MappingProxyType({})
 
 
@@ -39,6 +42,8 @@ class _Point(Frozen):
     size: Shape
     workload: Workload
     layout: Layout
+    measure: Measure
+    limits: Limits
 
 
 def make_plan(
@@ -63,16 +68,17 @@ def make_joint_plan(
     drivers = [find_backend(name) for name in request.backends]
     points: list[_Point] = []
     skipped: list[Skipped] = []
+    notes: list[str] = []
     for each in requests:
         for size, ranks, scaling in product(each.sizes, each.ranks, each.scalings):
             for driver in drivers:
-                _resolve_point(each, driver, stacks.get(driver.name, {}), size, ranks, scaling, points, skipped)
+                _resolve_point(each, driver, stacks.get(driver.name, {}), size, ranks, scaling, points, skipped, notes)
     for driver in drivers:
         _require_a_point(driver.name, points, skipped)
     bodies = [each.model_dump(mode="json") for each in requests]
     identity = digest(bodies[0] if len(bodies) == 1 else bodies)[:12]
-    notes = dict.fromkeys(note for each in requests for note in _notes(each, drivers))
-    ordered = _interleaved(_unique(points), request.repeats)
+    notes += [note for each in requests for note in _notes(each, drivers)]
+    ordered = _interleaved(_allowed(request, _unique(points)), request.repeats)
     manifests = tuple(
         make_manifest(
             plan=identity,
@@ -81,15 +87,15 @@ def make_joint_plan(
             size=point.size,
             workload=point.workload,
             layout=point.layout,
-            measure=request.measure,
-            limits=request.limits,
+            measure=point.measure,
+            limits=point.limits,
             stack=dict(stacks[point.backend]),
             track=request.track,
             image=images.get(point.backend),
         )
         for point, repeat in ordered
     )
-    return Plan(id=identity, manifests=manifests, skipped=tuple(skipped), notes=tuple(notes))
+    return Plan(id=identity, manifests=manifests, skipped=tuple(skipped), notes=tuple(dict.fromkeys(notes)))
 
 
 def _resolve_point(
@@ -101,38 +107,92 @@ def _resolve_point(
     scaling: str,
     points: list[_Point],
     skipped: list[Skipped],
+    notes: list[str],
 ) -> None:
     # one rank does the same work under either scaling, so both tables share the run
     weak = ranks == 1 or scaling == "weak"
     workload = request.workload.model_copy(update={"scaling": "weak" if weak else "strong"})
     for wanted in _layout_requests(request, driver, ranks):
-        try:
-            layout = driver.layout(size, workload, wanted)
-            errors = unknown_work(driver, workload) + layout_errors(size, workload, layout)
-            errors += driver.errors(size, workload, layout, request.measure)
-            errors += versions_errors(driver, workload, versions)
-        except ValidationError as error:
-            errors = [entry["msg"].removeprefix("Value error, ") for entry in error.errors()]
-        except ValueError as error:
-            errors = [str(error)]
-        if not errors and request.layout == LayoutChoices():
-            layout = _expected_to_fit(request, driver, size, workload, layout)
-        if errors:
+        layout, errors = _layout(request, driver, versions, size, workload, wanted)
+        if errors and request.preset:
+            # the preset's own layout is for its own number of devices: here the stack chooses
+            free = LayoutRequest(**wanted.model_dump(include=set(UNCHOSEN)))
+            layout, others = _layout(request, driver, versions, size, workload, free)
+            errors = errors if others else []
+        if layout is None or errors:
             skipped.append(Skipped(backend=driver.name, size=size.name, ranks=ranks, reason="; ".join(errors)))
-        else:
-            points.append(_Point(backend=driver.name, size=size, workload=workload, layout=layout))
+            continue
+        if request.layout_is_open:
+            first, layout = layout, _expected_to_fit(request, driver, size, workload, layout)
+            if layout != first and request.preset:
+                notes.append(
+                    f"{driver.name} {size.name}: {layout.label()} in the place of the preset's {first.label()}, which "
+                    "is not expected to fit" + (" with room to spare" if request.wants_spare else "")
+                )
+        points.append(
+            _Point(
+                backend=driver.name,
+                size=size,
+                workload=workload,
+                layout=layout,
+                measure=request.measure,
+                limits=request.limits,
+            )
+        )
+
+
+def _layout(
+    request: Request,
+    driver: BackendDriver,
+    versions: Mapping[str, str],
+    size: Shape,
+    workload: Workload,
+    wanted: LayoutRequest,
+) -> tuple[Layout | None, list[str]]:
+    """The layout that a stack makes of a request, and why it cannot run it."""
+    try:
+        layout = driver.layout(size, workload, wanted)
+        errors = unknown_work(driver, workload) + layout_errors(size, workload, layout)
+        errors += driver.errors(size, workload, layout, request.measure)
+        return layout, errors + versions_errors(driver, workload, versions)
+    except ValidationError as error:
+        return None, [entry["msg"].removeprefix("Value error, ") for entry in error.errors()]
+    except ValueError as error:
+        return None, [str(error)]
 
 
 def _expected_to_fit(
     request: Request, driver: BackendDriver, size: Shape, workload: Workload, layout: Layout
 ) -> Layout:
-    """The stack's own choice, or the nearest that the planner expects to fit where it expects that one not to."""
+    """The first choice, or the nearest that the planner expects to fit where it expects that one not to."""
     measure = request.measure
-    nearest = layouts_to_prefer(size, workload, layout, driver.name, measure, request.device_memory_bytes)
-    for other in nearest:
+    memory = request.device_memory_bytes
+    for other in layouts_to_prefer(size, workload, layout, driver.name, measure, memory, request.wants_spare):
         if not layout_errors(size, workload, other) + driver.errors(size, workload, other, measure):
             return other
     return layout
+
+
+def _allowed(request: Request, points: list[_Point]) -> list[_Point]:
+    """The points with what was left open, by the time that they are expected to take."""
+    if not request.left_open:
+        return points
+    paces = [
+        expected_pace(each.size, each.workload, each.layout, each.backend, each.measure, request.device_name)
+        for each in points
+    ]
+    groups: dict[str, list[Pace]] = {}
+    works = [work_hash(each.size, each.workload, each.layout.ranks) for each in points]
+    for work, pace in zip(works, paces, strict=True):
+        if pace is not None:
+            groups.setdefault(work, []).append(pace)
+    allowed = []
+    for point, work, pace in zip(points, works, paces, strict=True):
+        iterations = counted_iterations(point.measure, request.left_open, groups.get(work, []))
+        measure = point.measure.model_copy(update={"iterations": iterations})
+        limits = limits_for(measure, point.limits, request.left_open, pace)
+        allowed.append(point.model_copy(update={"measure": measure, "limits": limits}))
+    return allowed
 
 
 def _layout_requests(request: Request, driver: BackendDriver, ranks: int) -> Iterator[LayoutRequest]:

@@ -1,15 +1,17 @@
-"""The planner beside runs: a layout that is expected to fit, a warning where none was chosen, predictions in records.
+"""The planner beside runs: a layout that is expected to fit, how long a run should take, predictions in records.
 
 The planner is imported only for runs on CUDA in 16 bit: of a CPU it knows nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from suite.bundle.record import Record
+from suite.conduct.planning.allowance import Pace
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest, Measure
+from suite.spec.resolve import resolve_work
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 
@@ -20,9 +22,17 @@ def can_be_predicted(measure: Measure) -> bool:
 
 
 def layouts_to_prefer(
-    size: Shape, workload: Workload, layout: Layout, backend: str, measure: Measure, device_memory_bytes: int | None
+    size: Shape,
+    workload: Workload,
+    layout: Layout,
+    backend: str,
+    measure: Measure,
+    device_memory_bytes: int | None,
+    spare: bool,
 ) -> Iterator[Layout]:
     """Layouts expected to fit a device of this memory, nearest to ``layout`` first; none where ``layout`` itself does.
+
+    ``spare``: nor may it be nearer to the capacity than the memory model's error, if another layout is not.
 
     Whether a layout fits does not depend on the device's speed, so that any device can be planned for.
     """
@@ -30,21 +40,22 @@ def layouts_to_prefer(
         return
     from suite.planner.predict_manifest import fitting_layouts
 
-    yield from fitting_layouts(size, workload, layout, backend, device_memory_bytes)
+    yield from fitting_layouts(size, workload, layout, backend, device_memory_bytes, spare)
 
 
-def fit_warnings(manifests: Iterable[Manifest], device_name: str | None) -> list[str]:
-    """One line for each layout that is not expected to fit, with the nearest that is; one for all its repeats."""
-    lines: dict[str, str] = {}
-    for manifest in manifests:
-        if device_name is None or not can_be_predicted(manifest.measure) or manifest.hash in lines:
-            continue
-        from suite.planner.predict_manifest import fit_warning
+def expected_pace(
+    size: Shape, workload: Workload, layout: Layout, backend: str, measure: Measure, device: str | None
+) -> Pace | None:
+    """Seconds that an iteration and its longest phase are expected to take; ``None`` where nothing is known."""
+    if device is None or not can_be_predicted(measure):
+        return None
+    from suite.planner.predict_manifest import predict_layout
 
-        line = fit_warning(manifest, device_name)
-        if line is not None:
-            lines[manifest.hash] = line
-    return list(lines.values())
+    work = resolve_work(size, workload, layout)
+    predicted = predict_layout(size, workload, work, layout, backend, device)
+    if predicted is None:
+        return None
+    return Pace(predicted["iteration_seconds"], max(predicted["phases"].values()))
 
 
 def with_prediction(record: Record, manifest: Manifest) -> Record:

@@ -11,10 +11,10 @@ from pydantic import Field
 from suite.backends.registry import find_backend
 from suite.conduct.planning.request import Request, chosen_sizes
 from suite.spec.base import Frozen, Track, UsageError
-from suite.spec.catalogue import find_size, find_workload
+from suite.spec.catalogue import find_device, find_size, find_workload
 from suite.spec.device import Precision
 from suite.spec.fields import chosen, declared
-from suite.spec.layout import Layout
+from suite.spec.layout import Layout, LayoutChoices
 from suite.spec.names import nearest
 from suite.spec.presets import Preset, PresetPoint
 from suite.spec.workload import Workload
@@ -107,6 +107,7 @@ def _chosen(preset: Preset, sizes: Sequence[str]) -> tuple[PresetPoint, ...]:
 
 def _request(preset: Preset, point: PresetPoint, given: GivenOptions, common: Mapping[str, Any]) -> Request:
     layout = dict(common["layout"])
+    nobody_chose = LayoutChoices.model_validate(layout) == LayoutChoices()
     known = {name for backend in common["backends"] for name in find_backend(backend).settings}
     compared = chosen(Layout, "compare")
     for name, value in point.layout.items():
@@ -122,8 +123,19 @@ def _request(preset: Preset, point: PresetPoint, given: GivenOptions, common: Ma
             "layout": layout,
             "measure": {**common["measure"], "precision": given.precision or preset.precision},
             "track": given.track or preset.track,
+            "preset": preset.name if nobody_chose else None,
+            **_device(preset, common),
         }
     )
+
+
+def _device(preset: Preset, common: Mapping[str, Any]) -> dict[str, Any]:
+    """What layout and limits are chosen by: the device at hand, else the one that the suite's own layouts are written
+    for. A vendor's layouts stand as they are where the device is not known."""
+    assumed = None if preset.track == "vendor-default" else find_device(preset.written_for)
+    if assumed is None or common.get("device_memory_bytes") is not None:
+        return {}
+    return {"device_memory_bytes": assumed.memory_bytes, "device_name": assumed.name}
 
 
 def _workload(preset: Preset, point: PresetPoint, given: GivenOptions) -> Workload:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field, PositiveInt
 
+from suite.conduct.planning.allowance import Open
 from suite.spec.base import Frozen, Track, UsageError
 from suite.spec.catalogue import find_ladder, find_size, load_shape
 from suite.spec.layout import LayoutChoices
@@ -31,6 +32,20 @@ class Request(Frozen):
     repeats: int = Field(default=3, gt=0, le=1000)
     track: Track = "equal-config"
     device_memory_bytes: int | None = None
+    # What a plan is made by, and no part of what identifies it:
+    device_name: str | None = Field(default=None, exclude=True, description="as its driver or a user calls it")
+    left_open: tuple[Open, ...] = Field(default=(), exclude=True, description="what the prediction may choose")
+    preset: str | None = Field(default=None, exclude=True, description="whose the layout is, where no option chose it")
+
+    @property
+    def layout_is_open(self) -> bool:
+        """Whether the suite may take another layout than the first choice of a preset or of a stack."""
+        return self.preset is not None or self.layout == LayoutChoices()
+
+    @property
+    def wants_spare(self) -> bool:
+        """Whether a layout is changed that fits by less than the memory model's error: not a vendor's own."""
+        return self.preset is None or self.track != "vendor-default"
 
 
 class Skipped(Frozen):

@@ -69,6 +69,17 @@ def moment(unix_seconds: float | None) -> str:
         return UNKNOWN
 
 
+def span(seconds: float) -> str:
+    """A time that something takes, in words: ``4.2 s``, ``12 min``, ``1 h 30 min``."""
+    if seconds < 90:
+        return f"{number(seconds, 2)} s"
+    minutes = round(seconds / 60)
+    hours, rest = divmod(minutes, 60)
+    if not hours:
+        return f"{minutes} min"
+    return f"{hours:,} h {rest} min" if rest and hours < 10 else f"{round(seconds / 3600):,} h"
+
+
 def counted(count: int, noun: str, plural: str | None = None) -> str:
     """``1 run``, ``3 runs``."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"

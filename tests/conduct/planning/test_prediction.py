@@ -6,10 +6,9 @@ import sys
 from suite.bundle.derive import derive
 from suite.bundle.store import Bundle
 from suite.conduct.planning.plan import make_plan
-from suite.conduct.planning.prediction import fit_warnings, with_prediction
+from suite.conduct.planning.prediction import with_prediction
 from suite.conduct.planning.request import Request
 from suite.spec.catalogue import find_size, find_workload
-from suite.spec.layout import Layout
 from suite.spec.manifest import Measure
 from tests.synthetic import facts_of, make_bundle, synthetic_manifest
 
@@ -45,19 +44,8 @@ def test_a_choice_that_does_not_fit_gives_way_to_the_nearest_that_does():
     assert small.ranks == 8
 
 
-def test_what_the_user_chose_stands_and_is_warned_of():
+def test_what_the_user_chose_stands():
     assert layout_of(16 << 30, zero_stage=(1,)).zero_stage == 1
-    made = make_plan(request(None, zero_stage=(0,)), {"deepspeed": {}}).manifests
-    big = synthetic_manifest(
-        size=find_size("33B"),
-        workload=find_workload("trlx-ds-chat"),
-        layout=Layout(devices_per_node=8, data=8),
-        device="cuda",
-        precision="bf16",
-    )
-    assert fit_warnings(made, H100) == []
-    assert len(fit_warnings([big, big], H100)) == 1
-    assert fit_warnings([big], None) == []
 
 
 def test_a_record_of_a_known_device_carries_its_prediction(tmp_path):

@@ -11,6 +11,7 @@ import pytest
 
 from suite.bundle.store import Bundle
 from suite.conduct.planning.plan import Plan, make_plan
+from suite.conduct.planning.preflight import preflight
 from suite.conduct.running.display import plan_rows, print_plan, print_summary
 from suite.conduct.running.ledger import Settings
 from suite.conduct.running.progress import PlainView
@@ -22,6 +23,8 @@ from suite.report.facts.model import build
 from suite.report.terminal import headline_rows
 from suite.report.text.markdown import render
 from suite.spec.base import UsageError
+from suite.spec.catalogue import find_size, find_workload
+from suite.spec.manifest import Measure
 from tests.conduct.requests import STACKS, request, shape
 from tests.report import entries as made
 from tests.scripted_suite import WORKER
@@ -54,7 +57,8 @@ def test_the_plan_shows_whole_run_ids_at_80_columns(
     make_narrow(monkeypatch)
     sizes = (shape("33B-trlx-and-more"), shape("66B", layers=4))
     plan = make_plan(request(sizes=sizes, ranks=(1, 2), repeats=3), STACKS)
-    print_plan(plan, plan_rows(states(plan, tmp_path)))
+    found = preflight(plan.manifests, None)
+    print_plan(plan, plan_rows(states(plan, tmp_path), found), found)
     shown = capsys.readouterr().out
     assert not [line for line in shown.splitlines() if len(line.rstrip()) > 80]
     assert all(sum(manifest.run.id in line for line in shown.splitlines()) == 1 for manifest in plan.manifests)
@@ -63,9 +67,27 @@ def test_the_plan_shows_whole_run_ids_at_80_columns(
 
 def test_the_plan_has_all_its_columns_in_a_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = two_rows()
-    print_plan(plan, plan_rows(states(plan, tmp_path)))
+    found = preflight(plan.manifests, None)
+    print_plan(plan, plan_rows(states(plan, tmp_path), found), found)
     heading = capsys.readouterr().out.splitlines()[2]
     assert heading.split() == ["run", "backend", "size", "ranks", "layout", "scaling", "samples", "repeat", "state"]
+
+
+def test_what_is_expected_is_one_line_for_all_repeats_and_fits_80_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_narrow(monkeypatch)
+    body = {"sizes": (find_size("66B"),), "ranks": (32,), "nodes": 4, "workload": find_workload("trlx-ds-chat")}
+    plan = make_plan(request(**body, measure=Measure(device="cuda", precision="bf16"), repeats=3), STACKS)
+    found = preflight(plan.manifests, "A100-SXM-80GB", price=2.0)
+    print_plan(plan, plan_rows(states(plan, tmp_path), found), found)
+    lines = capsys.readouterr().out.splitlines()
+    assert not [line for line in lines if len(line.rstrip()) > 80]
+    heading = next(line for line in lines if line.startswith("expected of each run"))
+    for word in ("GiB", "s/iter", "time", "limit", "GPU-h", "cost"):
+        assert word in heading
+    assert sum(line.startswith(("deepspeed 66B", "megatron 66B")) for line in lines) == 2
+    assert any(line.startswith("expected on A100-SXM-80GB: 6 runs") for line in lines)
 
 
 def test_the_results_stand_at_the_end_one_row_for_each_configuration(

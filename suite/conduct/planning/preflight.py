@@ -1,0 +1,225 @@
+"""What a plan is expected to need and to cost, before anything is started; the same for every launcher."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+from pydantic import Field
+
+from suite.backends.registry import find_backend
+from suite.conduct.planning.allowance import MARGIN, START_SECONDS, run_seconds
+from suite.conduct.planning.prediction import can_be_predicted
+from suite.report.formatting.numbers import counted, gib, number, span
+from suite.spec.base import Frozen
+from suite.spec.catalogue import find_device
+from suite.spec.device import Device
+from suite.spec.fields import declared, is_default
+from suite.spec.layout import Layout
+from suite.spec.manifest import Manifest
+
+
+class Expected(Frozen):
+    """What the planner expects of a run: bytes of the fullest device, seconds, money."""
+
+    memory_bytes: int
+    capacity_bytes: int
+    fits: bool
+    tight: bool = Field(description="fits, but by less than the memory model's 90th percentile of error")
+    iteration_seconds: float
+    phase_seconds: dict[str, float]
+    run_seconds: float = Field(description="all iterations, warm-up in; start-up is not predicted")
+    gpu_hours: float = Field(description="of these iterations on all devices")
+    cost: float | None = Field(description="of these hours at the price given; null: none was")
+
+
+class Row(Frozen):
+    """One run. ``refused``: why it should not be started, and what would do instead; ``unchecked``: why nothing is
+    known of it."""
+
+    run: str
+    expected: Expected | None = None
+    refused: str | None = None
+    unchecked: str | None = None
+    iterations: int
+    limit_seconds: float
+    hang_seconds: float
+
+
+class Preflight(Frozen):
+    """Every run of a plan that is still to be done."""
+
+    device: str | None
+    price: float | None
+    rows: tuple[Row, ...]
+
+    @property
+    def known(self) -> tuple[Expected, ...]:
+        return tuple(row.expected for row in self.rows if row.expected is not None)
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """Each once, however many repeats a row has."""
+        return tuple(dict.fromkeys(row.refused for row in self.rows if row.refused is not None))
+
+    @property
+    def unchecked(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(row.unchecked for row in self.rows if row.unchecked is not None))
+
+    def totals(self) -> dict[str, Any]:
+        """Of the runs of which something is known: seconds one after the other, GPU-hours and cost."""
+        known = self.known
+        return {
+            "runs": len(known),
+            "seconds": sum(expected.run_seconds for expected in known),
+            "gpu_hours": sum(expected.gpu_hours for expected in known),
+            "cost": None if self.price is None else sum(expected.cost or 0.0 for expected in known),
+        }
+
+    def summary(self) -> Iterator[str]:
+        """The whole plan in a line or two, for people."""
+        totals = self.totals()
+        if totals["runs"]:
+            cost = "" if self.price is None else f", {number(totals['cost'])} at {self.price:g} per GPU-hour"
+            yield (
+                f"expected on {self.device}: {counted(totals['runs'], 'run')}, {span(totals['seconds'])} of "
+                f"iterations, {number(totals['gpu_hours'])} GPU-hours{cost}; start-up comes on top, and nothing of "
+                "this was measured"
+            )
+        for reason in self.unchecked:
+            yield f"not checked: {reason}"
+
+    def of(self, runs: Collection[str]) -> Preflight:
+        """The same for some of the runs, by their ids."""
+        return self.model_copy(update={"rows": tuple(row for row in self.rows if row.run in runs)})
+
+
+def preflight(manifests: Iterable[Manifest], device: str | None, price: float | None = None) -> Preflight:
+    """What to expect of each run on devices that a driver, or a user, calls ``device``. ``price``: money per device
+    and hour."""
+    found = find_device(device) if device else None
+    seen: dict[str, tuple[Expected | None, str | None, str | None]] = {}
+    rows = []
+    for manifest in manifests:
+        if manifest.hash not in seen:
+            seen[manifest.hash] = _look(manifest, device, found, price)
+        expected, refused, unchecked = seen[manifest.hash]
+        rows.append(
+            Row(
+                run=manifest.run.id,
+                expected=expected,
+                refused=refused,
+                unchecked=unchecked,
+                iterations=manifest.measure.iterations,
+                limit_seconds=manifest.limits.run_seconds,
+                hang_seconds=manifest.limits.silence_seconds,
+            )
+        )
+    return Preflight(device=found.name if found else device, price=price, rows=tuple(rows))
+
+
+def _look(
+    manifest: Manifest, name: str | None, device: Device | None, price: float | None
+) -> tuple[Expected | None, str | None, str | None]:
+    """What is expected of a run, why it is refused, why nothing is known."""
+    measure, backend = manifest.measure, manifest.backend.name
+    if measure.device == "cpu":
+        return None, None, None
+    if device is not None and measure.precision not in device.peak_flops:
+        usable = [one for one in ("bf16", "fp16", "fp32") if one in device.peak_flops]
+        other = f"; --precision {usable[0]} would do" if usable else ""
+        row = f"{backend} {manifest.size.name}"
+        return None, f"{row}: {device.name} computes in no {measure.precision}, by its data sheet{other}", None
+    if name is None:
+        return None, None, "memory, time and cost of these runs, because the GPU is not known; --gpu names it"
+    if device is None:
+        return None, None, f"memory, time and cost on {name}, which is not in the device catalogue"
+    if not can_be_predicted(measure):
+        return None, None, "runs in fp32, of which the planner knows nothing"
+    from suite.planner.predict_manifest import is_tight, predict_manifest
+
+    predicted = predict_manifest(manifest, device.name)
+    if predicted is None:
+        return None, None, f"runs of {backend} on {device.name}, of which the planner knows nothing"
+    seconds = run_seconds(measure, predicted["iteration_seconds"])
+    hours = seconds * manifest.layout.ranks / 3600
+    expected = Expected(
+        memory_bytes=predicted["memory_bytes"],
+        capacity_bytes=predicted["capacity_bytes"],
+        fits=predicted["fits"],
+        tight=predicted["fits"] and is_tight(predicted["memory_bytes"], predicted["capacity_bytes"]),
+        iteration_seconds=predicted["iteration_seconds"],
+        phase_seconds=predicted["phases"],
+        run_seconds=seconds,
+        gpu_hours=hours,
+        cost=None if price is None else price * hours,
+    )
+    reasons = []
+    if not expected.fits:
+        reasons.append(_does_not_fit(manifest, predicted, device.name))
+    if seconds > manifest.limits.run_seconds:
+        reasons.append(_does_not_end(manifest, expected))
+    row = f"{backend} {manifest.size.name} {manifest.layout.label()}"
+    return expected, f"{row} {'; and it '.join(reasons)}" if reasons else None, None
+
+
+def _does_not_fit(manifest: Manifest, predicted: dict[str, Any], device: str) -> str:
+    """How much memory is missing, and the layout or the number of devices that would do."""
+    from suite.planner.predict_manifest import fewest_devices, fitting_layouts
+
+    size, workload, layout, backend = manifest.size, manifest.workload, manifest.layout, manifest.backend.name
+    capacity = predicted["capacity_bytes"]
+    largest = max(predicted["memory"], key=lambda kind: predicted["memory"][kind])
+    line = (
+        f"is expected to need {gib(predicted['memory_bytes'])} GiB of each {device}, which has {gib(capacity)} "
+        f"({largest}: {gib(predicted['memory'][largest])})"
+    )
+    others = runnable(manifest, fitting_layouts(size, workload, layout, backend, capacity))
+    if others:
+        return f"{line}; {changes(layout, others[0], backend)} is expected to fit"
+    more = fewest_devices(size, workload, layout, backend, capacity)
+    if more is None:
+        return f"{line}; no number of these devices would do: choose a smaller size, or devices with more memory"
+    options = changes(layout.model_copy(update={"data": more.data}), more, backend)
+    also = "" if options == "the same layout" else f" with {options}"
+    return f"{line}; no layout of {counted(layout.ranks, 'device')} fits, {more.ranks}{also} would"
+
+
+def _does_not_end(manifest: Manifest, expected: Expected) -> str:
+    measure, limit = manifest.measure, manifest.limits.run_seconds
+    possible = int(limit / MARGIN / expected.iteration_seconds) - measure.warmup
+    fewer = f", or --iterations {possible}" if 0 < possible < measure.iterations else ""
+    enough = START_SECONDS + MARGIN * expected.run_seconds
+    return (
+        f"is expected to take {span(expected.run_seconds)} of iterations, and its limit is {span(limit)}; "
+        f"--timeout {_typed(enough)}{fewer} would do"
+    )
+
+
+def _typed(seconds: float) -> str:
+    """A duration as an option takes it, rounded up."""
+    minutes = -(-int(seconds) // 60)
+    return f"{minutes}m" if minutes < 120 else f"{-(-minutes // 60)}h"
+
+
+def runnable(manifest: Manifest, layouts: Sequence[Layout]) -> list[Layout]:
+    """Those that the backend itself takes."""
+    driver = find_backend(manifest.backend.name)
+    return [each for each in layouts if not driver.errors(manifest.size, manifest.workload, each, manifest.measure)]
+
+
+def changes(layout: Layout, other: Layout, backend: str) -> str:
+    """The options that turn one layout into another, as far as the backend has them."""
+    known = find_backend(backend).settings
+    words = []
+    for name, fact in declared(Layout):
+        value = getattr(other, name)
+        if fact.option is None or name not in known or value == getattr(layout, name):
+            continue
+        if fact.choice == "compare":
+            words.append(f"{fact.option} {value}")
+        elif fact.choice == "automatic":
+            words.append(fact.option if value else fact.option.replace("--", "--no-", 1))
+        else:
+            words.append(f"no {fact.option}" if is_default(other, name) else fact.option)
+    return " ".join(words) or "the same layout"

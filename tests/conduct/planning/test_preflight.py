@@ -1,0 +1,185 @@
+"""Before GPUs are spent: every row fits and ends in time, or is refused with the reason and what would do."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+import pytest
+
+from suite.backends.registry import find_backend
+from suite.conduct.planning.plan import Plan, make_joint_plan
+from suite.conduct.planning.preflight import preflight
+from suite.conduct.planning.preset import GivenOptions, preset_requests
+from suite.planner.hardware import hardware_of
+from suite.planner.predict_manifest import predict_manifest
+from suite.spec.base import UsageError
+from suite.spec.catalogue import devices, find_device, find_size, find_workload
+from suite.spec.layout import Layout, LayoutChoices
+from suite.spec.manifest import Limits, Manifest
+from suite.spec.presets import find_preset, presets
+from tests.synthetic import synthetic_manifest
+
+STACKS = {name: {"torch": "2"} for name in ("deepspeed", "megatron", "trlx-nemo", "trlx-deepspeed", "trlx-ddp")}
+OPEN = ("iterations", "run_seconds", "silence_seconds")
+A100 = "A100-SXM-80GB"
+
+
+def common(device: str | None, *backends: str, **changes: Any) -> dict[str, Any]:
+    found = find_device(device) if device else None
+    return {
+        "backends": backends,
+        "layout": LayoutChoices().model_dump(),
+        "measure": {"device": "cuda"},
+        "repeats": 1,
+        "device_memory_bytes": found.memory_bytes if found else None,
+        "device_name": found.name if found else None,
+        "left_open": OPEN,
+        **changes,
+    }
+
+
+def plan_of(preset: str, device: str | None, *backends: str, sizes: tuple[str, ...] = (), **changes: Any) -> Plan:
+    found = find_preset(preset)
+    given = GivenOptions(sizes=sizes)
+    return make_joint_plan(
+        preset_requests(found, given, common(device, *(backends or found.backends), **changes)), STACKS
+    )
+
+
+def manifest(size: str, layout: Layout, backend: str = "deepspeed", **changes: Any) -> Manifest:
+    body = {"workload": find_workload("trlx-ds-chat"), "device": "cuda", "precision": "bf16"}
+    return synthetic_manifest(backend=backend, size=find_size(size), layout=layout, **{**body, **changes})
+
+
+@pytest.mark.parametrize("device", [name for name, device in devices().items() if hardware_of(device)])
+@pytest.mark.parametrize("preset", presets())
+def test_every_row_of_a_preset_fits_and_ends_in_time_or_is_refused(preset: str, device: str) -> None:
+    plan = plan_of(preset, device)
+    assert len(plan.manifests) == len(find_preset(preset).points) * len(find_preset(preset).backends)
+    for made, row in zip(plan.manifests, preflight(plan.manifests, device).rows, strict=True):
+        if row.refused is not None:
+            assert re.search(r"would do|would( \(|$|;)|is expected to fit", row.refused), row.refused
+            continue
+        assert row.expected is not None and row.expected.fits
+        assert row.expected.run_seconds < made.limits.run_seconds
+        assert max(row.expected.phase_seconds.values()) < made.limits.silence_seconds <= made.limits.run_seconds
+
+
+@pytest.mark.parametrize("backend", ["deepspeed", "megatron"])
+def test_the_largest_size_of_the_ladder_runs_on_four_nodes_of_eight_devices_of_80_gb(backend: str) -> None:
+    for device in (A100, None):  # also where nobody said which GPU it is
+        (made,) = plan_of("ladder", device, backend, sizes=("66B",)).manifests
+        assert (made.layout.nodes, made.layout.devices_per_node) == (4, 8)
+        (row,) = preflight([made], A100).rows
+        assert row.refused is None and row.expected is not None
+        assert row.expected.fits and not row.expected.tight
+
+
+@cache
+def too_large() -> Manifest:
+    return manifest("6.7B", Layout(devices_per_node=8, data=8))
+
+
+def test_what_does_not_fit_is_refused_with_the_options_that_would() -> None:
+    (row,) = preflight([too_large()], A100).rows
+    assert row.refused is not None
+    assert "is expected to need" in row.refused and "A100-SXM-80GB, which has 80.0" in row.refused
+    options = re.search(r"; --zero ([123]) is expected to fit$", row.refused)
+    assert options
+    again = manifest("6.7B", Layout(devices_per_node=8, data=8, zero_stage=int(options.group(1))))
+    assert preflight([again], A100).rows[0].refused is None
+
+
+def test_where_nothing_fits_more_devices_are_named() -> None:
+    alone = manifest("20B", Layout(devices_per_node=4, tensor=4, data=1), backend="megatron")
+    (row,) = preflight([alone], "A100-SXM-40GB").rows
+    found = re.search(r"no layout of 4 devices fits, (\d+) with (--.*) would", row.refused or "")
+    assert found and int(found.group(1)) > 4
+
+
+def test_what_will_not_end_is_refused_with_a_limit_and_with_fewer_iterations() -> None:
+    made = manifest("66B", Layout(nodes=4, devices_per_node=8, data=32, zero_stage=3), iterations=8)
+    seconds = predict_manifest(made, "H200-141GB")["iteration_seconds"]
+    expected = (made.measure.warmup + made.measure.iterations) * seconds
+    enough = made.model_copy(update={"limits": Limits(run_seconds=expected + 1)})
+    too_short = made.model_copy(update={"limits": Limits(run_seconds=expected - 1), "hash": "another"})
+    good, bad = preflight([enough, too_short], "H200-141GB").rows
+    assert good.expected == bad.expected and good.expected is not None
+    assert good.expected.run_seconds == pytest.approx(expected)
+    assert good.refused is None and bad.refused is not None
+    found = re.search(r"of iterations, and its limit is .*; --timeout (\d+)([mh]), or --iterations (\d) ", bad.refused)
+    assert found and int(found.group(1)) * {"m": 60, "h": 3600}[found.group(2)] > expected
+    assert 0 < int(found.group(3)) < made.measure.iterations
+
+
+def test_repeats_are_refused_once_and_counted_each() -> None:
+    found = preflight([too_large(), too_large()], A100, price=2.0)
+    assert len(found.rows) == 2 and len(found.refusals) == 1
+    totals = found.totals()
+    hours = sum(row.expected.gpu_hours for row in found.rows if row.expected)
+    assert totals["gpu_hours"] == pytest.approx(hours) and totals["cost"] == pytest.approx(2 * hours)
+    (line,) = found.summary()
+    assert "2 runs" in line and "at 2 per GPU-hour" in line
+    assert found.of(()).totals()["runs"] == 0 and list(found.of(()).summary()) == []
+
+
+@pytest.mark.parametrize(
+    ("made", "device", "words"),
+    [
+        (manifest("1.3B", Layout(devices_per_node=8, data=8)), None, "the GPU is not known"),
+        (manifest("1.3B", Layout(devices_per_node=8, data=8)), "NVIDIA T4", "not in the device catalogue"),
+        (manifest("1.3B", Layout(devices_per_node=8, data=8), precision="fp32"), A100, "fp32"),
+        (manifest("1.3B", Layout(devices_per_node=8, data=8), backend="other"), A100, "knows nothing"),
+    ],
+)
+def test_what_is_not_known_is_said_and_not_refused(made: Manifest, device: str | None, words: str) -> None:
+    found = preflight([made], device)
+    assert found.refusals == () and found.known == ()
+    (line,) = found.summary()
+    assert line.startswith("not checked: ") and words in line
+
+
+def test_a_precision_that_the_device_lacks_is_refused_with_one_that_it_has() -> None:
+    (row,) = preflight([manifest("1.3B", Layout(devices_per_node=8, data=8))], "V100-SXM2-32GB").rows
+    assert row.refused is not None and "--precision fp16 would do" in row.refused
+
+
+def test_a_run_on_a_cpu_needs_no_words() -> None:
+    found = preflight([synthetic_manifest()], None)
+    assert list(found.summary()) == [] and found.refusals == ()
+
+
+def test_a_presets_degree_that_cannot_be_here_leaves_the_choice_to_the_stack() -> None:
+    found = find_preset("ladder")
+    given = GivenOptions(sizes=("66B",), ranks=(4,), nodes=1)
+    plan = make_joint_plan(preset_requests(found, given, common("B300", "megatron")), STACKS)
+    assert plan.manifests[0].layout.tensor in (1, 2, 4)
+
+
+def test_a_layout_that_somebody_chose_is_never_changed() -> None:
+    asked = {**LayoutChoices().model_dump(), "tensor": (8,)}
+    (made,) = plan_of("ladder", A100, "megatron", sizes=("66B",), layout=asked).manifests
+    assert (made.layout.tensor, made.layout.pipeline, made.layout.data) == (8, 1, 4)
+    (row,) = preflight([made], A100).rows
+    assert row.refused is not None and "--pp" in row.refused
+
+
+def test_a_vendors_layout_stands_until_it_is_known_not_to_fit() -> None:
+    (unknown,) = plan_of("trlx-ds-chat", None, sizes=("6.7B-trlx",)).manifests
+    (small,) = plan_of("trlx-ds-chat", "A100-SXM-40GB", sizes=("6.7B-trlx",)).manifests
+    assert unknown.layout.tensor == 1 and small.layout.tensor > 1
+
+
+def test_every_backend_of_the_suite_is_predicted_or_says_why_not() -> None:
+    for name in ("deepspeed", "megatron", "trlx-deepspeed", "trlx-ddp", "trlx-nemo"):
+        driver = find_backend(name)
+        made = manifest("1.3B", Layout(devices_per_node=8, data=8), backend=driver.name)
+        (row,) = preflight([made], A100).rows
+        assert row.expected is not None, name
+
+
+def test_the_test_knows_what_a_preset_may_not_have() -> None:
+    with pytest.raises(UsageError, match="no size"):
+        plan_of("ladder", A100, sizes=("7B",))
