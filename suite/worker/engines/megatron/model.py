@@ -10,8 +10,10 @@ import torch
 import torch.nn.functional as F
 
 from suite.worker.engines.megatron.attention import FusedAttention
+from suite.worker.engines.megatron.native import layer_spec_and_norm
 from suite.worker.engines.megatron.stack import (
     COMPILED,
+    AttnBackend,
     GPTModel,
     StaticInferenceContext,
     TransformerBlockSubmodules,
@@ -31,6 +33,7 @@ def build_config(manifest: Dict[str, Any], device: torch.device) -> TransformerC
     """The configuration of policy or reference; a new object each time, because Megatron writes into it."""
     size, layout, precision = manifest["size"], manifest["layout"], manifest["measure"]["precision"]
     fused = COMPILED and device.type == "cuda"
+    native = layout.get("kernels") == "native"
     return TransformerConfig(
         num_layers=size["layers"],
         hidden_size=size["hidden"],
@@ -45,6 +48,9 @@ def build_config(manifest: Dict[str, Any], device: torch.device) -> TransformerC
         bias_activation_fusion=fused,
         bias_dropout_fusion=fused,
         masked_softmax_fusion=False,
+        transformer_impl="transformer_engine" if native else "local",
+        # One backend, so that a note can name it; without Transformer Engine nothing reads it.
+        attention_backend=AttnBackend.fused if native else AttnBackend.auto,
         persist_layer_norm=False,
         gradient_accumulation_fusion=False,
         # Weights are drawn by name once the model stands (megatron_weights).
@@ -94,12 +100,15 @@ class LayerNorm(torch.nn.LayerNorm):
 
 
 def _block_spec(config: TransformerConfig) -> TransformerBlockSubmodules:
-    layer = get_gpt_layer_local_spec()
-    layer.submodules.input_layernorm = LayerNorm
-    layer.submodules.pre_mlp_layernorm = LayerNorm
-    layer.submodules.self_attention.submodules.core_attention = FusedAttention
+    if config.transformer_impl == "transformer_engine":
+        layer, norm = layer_spec_and_norm()
+    else:
+        layer, norm = get_gpt_layer_local_spec(), LayerNorm
+        layer.submodules.input_layernorm = LayerNorm
+        layer.submodules.pre_mlp_layernorm = LayerNorm
+        layer.submodules.self_attention.submodules.core_attention = FusedAttention
     layers = config.num_layers // config.pipeline_model_parallel_size
-    return TransformerBlockSubmodules(layer_specs=[layer] * layers, layer_norm=LayerNorm)
+    return TransformerBlockSubmodules(layer_specs=[layer] * layers, layer_norm=norm)
 
 
 class PolicyModel(GPTModel):
