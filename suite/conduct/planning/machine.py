@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import ClassVar, Literal
 
+from suite.backends.base import native_packages
 from suite.backends.registry import find_backend
 from suite.launch.probe import LocalDevice, local_devices, stack_versions
 from suite.spec.base import Frozen, UsageError
@@ -75,8 +76,13 @@ class Machine(Frozen):
                 )
 
     def versions(self, backend: str) -> dict[str, str | None]:
-        """Version of each package of a backend in the stack's interpreter; None for one that is missing."""
-        return stack_versions(self.python, find_backend(backend).packages)
+        """Version of each package of a backend in the stack's interpreter; None for one that is missing.
+
+        What native kernels alone need is among them where it is there.
+        """
+        driver = find_backend(backend)
+        native = native_packages(driver)
+        return without_missing(native, stack_versions(self.python, driver.packages + native))
 
     def stack_errors(self, backend: str) -> list[str]:
         """Why the stack cannot be measured although no package is missing; empty when it can."""
@@ -128,6 +134,11 @@ class Machine(Frozen):
             name: {package: version for package, version in self.versions(name).items() if version is not None}
             for name in backends
         }
+
+
+def without_missing(optional: tuple[str, ...], versions: dict[str, str | None]) -> dict[str, str | None]:
+    """The versions without those packages of ``optional`` that are not there."""
+    return {package: version for package, version in versions.items() if version is not None or package not in optional}
 
 
 def smallest_memory(gpus: Iterable[LocalDevice]) -> int | None:
