@@ -33,7 +33,16 @@ FLOORS = {
     "cli": 4,
     "__main__": 5,
 }
-TRAINING = {"torch", "accelerate", "deepspeed", "megatron", "tokenizers", "transformers", "trlx"}
+TRAINING = {
+    "torch",
+    "accelerate",
+    "deepspeed",
+    "megatron",
+    "tokenizers",
+    "transformer_engine",
+    "transformers",
+    "trlx",
+}
 STACK = TRAINING | {"pynvml"}
 HEAVY = TRAINING | {"numpy", "scipy", "matplotlib", "pydantic", "docker", "kubernetes", "jinja2", "yaml", "requests"}
 

@@ -18,7 +18,7 @@ class BackendDriver(Protocol):
     """One stack. ``settings`` names the layout choices that mean something to it.
 
     It may have ``extra_work``, names of workload fields that it honours beyond those that every backend does
-    (``Declared.feature``).
+    (``Declared.feature``), and ``native_packages``, those that it needs beside ``packages`` for native kernels alone.
     """
 
     name: str
@@ -74,13 +74,29 @@ def unknown_work(driver: BackendDriver, workload: Workload) -> list[str]:
     return [f"the {driver.name} backend has no {words}, which workload {workload.name} asks for" for words in asked]
 
 
-def versions_errors(driver: BackendDriver, workload: Workload, versions: Mapping[str, str]) -> list[str]:
-    """Why the versions found cannot do this work although they can do other; a driver may have a method for it.
+def versions_errors(
+    driver: BackendDriver, workload: Workload, layout: Layout, versions: Mapping[str, str]
+) -> list[str]:
+    """Why the versions found cannot do this work, or not in this layout, although they can do other.
 
-    ``versions``: by package, of those that are there.
+    A driver may have a method for the one, ``versions_errors(workload, versions)``, and for the other,
+    ``layout_versions_errors(layout, versions)``. ``versions``: by package, of those that are there.
     """
-    check = getattr(driver, "versions_errors", None)
-    return check(workload, versions) if check else []
+    checks = (("versions_errors", workload), ("layout_versions_errors", layout))
+    found = [(getattr(driver, method, None), of) for method, of in checks]
+    return [error for check, of in found if check is not None for error in check(of, versions)]
+
+
+def native_packages(driver: BackendDriver) -> tuple[str, ...]:
+    """What a stack needs for native kernels, beyond what it needs for any run."""
+    found: tuple[str, ...] = getattr(driver, "native_packages", ())
+    return found
+
+
+def stack_of(driver: BackendDriver, layout: Layout, versions: Mapping[str, str]) -> dict[str, str]:
+    """Of the versions found, those that a run with this layout depends on."""
+    unused = native_packages(driver) if layout.kernels == "torch" else ()
+    return {package: version for package, version in versions.items() if package not in unused}
 
 
 def choice(driver: BackendDriver) -> Backend:

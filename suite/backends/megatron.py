@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from suite.backends.base import BackendKind, engine_errors, own_worker_argv
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
@@ -21,6 +23,7 @@ class Megatron:
     kind: BackendKind = "engine"
     summary = "the suite's PPO iteration on Megatron-Core"
     packages: tuple[str, ...] = ("torch", "megatron-core")
+    native_packages: tuple[str, ...] = ("transformer-engine",)
     settings: tuple[str, ...] = (
         "tensor",
         "pipeline",
@@ -28,6 +31,7 @@ class Megatron:
         "distributed_optimizer",
         "recompute",
         "offload_optimizer",
+        "kernels",
     )
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
@@ -68,6 +72,7 @@ class Megatron:
             data=request.ranks // (tensor * pipeline),
             sequence_parallel=sequence,
             distributed_optimizer=request.distributed_optimizer is not False,
+            kernels=request.kernels or "torch",
             **request.switches(Megatron.settings),
         )
 
@@ -82,7 +87,19 @@ class Megatron:
             errors.append("offloading to the host means nothing on a CPU")
         if layout.offload_optimizer and measure.precision == "fp32":
             errors.append("megatron offloads the optimizer of bf16 and fp16 training only")
+        if layout.kernels == "native" and measure.device == "cpu":
+            errors.append(
+                "native kernels are Transformer Engine's, which computes on CUDA devices alone; use torch ones"
+            )
+        elif layout.kernels == "native" and measure.precision == "fp32":
+            errors.append("native kernels are for bf16 and fp16: Transformer Engine's fused attention has no fp32")
         return errors
+
+    def layout_versions_errors(self, layout: Layout, versions: Mapping[str, str]) -> list[str]:
+        """Native kernels need a package that torch ones do without."""
+        if layout.kernels == "torch" or "transformer-engine" in versions or "megatron-core" not in versions:
+            return []
+        return ["native kernels need transformer-engine beside megatron-core; install it there, or use torch kernels"]
 
     def variables(self, measure: Measure) -> dict[str, str]:
         """One hardware queue keeps communication and computation in the order that Megatron's overlap relies on."""

@@ -122,7 +122,8 @@ def lock(
     from suite.launch.docker.connection import connect
     from suite.spec.images import bases, find_image
 
-    wanted = {find_image(name).base for name in names} if names else set(bases().values())
+    chosen = [find_image(name) for name in names or ()]
+    wanted = {base for image in chosen for base in (image.base, image.ground)} or set(bases().values())
     project, runtime = Project.of(checkout), connect()
     answers = ask(runtime.api, {name: base for name, base in bases().items() if base in wanted})
     changed = write(answers, project.root) if update else []

@@ -143,14 +143,18 @@ def _arguments(image: Image, choices: BuildChoices) -> dict[str, str]:
         if image.stack is None or "trlx" not in image.sources:
             raise UsageError(f"--without-trlx is for the images trlx and trlx-upstream, not for {image.name}")
         stack = f"{stack}-deps"
-    chosen = {"BASE_IMAGE": choices.base_image or image.base.pinned, "STACK_PYTHON": image.python}
+    chosen = {
+        "BASE_IMAGE": choices.base_image or image.base.pinned,
+        "RUN_IMAGE": choices.base_image or image.ground.pinned,
+        "STACK_PYTHON": image.python,
+    }
     offline = {"OFFLINE": "1"} if choices.cpu or choices.offline else {}
     return {**chosen, **({"STACK": stack} if stack else {}), **offline, **choices.arguments}
 
 
 def _labels(image: Image, project: Project, choices: BuildChoices) -> dict[str, str]:
     """What only the build knows; a label whose value is unknown is left out. The rest is in the Dockerfile."""
-    name, _, digest = (choices.base_image or image.base.pinned).partition("@")
+    name, _, digest = (choices.base_image or image.ground.pinned).partition("@")
     known = {
         REVISION_LABEL: project.revision(),
         SOURCE_LABEL: project.source(),

@@ -70,4 +70,4 @@ def write(answers: list[Answer], root: Path) -> list[Path]:
 def _with_digest(text: str, reference: str, digest: str) -> str:
     name = re.escape(reference)
     text = re.sub(rf"(reference: {name}\n\s+digest: ).*", rf"\g<1>{digest}", text)
-    return re.sub(rf"(ARG BASE_IMAGE={name})(@\S+)?\n", rf"\g<1>@{digest}\n", text)
+    return re.sub(rf"(ARG (?:BASE|RUN)_IMAGE={name})(@\S+)?\n", rf"\g<1>@{digest}\n", text)

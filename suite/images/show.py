@@ -48,10 +48,12 @@ def print_rows(rows: Sequence[Row], why_no_engine: str | None) -> None:
     for row in rows:
         image = row.image
         print(f"{image.name:<14} {image.summary}")
-        print(f"{'':14} base     {image.base.reference}")
+        print(f"{'':14} base     {image.ground.reference}")
         print(
-            f"{'':14} digest   {image.base.digest or 'not pinned by digest: none is known; `suite images lock` asks'}"
+            f"{'':14} digest   {image.ground.digest or 'not pinned by digest: none is known; `suite images lock` asks'}"
         )
+        if image.run_base:
+            print(f"{'':14} built on {image.base.pinned}")
         print(f"{'':14} backends {', '.join(image.backends)}")
         for found in row.present or ():
             variant = ", CPU build" if found.variant == image.cpu_stack else ""

@@ -54,12 +54,18 @@ class Image(Frozen):
     dockerfile: str
     stack: str | None = Field(default=None, description="build argument STACK; None: the Dockerfile has one stack only")
     cpu_stack: str | None = Field(default=None, description="STACK of the same versions with a CPU build of torch")
-    base: BaseImage
+    base: BaseImage = Field(description="what it is built on")
+    run_base: BaseImage | None = Field(default=None, description="what the finished image stands on; None: its base")
     python: str = Field(description="Python of the stack, major.minor")
     lock: str = Field(description="file in requirements/images that pins the stack")
     sources: Mapping[str, Source] = Field(default_factory=dict, description="packages installed from a commit")
     backends: tuple[str, ...] = Field(description="backends whose stack it holds")
     packages: tuple[str, ...] = Field(description="packages whose versions are labels")
+
+    @property
+    def ground(self) -> BaseImage:
+        """What the finished image stands on."""
+        return self.run_base or self.base
 
     @property
     def repository(self) -> str:
@@ -116,6 +122,7 @@ def _images() -> Mapping[str, Image]:
                     **entry,
                     "name": name,
                     "base": known[entry["base"]],
+                    "run_base": known[entry["run_base"]] if "run_base" in entry else None,
                     "sources": {source: sources[source] for source in entry.get("sources", ())},
                 }
             )

@@ -17,18 +17,20 @@ def declared(kind: str) -> Dict[str, str]:
         return {name: entry["worker"] for name, entry in json.load(file)[kind].items()}
 
 
-def import_class(kind: str, table: Mapping[str, str], name: str, device_type: str) -> Any:
+def import_class(kind: str, table: Mapping[str, str], name: str, device_type: str, kernels: str = "torch") -> Any:
     """The class at ``table[name]``, which reads ``module:attribute``.
 
     Where the module's package defines ``prepare(device_type)``, that runs first: the variables a stack reads while it
-    is imported, and what has to be imported before it. ``kind`` (engine, trainer) is for the message.
+    is imported, and what has to be imported before it. So does its ``choose_kernels(kernels)``, with the layout's.
+    ``kind`` (engine, trainer) is for the message.
     Raises ValueError for a name that is not in the table.
     """
     if name not in table:
         raise ValueError("backend {!r} has no {} in this worker; known: {}".format(name, kind, ", ".join(table)))
     module, _, attribute = table[name].partition(":")
     package = importlib.import_module(module.rpartition(".")[0])
-    prepare = getattr(package, "prepare", None)
-    if prepare is not None:
-        prepare(device_type)
+    for hook, value in (("prepare", device_type), ("choose_kernels", kernels)):
+        before_import = getattr(package, hook, None)
+        if before_import is not None:
+            before_import(value)
     return getattr(importlib.import_module(module), attribute)

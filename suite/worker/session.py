@@ -104,8 +104,10 @@ def run(
 
 def own_build(manifest: Dict[str, Any]) -> Build:
     """The engine or trainer of this worker that the manifest names. Raises ValueError for another backend."""
-    find = trainer_class if manifest["backend"]["kind"] == "trainer" else engine_class
-    return find(manifest["backend"]["name"], manifest["measure"]["device"])
+    name, device_type = manifest["backend"]["name"], manifest["measure"]["device"]
+    if manifest["backend"]["kind"] == "trainer":
+        return trainer_class(name, device_type)
+    return engine_class(name, device_type, manifest["layout"].get("kernels", "torch"))
 
 
 @contextmanager

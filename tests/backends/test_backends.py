@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from suite.backends import registry
+from suite.backends.base import stack_of, versions_errors
 from suite.backends.deepspeed import DeepSpeed
 from suite.backends.registry import backends, find_backend
 from suite.spec.base import UsageError
@@ -158,3 +159,29 @@ def test_a_registered_backend_that_does_not_load_is_told_in_one_line(
     with pytest.raises(UsageError, match=r"'toy' of tests.*does not load") as refused:
         backends()
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("measure", "words"),
+    [(CPU, "on CUDA devices alone"), (CUDA.model_copy(update={"precision": "fp32"}), "no fp32"), (CUDA, None)],
+)
+def test_megatrons_native_kernels_are_for_cuda_in_16_bits(measure: Measure, words: str | None) -> None:
+    driver, workload = find_backend("megatron"), WORKLOAD
+    layout = driver.layout(find_size("1.3B"), workload, LayoutRequest(devices_per_node=1, kernels="native"))
+    assert layout.kernels == "native" and "native kernels" in layout.label()
+    errors = driver.errors(find_size("1.3B"), workload, layout, measure)
+    assert errors == [] if words is None else words in errors[0]
+
+
+def test_megatrons_native_kernels_need_a_package_that_torchs_do_without() -> None:
+    driver, workload = find_backend("megatron"), WORKLOAD
+    stack = {"torch": "2.13.0", "megatron-core": "0.16.1"}
+    plain, native = (Layout(devices_per_node=1, data=1, kernels=kernels) for kernels in ("torch", "native"))
+    (error,) = versions_errors(driver, workload, native, stack)
+    assert error.startswith("native kernels need transformer-engine") and "use torch kernels" in error
+    whole = {**stack, "transformer-engine": "2.11.0"}
+    assert versions_errors(driver, workload, native, whole) == versions_errors(driver, workload, plain, stack) == []
+    assert stack_of(driver, native, whole) == whole
+    assert stack_of(driver, plain, whole) == stack, (
+        "the manifest of a run with torch kernels is the same with and without"
+    )

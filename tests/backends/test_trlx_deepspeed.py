@@ -88,7 +88,8 @@ def test_a_transformers_that_breaks_trlxs_branches_is_refused_where_a_branch_is_
     backend: str, transformers: str, reference: str, words: str | None
 ) -> None:
     work = {**WORKLOAD.model_dump(), "reference": reference, "trainable_layers": 2 if reference == "hydra" else None}
-    errors = versions_errors(find_backend(backend), Workload.model_validate(work), {"transformers": transformers})
+    driver, layout = find_backend(backend), Layout(devices_per_node=1, data=1)
+    errors = versions_errors(driver, Workload.model_validate(work), layout, {"transformers": transformers})
     assert (errors == []) if words is None else (words in errors[0])
 
 

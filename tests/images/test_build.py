@@ -70,11 +70,16 @@ class TestWhatIsAsked:
     def test_base_stack_and_python_are_the_catalogues(self, project: Project) -> None:
         image = find_image("trlx-upstream")
         asking = asked("trlx-upstream", project)
-        assert asking["buildargs"] == {"BASE_IMAGE": image.base.pinned, "STACK": "upstream", "STACK_PYTHON": "3.9"}
+        assert asking["buildargs"] == {
+            "BASE_IMAGE": image.base.pinned,
+            "RUN_IMAGE": image.ground.pinned,
+            "STACK": "upstream",
+            "STACK_PYTHON": "3.9",
+        }
         assert asking["dockerfile"] == "Dockerfile.deepspeed"
         assert asking["tag"] == f"suite-trlx-upstream:{suite_version()}"
-        assert asking["labels"][BASE_NAME_LABEL] == image.base.reference
-        assert asking["labels"][BASE_DIGEST_LABEL] == image.base.digest
+        assert asking["labels"][BASE_NAME_LABEL] == image.ground.reference
+        assert asking["labels"][BASE_DIGEST_LABEL] == image.ground.digest
 
     def test_a_dockerfile_with_one_stack_is_given_none(self, project: Project) -> None:
         asking = asked("nemo", project)
@@ -88,7 +93,13 @@ class TestWhatIsAsked:
 
     def test_a_cpu_build_fetches_nothing_and_labels_the_wheelhouses_torch(self, project: Project) -> None:
         asking = asked("engines", project, cpu=True, base_image="mine:1")
-        assert asking["buildargs"] == {"BASE_IMAGE": "mine:1", "STACK": "cpu", "STACK_PYTHON": "3.11", "OFFLINE": "1"}
+        assert asking["buildargs"] == {
+            "BASE_IMAGE": "mine:1",
+            "RUN_IMAGE": "mine:1",
+            "STACK": "cpu",
+            "STACK_PYTHON": "3.11",
+            "OFFLINE": "1",
+        }
         assert asking["labels"]["suite.stack.torch"] == "2.13.0+cpu"
 
     def test_trlx_can_be_left_out(self, project: Project) -> None:

@@ -66,20 +66,22 @@ def test_nothing_is_used_that_only_one_builder_has(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_stage_stands_on_the_one_base_and_it_is_the_catalogues(name: str) -> None:
+def test_stages_build_on_one_base_and_the_image_stands_on_another_both_of_the_catalogue(name: str) -> None:
     stages = re.findall(r"^FROM (\S+) AS (\S+)$", TEXT[name], flags=re.MULTILINE)
     assert len(stages) == len(re.findall(r"^FROM ", TEXT[name], flags=re.MULTILINE))
     known = {stage for _, stage in stages}
     outside = [parent for parent, _ in stages if parent not in known and parent != "stack-${STACK}"]
-    assert outside == ["${BASE_IMAGE}"]
+    assert outside == ["${BASE_IMAGE}", "${RUN_IMAGE}"]
     pinned = {base.pinned for base in bases().values()}
     assert defaults(name)["BASE_IMAGE"] in pinned
+    assert defaults(name)["RUN_IMAGE"] in pinned | {"${BASE_IMAGE}"}
 
 
 def test_what_is_built_without_arguments_is_the_catalogues_image() -> None:
     for image in (find_image("trlx"), find_image("nemo")):
         given = defaults(image.dockerfile)
         assert given["BASE_IMAGE"] == image.base.pinned
+        assert given["RUN_IMAGE"].replace("${BASE_IMAGE}", image.base.pinned) == image.ground.pinned
         assert given["STACK_PYTHON"] == image.python
         assert given.get("STACK") == image.stack
 
@@ -141,11 +143,32 @@ def test_the_images_carry_this_version_and_say_what_they_are(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_on_several_nodes_finds_infiniband_in_the_image(name: str) -> None:
     """NCCL opens libibverbs.so.1, which CUDA's bases lack, or takes TCP; enroot shows no adapter unasked."""
-    (ground,) = re.findall(r"^FROM base AS ground\n(.*?)(?=^FROM )", TEXT[name], re.MULTILINE | re.DOTALL)
+    (ground,) = re.findall(r"^FROM \S+ AS ground\n(.*?)(?=^FROM )", TEXT[name], re.MULTILINE | re.DOTALL)
     install = ground[: ground.index("useradd")]
     assert "-name libibverbs.so.1" in install and "libibverbs1 ibverbs-providers" in install
     assert "OFFLINE" in install, "a build that fetches nothing is a CPU's"
     assert "MELLANOX_VISIBLE_DEVICES=all" in ground
+
+
+def test_no_toolkit_of_cuda_is_in_a_finished_image_whose_torch_brings_its_own() -> None:
+    for image in images().values():
+        assert "devel" not in image.ground.reference
+    copied = re.findall(r"^COPY --from=(\S+)", TEXT["Dockerfile.deepspeed"], flags=re.MULTILINE)
+    assert "builder" not in copied, "what was built is taken from the environments, never the compilers"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_triton_finds_a_c_compiler_in_the_finished_image(name: str) -> None:
+    (ground,) = re.findall(r"^FROM \S+ AS ground\n(.*?)(?=^FROM )", TEXT[name], re.MULTILINE | re.DOTALL)
+    assert "command -v cc" in ground and "gcc libc6-dev" in ground
+
+
+def test_deepspeeds_optimizers_are_compiled_for_the_image_of_the_engine_backends_alone() -> None:
+    assert (
+        '[ "${STACK}" = engines ]; then export DS_BUILD_FUSED_ADAM=1 DS_BUILD_CPU_ADAM=1'
+        in TEXT["Dockerfile.deepspeed"]
+    )
+    assert defaults("Dockerfile.deepspeed")["TORCH_CUDA_ARCH_LIST"].strip('"').split(";")[0] == "8.0"
 
 
 @pytest.mark.parametrize("name", NAMES)

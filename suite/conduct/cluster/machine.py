@@ -8,8 +8,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from suite.backends.base import native_packages
 from suite.backends.registry import find_backend
-from suite.conduct.planning.machine import USUAL_THREADS, Machine
+from suite.conduct.planning.machine import USUAL_THREADS, Machine, without_missing
 from suite.images.locks import normal, pins_of
 from suite.images.project import Project
 from suite.launch.probe import stack_versions
@@ -28,16 +29,19 @@ class ClusterMachine(Machine):
 
     def versions(self, backend: str) -> dict[str, str | None]:
         """As given, else of this interpreter where the nodes have it too, else those that an image's lock pins."""
-        packages = find_backend(backend).packages
+        driver = find_backend(backend)
+        packages, native = driver.packages, native_packages(driver)
         if set(packages) <= set(self.given):
             known: Mapping[str, str | None] = {}
         elif self.image is None:
-            known = stack_versions(self.python, packages)
+            known = stack_versions(self.python, packages + native)
         else:
             known = pinned(backend)
-        return {
-            package: self.given.get(package) or known.get(normal(package)) or known.get(package) for package in packages
+        versions = {
+            package: self.given.get(package) or known.get(normal(package)) or known.get(package)
+            for package in packages + native
         }
+        return without_missing(native, versions)
 
     def stack_errors(self, backend: str) -> list[str]:
         """None: the worker compares the stack with its manifest on every node."""

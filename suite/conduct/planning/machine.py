@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from suite.backends.base import native_packages
 from suite.backends.registry import find_backend
 from suite.launch.gpu_choice import hidden_by_variable, local_choice
 from suite.launch.probe import LocalDevice, local_devices, physical_cores, stack_versions, usable_cpus
@@ -86,8 +87,13 @@ class Machine(Frozen):
                 )
 
     def versions(self, backend: str) -> dict[str, str | None]:
-        """Version of each package of a backend in the stack's interpreter; None for one that is missing."""
-        return stack_versions(self.python, find_backend(backend).packages)
+        """Version of each package of a backend in the stack's interpreter; None for one that is missing.
+
+        What native kernels alone need is among them where it is there.
+        """
+        driver = find_backend(backend)
+        native = native_packages(driver)
+        return without_missing(native, stack_versions(self.python, driver.packages + native))
 
     def stack_errors(self, backend: str) -> list[str]:
         """Why the stack cannot be measured although no package is missing; empty when it can."""
@@ -150,6 +156,11 @@ def _of_their_kind(gpus: Sequence[LocalDevice], present: Sequence[LocalDevice]) 
     """How many GPUs of this host are like those chosen: all of them share its cores, whoever uses the others."""
     kinds = {gpu.name for gpu in gpus}
     return max(len(gpus), sum(gpu.name in kinds for gpu in present))
+
+
+def without_missing(optional: tuple[str, ...], versions: dict[str, str | None]) -> dict[str, str | None]:
+    """The versions without those packages of ``optional`` that are not there."""
+    return {package: version for package, version in versions.items() if version is not None or package not in optional}
 
 
 def smallest_memory(gpus: Iterable[LocalDevice]) -> int | None:

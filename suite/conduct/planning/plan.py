@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from pydantic import ValidationError
 
-from suite.backends.base import BackendDriver, choice, unknown_work, versions_errors
+from suite.backends.base import BackendDriver, choice, stack_of, unknown_work, versions_errors
 from suite.backends.registry import find_backend
 from suite.conduct.planning.allowance import Pace, counted_iterations, limits_for
 from suite.conduct.planning.prediction import expected_pace, layouts_to_prefer
@@ -89,7 +89,7 @@ def make_joint_plan(
             layout=point.layout,
             measure=point.measure,
             limits=point.limits,
-            stack=dict(stacks[point.backend]),
+            stack=stack_of(find_backend(point.backend), point.layout, stacks[point.backend]),
             track=request.track,
             image=images.get(point.backend),
         )
@@ -154,7 +154,7 @@ def _layout(
         layout = driver.layout(size, workload, wanted)
         errors = unknown_work(driver, workload) + layout_errors(size, workload, layout)
         errors += driver.errors(size, workload, layout, request.measure)
-        return layout, errors + versions_errors(driver, workload, versions)
+        return layout, errors + versions_errors(driver, workload, layout, versions)
     except ValidationError as error:
         return None, [entry["msg"].removeprefix("Value error, ") for entry in error.errors()]
     except ValueError as error:

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from suite.backends.base import native_packages
 from suite.backends.registry import find_backend
 from suite.conduct.planning.machine import Machine, require_device_name, smallest_memory, threads_of_a_full_node
 from suite.launch.docker.connection import Runtime, connect
@@ -79,12 +80,14 @@ def open_containers(
         threads_per_rank=threads_of_a_full_node(_cores(runtime, settings), len(gpus)) if chosen == "cuda" else 1,
         references=references,
         image_ids={name: image.id for name, image in images.items()},
-        found={
-            name: image_versions(runtime, images[name], python or PYTHON, find_backend(name).packages)
-            for name in backends
-        },
+        found={name: _versions(runtime, images[name], python or PYTHON, name) for name in backends},
     )
     return machine, DockerLauncher(runtime=runtime, settings=settings, images=images)
+
+
+def _versions(runtime: Runtime, image: ImageFacts, python: str, backend: str) -> dict[str, str | None]:
+    driver = find_backend(backend)
+    return image_versions(runtime, image, python, driver.packages, native_packages(driver))
 
 
 def _clear_away(runtime: Runtime, on_progress: Callable[[str], None]) -> None:

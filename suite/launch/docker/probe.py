@@ -53,18 +53,22 @@ def ask(runtime: Runtime, image: str, command: Sequence[str], **host: Any) -> st
         remove_container(runtime.api, container)
 
 
-def image_versions(runtime: Runtime, image: ImageFacts, python: str, packages: Sequence[str]) -> dict[str, str | None]:
+def image_versions(
+    runtime: Runtime, image: ImageFacts, python: str, packages: Sequence[str], optional: Sequence[str] = ()
+) -> dict[str, str | None]:
     """Version of each package in the image, by its labels, or by asking its interpreter where a label is missing.
 
+    A package of ``optional`` is there only where the image has it.
     Raises UsageError when it has no such interpreter.
     """
     from docker.errors import APIError
 
     if all(package in image.stack for package in packages) and python == PYTHON:
-        return {package: image.stack[package] for package in packages}
+        return {package: image.stack[package] for package in (*packages, *optional) if package in image.stack}
     try:
-        found = json.loads(ask(runtime, image.id, (python, "-c", ASK_VERSIONS, *packages)))
+        found = json.loads(ask(runtime, image.id, (python, "-c", ASK_VERSIONS, *packages, *optional)))
     except APIError as error:
         why = essence(str(error.explanation or error))
         raise UsageError(f"{image.reference} cannot tell the versions of its stack: {why}; {OTHER_IMAGE}") from error
-    return {package: found.get(package) for package in packages}
+    there = [package for package in optional if found.get(package) is not None]
+    return {package: found.get(package) for package in (*packages, *there)}

@@ -7,10 +7,10 @@ from suite.worker.registry import declared, import_class
 if TYPE_CHECKING:
     from suite.worker.engines.base import Engine
 
-#: backend -> ``module:class``; a package's ``prepare(device_type)`` runs before its engine is imported
+#: backend -> ``module:class``; before it is imported its package's ``prepare(device_type)`` and ``choose_kernels`` run
 ENGINES = declared("engines")
 
 
-def engine_class(name: str, device_type: str) -> "Type[Engine]":
+def engine_class(name: str, device_type: str, kernels: str = "torch") -> "Type[Engine]":
     """Import the stack of backend ``name``. Raises ValueError for a backend without an engine."""
-    return import_class("engine", ENGINES, name, device_type)
+    return import_class("engine", ENGINES, name, device_type, kernels)

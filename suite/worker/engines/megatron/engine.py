@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from suite.worker.engines.base import Engine, LossFunction
+from suite.worker.engines.megatron import native
 from suite.worker.engines.megatron.cpu import apply_cpu_patches
 from suite.worker.engines.megatron.generate import Sampler
 from suite.worker.engines.megatron.model import PolicyModel, build_config
@@ -28,14 +29,14 @@ Micro = Dict[str, torch.Tensor]
 
 
 class MegatronEngine(Engine):
-    """Policy, reference and optimizer on Megatron-Core's local layers (no Transformer Engine, no Apex)."""
+    """Policy, reference and optimizer on Megatron-Core's local layers, or on Transformer Engine's (native kernels)."""
 
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
         """Collective over all ranks. Raises ValueError for what Megatron cannot do."""
         _check(manifest, world)
         layout, seed = manifest["layout"], manifest["measure"]["seed"]
         self.device = world.device
-        self.notes = _prepare_process(world, layout["offload_optimizer"])
+        self.notes = _prepare_process(world, layout)
         if layout["pipeline"] > 1:
             self.notes += ("generation: the batch goes through the pipeline's stages one by one; the others idle",)
         parallel_state.initialize_model_parallel(
@@ -123,8 +124,10 @@ class MegatronEngine(Engine):
         self._policy.zero_grad_buffer()
         self._optimizer.zero_grad()
         outputs = self._run(self._policy, batch, forward, forward_only=False)
-        _updated, gradient_norm, _zeros = self._optimizer.step()
+        updated, gradient_norm, _zeros = self._optimizer.step()
         statistics = self._share_statistics(outputs)
+        # Megatron looks for an overflow on all ranks of a replica together, so that they skip together.
+        statistics["skipped_steps"] = int(not updated)
         if gradient_norm is not None:
             statistics["gradient_norm"] = float(gradient_norm)
         return statistics
@@ -186,18 +189,21 @@ def _check(manifest: Dict[str, Any], world: World) -> None:
         raise ValueError("megatron offloads the optimizer only with the distributed optimizer")
     if layout["offload_optimizer"] and manifest["measure"]["precision"] == "fp32":
         raise ValueError("megatron offloads the optimizer in bf16 and fp16 only: its fp32 shards are no leaf tensors")
+    if layout.get("kernels") == "native":
+        reason = native.refusal(world.device, manifest["measure"]["precision"])
+        if reason is not None:
+            raise ValueError(reason)
 
 
-def _prepare_process(world: World, offload_optimizer: bool) -> Tuple[str, ...]:
+def _prepare_process(world: World, layout: Dict[str, Any]) -> Tuple[str, ...]:
     notes: Tuple[str, ...] = (
-        "megatron-core local layers, without Transformer Engine and Apex: torch LayerNorm",
-        "attention: PyTorch's scaled dot-product attention for megatron-core's own, unfused without TE",
+        *native.notes(layout.get("kernels", "torch"), world.device),
         "generation: one batch per replica through a static key-value cache, without CUDA graphs",
     )
     if world.device.type == "cpu":
         return (*notes, "none of Megatron's fused kernels on a CPU", *apply_cpu_patches())
-    if offload_optimizer:
-        notes += ("optimizer offload: both moments in host memory, the fp32 weights stay on the device (no TE)",)
+    if layout["offload_optimizer"]:
+        notes += ("optimizer offload: both moments in host memory, the fp32 weights stay on the device",)
     if COMPILED:
         notes += ("bias + GELU and bias + dropout + add are fused by torch.compile",)
     else:

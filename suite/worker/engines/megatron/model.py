@@ -1,7 +1,7 @@
 """GPT-2 as a Megatron-Core model: configuration, layers, and a policy that gives log-probs and values.
 
 Sequence-first inside, as Megatron has it: [s, b, h]; batch-first at the edges: [b, s]. Under tensor parallelism the
-vocabulary is split, and padded to a multiple of 128 x tensor parallel; padded tokens have no probability.
+vocabulary is split, padded by the rule of both engines; padded tokens have no probability.
 """
 
 from typing import Any, Dict, Optional, Tuple
@@ -10,8 +10,10 @@ import torch
 import torch.nn.functional as F
 
 from suite.worker.engines.megatron.attention import FusedAttention
+from suite.worker.engines.megatron.native import layer_spec_and_norm
 from suite.worker.engines.megatron.stack import (
     COMPILED,
+    AttnBackend,
     GPTModel,
     StaticInferenceContext,
     TransformerBlockSubmodules,
@@ -21,16 +23,17 @@ from suite.worker.engines.megatron.stack import (
     tensor_parallel,
 )
 from suite.worker.value_head import build_value_head
+from suite.worker.vocabulary import padded_vocab
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 LAYER_NORM_EPSILON = 1e-5
-VOCABULARY_MULTIPLE = 128
 
 
 def build_config(manifest: Dict[str, Any], device: torch.device) -> TransformerConfig:
     """The configuration of policy or reference; a new object each time, because Megatron writes into it."""
     size, layout, precision = manifest["size"], manifest["layout"], manifest["measure"]["precision"]
     fused = COMPILED and device.type == "cuda"
+    native = layout.get("kernels") == "native"
     return TransformerConfig(
         num_layers=size["layers"],
         hidden_size=size["hidden"],
@@ -45,6 +48,9 @@ def build_config(manifest: Dict[str, Any], device: torch.device) -> TransformerC
         bias_activation_fusion=fused,
         bias_dropout_fusion=fused,
         masked_softmax_fusion=False,
+        transformer_impl="transformer_engine" if native else "local",
+        # One backend, so that a note can name it; without Transformer Engine nothing reads it.
+        attention_backend=AttnBackend.fused if native else AttnBackend.auto,
         persist_layer_norm=False,
         gradient_accumulation_fusion=False,
         # Weights are drawn by name once the model stands (megatron_weights).
@@ -94,12 +100,15 @@ class LayerNorm(torch.nn.LayerNorm):
 
 
 def _block_spec(config: TransformerConfig) -> TransformerBlockSubmodules:
-    layer = get_gpt_layer_local_spec()
-    layer.submodules.input_layernorm = LayerNorm
-    layer.submodules.pre_mlp_layernorm = LayerNorm
-    layer.submodules.self_attention.submodules.core_attention = FusedAttention
+    if config.transformer_impl == "transformer_engine":
+        layer, norm = layer_spec_and_norm()
+    else:
+        layer, norm = get_gpt_layer_local_spec(), LayerNorm
+        layer.submodules.input_layernorm = LayerNorm
+        layer.submodules.pre_mlp_layernorm = LayerNorm
+        layer.submodules.self_attention.submodules.core_attention = FusedAttention
     layers = config.num_layers // config.pipeline_model_parallel_size
-    return TransformerBlockSubmodules(layer_specs=[layer] * layers, layer_norm=LayerNorm)
+    return TransformerBlockSubmodules(layer_specs=[layer] * layers, layer_norm=norm)
 
 
 class PolicyModel(GPTModel):
@@ -110,11 +119,10 @@ class PolicyModel(GPTModel):
     """
 
     def __init__(self, config: TransformerConfig, size: Dict[str, Any], with_value_head: bool) -> None:
-        multiple = VOCABULARY_MULTIPLE * config.tensor_model_parallel_size
         super().__init__(
             config,
             _block_spec(config),
-            vocab_size=-(-size["vocab"] // multiple) * multiple,
+            vocab_size=padded_vocab(size["vocab"], config.tensor_model_parallel_size),
             max_sequence_length=size["positions"],
             pre_process=parallel_state.is_pipeline_first_stage(),
             post_process=parallel_state.is_pipeline_last_stage(),

@@ -55,7 +55,10 @@ with _lean_import():
         finalize_model_grads,
     )
     from megatron.core.inference.contexts import StaticInferenceContext
-    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+    from megatron.core.models.gpt.gpt_layer_specs import (
+        get_gpt_layer_local_spec,
+        get_gpt_layer_with_transformer_engine_spec,
+    )
     from megatron.core.models.gpt.gpt_model import GPTModel
     from megatron.core.optimizer import OptimizerConfig, clip_grads, get_megatron_optimizer, grad_scaler
     from megatron.core.optimizer import optimizer as mixed_precision_optimizer
@@ -63,13 +66,14 @@ with _lean_import():
     from megatron.core.pipeline_parallel.p2p_communication import P2PCommunicator
     from megatron.core.tensor_parallel import random as parallel_random
     from megatron.core.transformer.dot_product_attention import DotProductAttention
-    from megatron.core.transformer.enums import AttnMaskType
+    from megatron.core.transformer.enums import AttnBackend, AttnMaskType
     from megatron.core.transformer.module import Float16Module
     from megatron.core.transformer.transformer_block import TransformerBlockSubmodules
     from megatron.core.transformer.transformer_config import TransformerConfig
 
 __all__ = [
     "COMPILED",
+    "AttnBackend",
     "AttnMaskType",
     "DistributedDataParallel",
     "DistributedDataParallelConfig",
@@ -85,6 +89,7 @@ __all__ = [
     "finalize_model_grads",
     "get_forward_backward_func",
     "get_gpt_layer_local_spec",
+    "get_gpt_layer_with_transformer_engine_spec",
     "get_megatron_optimizer",
     "grad_scaler",
     "mixed_precision_optimizer",

@@ -1,8 +1,9 @@
 """Weights of a Megatron model by their global names: drawing, freezing, counting.
 
 A parameter's global name does not depend on the layout (layers count through all pipeline stages, and the copy of a
-tied embedding on the last stage has the embedding's name). Each is drawn whole from a generator of its own and cut to
-this rank's shard, so one seed gives one model, whatever the layout, on one kind of device.
+tied embedding on the last stage has the embedding's name), nor on whose kernels compute with it. Each is drawn whole
+from a generator of its own and cut to this rank's shard, so one seed gives one model, whatever the layout, on one kind
+of device.
 """
 
 import math
@@ -13,6 +14,7 @@ from typing import Dict, Iterator, Optional, Tuple
 import torch
 
 from suite.worker.engines.megatron.model import PolicyModel
+from suite.worker.engines.megatron.native import plain_name
 from suite.worker.engines.megatron.stack import parallel_state
 
 INITIAL_DEVIATION = 0.02
@@ -31,7 +33,7 @@ def global_parameters(model: PolicyModel) -> Iterator[Tuple[str, torch.nn.Parame
     for name, parameter in model.named_parameters():
         layer = _LAYER.match(name)
         if layer:
-            name = "decoder.layers.{}.{}".format(int(layer.group(1)) + offset, name[layer.end() :])
+            name = "decoder.layers.{}.{}".format(int(layer.group(1)) + offset, plain_name(name[layer.end() :]))
         elif name == "output_layer.weight" and model.share_embeddings_and_output_weights:
             name = "embedding.word_embeddings.weight"
         yield name, parameter

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-PROMPT_TOKENS, NEW_TOKENS, ROWS, VOCAB = 8, 8, 4, 200
+PROMPT_TOKENS, NEW_TOKENS, ROWS, VOCAB, GPT2_VOCAB = 8, 8, 4, 200, 50257
 HIDDEN, FFN, LAYERS, POSITIONS = 32, 96, 4, 20
 TRAIN_STEPS = 4
 
@@ -31,13 +31,17 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
     "one-untied": (1, {"tied": False}),
     "one-frozen": (1, {"trainable_layers": 1}),
     "one-frozen-recompute": (1, {"trainable_layers": 1, "layout": {"recompute": "full"}}),
+    "one-gpt2-vocab": (1, {"vocab": GPT2_VOCAB}),
+    "one-vocab-90": (1, {"vocab": 90}),
     "tp2": (2, {"layout": {"tensor": 2}}),
+    "tp2-gpt2-vocab": (2, {"layout": {"tensor": 2}, "vocab": GPT2_VOCAB}),  # 50304 / 2 is no multiple of 128
     "tp2-sp": (2, {"layout": {"tensor": 2, "sequence_parallel": True}}),
     "tp2-sp-recompute-distributed": (
         2,
         {"layout": {"tensor": 2, "sequence_parallel": True, "recompute": "full", "distributed_optimizer": True}},
     ),
     "tp2-sp-bf16": (2, {"layout": {"tensor": 2, "sequence_parallel": True}, "precision": "bf16"}),
+    "pp2-fp16": (2, {"layout": {"pipeline": 2}, "precision": "fp16"}),
     "tp2-frozen": (2, {"layout": {"tensor": 2}, "trainable_layers": 1}),
     "pp2": (2, {"layout": {"pipeline": 2}}),
     "pp2-untied": (2, {"layout": {"pipeline": 2}, "tied": False}),
@@ -46,8 +50,13 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
     "dp2": (2, {"layout": {"data": 2}}),
     "dp2-distributed": (2, {"layout": {"data": 2, "distributed_optimizer": True}}),
     "tp2-sp-pp2": (4, {"layout": {"tensor": 2, "sequence_parallel": True, "pipeline": 2}}),
+    "tp4-vocab-90": (4, {"layout": {"tensor": 4}, "vocab": 90}),  # 128 / 4: the last rank holds padding alone
     "tp2-dp2-distributed": (4, {"layout": {"tensor": 2, "data": 2, "distributed_optimizer": True}}),
 }
+
+
+#: compared with Hugging Face's GPT-2, whose vocabulary is not padded
+HUGGING_FACE = ("one", "one-untied", "one-gpt2-vocab")
 
 
 def manifest_of(case: str) -> dict[str, Any]:
@@ -75,7 +84,7 @@ def manifest_of(case: str) -> dict[str, Any]:
         "ffn": FFN,
         "heads": 4,
         "kv_heads": 4,
-        "vocab": VOCAB,
+        "vocab": vocab_of(case),
         "positions": POSITIONS,
         "tied_embeddings": asked.get("tied", True),
     }
@@ -104,9 +113,13 @@ def manifest_of(case: str) -> dict[str, Any]:
     }
 
 
-def expected_parameters(tied: bool) -> int:
+def vocab_of(case: str) -> int:
+    return CASES[case][1].get("vocab", VOCAB)
+
+
+def expected_parameters(tied: bool, vocab: int = VOCAB) -> int:
     """GPT-2's count by hand: embeddings, blocks, final LayerNorm, head; and the value head."""
-    embeddings = (VOCAB + POSITIONS + (0 if tied else VOCAB)) * HIDDEN
+    embeddings = (vocab + POSITIONS + (0 if tied else vocab)) * HIDDEN
     return embeddings + trained_parameters(LAYERS)
 
 
@@ -147,7 +160,7 @@ def observe(case: str, world: Any) -> dict[str, Any]:
     from suite.worker.engines.megatron.weights import global_parameters
 
     engine = MegatronEngine(manifest_of(case), world)
-    batch = own_rows(fixed_batch(), engine)
+    batch = own_rows(fixed_batch(vocab_of(case)), engine)
     logprobs, values = engine.score(batch["tokens"], PROMPT_TOKENS)
     seen: dict[str, Any] = {
         "total": engine.total_parameters,
@@ -170,22 +183,71 @@ def observe(case: str, world: Any) -> dict[str, Any]:
     trained, _ = engine.score(batch["tokens"], PROMPT_TOKENS)
     seen["logprobs_trained"] = trained.tolist()
     seen["reference"] = engine.reference(batch["tokens"], PROMPT_TOKENS).tolist()
-    if case in ("one", "one-untied"):
-        seen["hugging_face"] = hugging_face_difference(engine, batch["tokens"])
+    if "vocab" in CASES[case][1]:
+        seen["padding"] = fill_padding(engine, batch)
+    if "fp16" in case:
+        seen["overflow"] = overflow(engine, batch)
+    if case in HUGGING_FACE:
+        seen["hugging_face"] = hugging_face_difference(engine, batch["tokens"], vocab_of(case))
     if case in ("one", "tp2"):
         seen["attention"] = {groups: attention_difference(engine, groups) for groups in (2, 4)}
     return seen
 
 
-def fixed_batch() -> dict[str, Any]:
+def fixed_batch(vocab: int = VOCAB) -> dict[str, Any]:
     import torch
 
     generator = torch.Generator().manual_seed(5)
     return {
-        "tokens": torch.randint(0, VOCAB, (ROWS, PROMPT_TOKENS + NEW_TOKENS), generator=generator),
+        "tokens": torch.randint(0, vocab, (ROWS, PROMPT_TOKENS + NEW_TOKENS), generator=generator),
         "weights": torch.randn(ROWS, NEW_TOKENS, generator=generator),
         "returns": torch.randn(ROWS, NEW_TOKENS, generator=generator),
     }
+
+
+def fill_padding(engine: Any, batch: dict[str, Any]) -> dict[str, Any]:
+    """Rows of no token filled with what would show; then what scoring, sampling and training make of them."""
+    import torch
+
+    from suite.worker.engines.megatron.stack import parallel_state
+
+    parameter = engine._model.embedding.word_embeddings.weight
+    first = parallel_state.get_tensor_model_parallel_rank() * parameter.size(0)
+    padding = slice(max(0, engine._model.unpadded_vocab - first), None)
+    with torch.no_grad():
+        parameter[padding] = 3.0
+    logprobs, _ = engine.score(batch["tokens"], PROMPT_TOKENS)
+    generated = engine.generate(batch["tokens"][:, :PROMPT_TOKENS], NEW_TOKENS)
+    engine.train(batch, PROMPT_TOKENS, toy_loss)
+    gradient = parameter.main_grad
+    return {
+        "shard": parameter.size(0),
+        "rows": gradient[padding].size(0),
+        "logprobs": logprobs.tolist(),
+        "largest_token": int(generated.max()),
+        "gradient": gradient[padding].abs().sum().item(),
+        "other_gradient": gradient[: padding.start].abs().sum().item(),
+    }
+
+
+def overflow(engine: Any, batch: dict[str, Any]) -> dict[str, Any]:
+    """Three steps, the second with an infinite gradient on rank 0 alone; the first weight's sum after each."""
+    import torch
+
+    parameter = next(engine._model.parameters())
+    run, steps, sums = engine._run, [], []
+    for is_infinite in (False, True, False):
+
+        def run_then_overflow(*arguments: Any, is_infinite: bool = is_infinite, **options: Any) -> Any:
+            outputs = run(*arguments, **options)
+            if is_infinite and torch.distributed.get_rank() == 0:
+                parameter.main_grad.view(-1)[0] = float("inf")
+            return outputs
+
+        engine._run = run_then_overflow
+        steps.append(engine.train(batch, PROMPT_TOKENS, toy_loss))
+        sums.append(parameter.detach().double().abs().sum().item())
+    return {"steps": steps, "sums": sums}
 
 
 def own_rows(batch: dict[str, Any], engine: Any) -> dict[str, Any]:
@@ -219,14 +281,14 @@ def cached_logprobs(engine: Any, tokens: Any) -> list[list[float]] | None:
     return torch.stack(columns, dim=1).tolist() if columns else None
 
 
-def hugging_face_difference(engine: Any, tokens: Any) -> dict[str, float]:
+def hugging_face_difference(engine: Any, tokens: Any, vocab: int) -> dict[str, float]:
     """Copy a Hugging Face GPT-2's weights (drawn wide, so that a slip shows) into the policy and compare."""
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
     torch.manual_seed(2)
     model = engine._model
-    config = GPT2Config(vocab_size=VOCAB, n_positions=POSITIONS, n_embd=HIDDEN, n_layer=LAYERS, n_head=4, n_inner=FFN)
+    config = GPT2Config(vocab_size=vocab, n_positions=POSITIONS, n_embd=HIDDEN, n_layer=LAYERS, n_head=4, n_inner=FFN)
     config.initializer_range, config.tie_word_embeddings = 0.3, model.share_embeddings_and_output_weights
     config.resid_pdrop = config.embd_pdrop = config.attn_pdrop = 0.0
     original = GPT2LMHeadModel(config).eval()
@@ -276,46 +338,52 @@ def attention_difference(engine: Any, groups: int) -> dict[str, float]:
 
 
 def copy_weights(original: Any, model: Any) -> None:
-    """Hugging Face names and shapes to Megatron's; query, key and value lie together per head there."""
+    """A Hugging Face policy's weights into a Megatron model that is whole on this rank; value head and padding stay."""
+    source = whole_weights(original, model.unpadded_vocab)
+    for name, parameter in model.named_parameters():
+        if not name.startswith("value_head"):
+            parameter.data[: source[name].size(0)] = source[name]
+
+
+def whole_weights(original: Any, vocab: int) -> dict[str, Any]:
+    """A Hugging Face GPT-2's weights by Megatron's names, in its shapes; query, key and value lie per head there.
+
+    Without padded rows; a value head's weights are as they are.
+    """
     import torch
 
     def interleaved(qkv: torch.Tensor) -> torch.Tensor:
         return qkv.view(3, 4, HIDDEN // 4, -1).transpose(0, 1).reshape(3 * HIDDEN, -1)
 
-    source = dict(original.named_parameters())
     blocks = {
-        "input_layernorm.weight": "ln_1.weight",
-        "input_layernorm.bias": "ln_1.bias",
-        "pre_mlp_layernorm.weight": "ln_2.weight",
-        "pre_mlp_layernorm.bias": "ln_2.bias",
-        "self_attention.linear_qkv.weight": "attn.c_attn.weight",
-        "self_attention.linear_qkv.bias": "attn.c_attn.bias",
-        "self_attention.linear_proj.weight": "attn.c_proj.weight",
-        "self_attention.linear_proj.bias": "attn.c_proj.bias",
-        "mlp.linear_fc1.weight": "mlp.c_fc.weight",
-        "mlp.linear_fc1.bias": "mlp.c_fc.bias",
-        "mlp.linear_fc2.weight": "mlp.c_proj.weight",
-        "mlp.linear_fc2.bias": "mlp.c_proj.bias",
+        "ln_1": "input_layernorm",
+        "ln_2": "pre_mlp_layernorm",
+        "attn.c_attn": "self_attention.linear_qkv",
+        "attn.c_proj": "self_attention.linear_proj",
+        "mlp.c_fc": "mlp.linear_fc1",
+        "mlp.c_proj": "mlp.linear_fc2",
     }
     names = {
-        "embedding.word_embeddings.weight": "transformer.wte.weight",
-        "embedding.position_embeddings.weight": "transformer.wpe.weight",
-        "decoder.final_layernorm.weight": "transformer.ln_f.weight",
-        "decoder.final_layernorm.bias": "transformer.ln_f.bias",
-        "output_layer.weight": "lm_head.weight",
+        "transformer.wte": "embedding.word_embeddings",
+        "transformer.wpe": "embedding.position_embeddings",
+        "transformer.ln_f": "decoder.final_layernorm",
+        "lm_head": "output_layer",
     }
     for layer in range(LAYERS):
-        for ours, theirs in blocks.items():
-            names[f"decoder.layers.{layer}.{ours}"] = f"transformer.h.{layer}.{theirs}"
-    for name, parameter in model.named_parameters():
-        if name.startswith("value_head"):
-            continue
-        tensor = source[names[name]].data
-        if ".h." in names[name] and tensor.dim() == 2:
+        for theirs, ours in blocks.items():
+            names[f"transformer.h.{layer}.{theirs}"] = f"decoder.layers.{layer}.{ours}"
+    found = {}
+    for name, parameter in original.named_parameters():
+        module, _, kind = name.rpartition(".")
+        tensor = parameter.detach()
+        if ".h." in name and tensor.dim() == 2:
             tensor = tensor.t()  # Conv1D keeps its weight [in, out]
-        if "linear_qkv" in name:
+        if "c_attn" in name:
             tensor = interleaved(tensor.reshape(3 * HIDDEN, -1)).reshape(tensor.shape)
-        parameter.data[: tensor.size(0)] = tensor  # padded vocabulary rows stay as they are
+        if module in ("transformer.wte", "lm_head"):
+            tensor = tensor[:vocab]
+        found[f"{names.get(module, module)}.{kind}"] = tensor.clone()
+    return found
 
 
 # --- the launch ------------------------------------------------------------------------------------------------------
@@ -383,7 +451,9 @@ def steps(ranks: list[dict[str, Any]], field: str) -> list[float]:
 
 
 PAIRS = [
-    (baseline, case) for baseline in ("one", "one-untied", "one-frozen", "one-bf16") for case in layouts_like(baseline)
+    (baseline, case)
+    for baseline in ("one", "one-untied", "one-frozen", "one-bf16", "one-gpt2-vocab", "one-vocab-90")
+    for case in layouts_like(baseline)
 ]
 
 
@@ -448,7 +518,7 @@ def test_generation_has_the_forced_length_and_no_padded_token(seen: Any, case: s
     assert len(from_replicas) == ROWS
     for row in from_replicas:
         assert len(row) == PROMPT_TOKENS + NEW_TOKENS
-        assert all(0 <= token < VOCAB for token in row)
+        assert all(0 <= token < vocab_of(case) for token in row)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -458,6 +528,22 @@ def test_ranks_of_a_replica_agree_and_draw_anew_each_time(seen: Any, case: str) 
         for field in ("generated", "generated_again", "logprobs", "values", "reference", "steps"):
             assert rank[field] == leader[field]
         assert rank["generated"] != rank["generated_again"]
+
+
+@pytest.mark.parametrize("case", ["one-fp16", "pp2-fp16"])
+def test_an_overflow_on_one_rank_is_a_skipped_step_on_all(seen: Any, case: str) -> None:
+    for rank in seen[case]:
+        steps, sums = rank["overflow"]["steps"], rank["overflow"]["sums"]
+        assert [step["skipped_steps"] for step in steps] == [0, 1, 0]
+        assert "gradient_norm" not in steps[1]
+        assert sums[0] == sums[1] != sums[2]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_training_that_goes_well_skips_no_step(seen: Any, case: str) -> None:
+    assert [step["skipped_steps"] for rank in seen[case] for step in rank["steps"]] == [0] * TRAIN_STEPS * len(
+        seen[case]
+    )
 
 
 def test_replicas_sample_differently(seen: Any) -> None:
@@ -479,7 +565,7 @@ def test_each_replica_has_one_leader(seen: Any, case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_parameters_are_those_of_gpt2_with_value_head(seen: Any, case: str) -> None:
     asked = CASES[case][1]
-    total = expected_parameters(asked.get("tied", True))
+    total = expected_parameters(asked.get("tied", True), vocab_of(case))
     layers = asked.get("trainable_layers")
     for rank in seen[case]:
         assert rank["total"] == total
@@ -508,7 +594,28 @@ def test_without_freezing_every_parameter_moves(seen: Any) -> None:
         assert all(f"decoder.layers.{layer}.mlp.linear_fc1.weight" in moved for layer in range(LAYERS))
 
 
-@pytest.mark.parametrize("case", ["one", "one-untied"])
+@pytest.mark.parametrize(
+    ("case", "shards"),
+    [
+        ("one-gpt2-vocab", [(50304, 47)]),
+        ("tp2-gpt2-vocab", [(25152, 0), (25152, 47)]),
+        ("one-vocab-90", [(128, 38)]),
+        ("tp4-vocab-90", [(32, 0), (32, 0), (32, 6), (32, 32)]),
+    ],
+)
+def test_padded_rows_are_never_drawn_nor_counted_nor_trained(
+    seen: Any, case: str, shards: list[tuple[int, int]]
+) -> None:
+    padding = [rank["padding"] for rank in seen[case]]
+    assert [(each["shard"], each["rows"]) for each in padding] == shards
+    for rank, each in zip(seen[case], padding, strict=True):
+        assert close(each["logprobs"], rank["logprobs_trained"], 1e-6)
+        assert each["largest_token"] < vocab_of(case)
+        assert each["gradient"] == 0
+        assert each["other_gradient"] > 0 or each["rows"] == each["shard"]
+
+
+@pytest.mark.parametrize("case", HUGGING_FACE)
 def test_the_architecture_is_hugging_faces_gpt2(seen: Any, case: str) -> None:
     compared = seen[case][0]["hugging_face"]
     assert compared["spread"] > 1, "the comparison would prove nothing"

@@ -1,0 +1,71 @@
+"""Transformer Engine's layers in the place of megatron-core's own. Experimental: not run on a GPU yet."""
+
+import os
+from typing import Any, Iterator, Optional, Tuple
+
+import torch
+
+from suite.worker.engines.megatron.stack import clip_grads, get_gpt_layer_with_transformer_engine_spec
+
+#: layer norms that Transformer Engine fuses with the linear layer behind, by the beginning of the parameters' names
+FUSED_LAYER_NORMS = {
+    "self_attention.linear_qkv.layer_norm_": "input_layernorm.",
+    "mlp.linear_fc1.layer_norm_": "pre_mlp_layernorm.",
+}
+#: what megatron-core sets so that Transformer Engine takes cuDNN's fused attention
+ATTENTION_SWITCHES = {"NVTE_FLASH_ATTN": "0", "NVTE_FUSED_ATTN": "1", "NVTE_UNFUSED_ATTN": "0"}
+
+
+def refusal(device: torch.device, precision: str) -> Optional[str]:
+    """Why native kernels cannot run here; None where they can."""
+    if device.type != "cuda":
+        return "native kernels are Transformer Engine's, which computes on CUDA devices alone; use torch kernels"
+    if precision == "fp32":
+        return "native kernels have no fp32: Transformer Engine's fused attention is for bf16 and fp16"
+    for name, value in ATTENTION_SWITCHES.items():
+        if os.environ.get(name, value) != value:
+            return (
+                "{} is {} in the environment, and megatron-core would set it to {}; unset it for native kernels".format(
+                    name, os.environ[name], value
+                )
+            )
+    try:
+        import transformer_engine.pytorch  # noqa: F401
+    except (ImportError, OSError) as error:
+        return "native kernels need Transformer Engine beside megatron-core, and it cannot be imported: {}".format(
+            error
+        )
+    return None
+
+
+def layer_spec_and_norm() -> Tuple[Any, Any]:
+    """A layer of Transformer Engine's modules, and its norm for behind the last layer."""
+    from megatron.core.extensions.transformer_engine import TENorm  # a stand-in raises where there is none
+
+    return get_gpt_layer_with_transformer_engine_spec(), TENorm
+
+
+def plain_name(name: str) -> str:
+    """A parameter's name within its layer as megatron-core's own layers have it."""
+    for fused, plain in FUSED_LAYER_NORMS.items():
+        if name.startswith(fused):
+            return plain + name[len(fused) :]
+    return name
+
+
+def notes(kernels: str, device: torch.device) -> Iterator[str]:
+    """Whose kernels the layers and the clipping run, by what was imported; the optimizer has a note of its own."""
+    if kernels == "native":
+        import transformer_engine
+
+        version = getattr(transformer_engine, "__version__", "of unknown version")
+        yield "Transformer Engine {}: linear layers with their LayerNorm fused, not run on a GPU before".format(version)
+        yield "attention: cuDNN's fused kernels through Transformer Engine (NVTE_FUSED_ATTN=1 alone)"
+    else:
+        yield "megatron-core local layers, without Transformer Engine and Apex: torch LayerNorm"
+        yield "attention: PyTorch's scaled dot-product attention for megatron-core's own, unfused without TE"
+    if clip_grads.l2_norm_impl.__module__.startswith("megatron"):
+        waits = "" if device.type == "cpu" else ", which waits for the device once per tensor"
+        yield "gradient norm and clipping: megatron-core's own functions, tensor by tensor" + waits
+    else:
+        yield "gradient norm and clipping: multi-tensor kernels of {}".format(clip_grads.l2_norm_impl.__module__)

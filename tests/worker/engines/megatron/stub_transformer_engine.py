@@ -1,0 +1,209 @@
+"""A Transformer Engine of plain torch: what megatron-core's layers and optimizer call of it, where there is no CUDA.
+
+Names of modules, arguments and parameters, and what marks a parameter as sharded, are those of Transformer Engine 2.11.
+Kernels are what it cannot show: it stands in for them at the modules' own calls. As a script it is the program of one
+rank of test_native.py: ``python -m tests.worker.engines.megatron.stub_transformer_engine FOLDER``.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from contextlib import nullcontext
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+NAME, VERSION = "transformer_engine", "2.11.0"
+#: asked of it by megatron-core 0.16, and not in that version
+MISSING = ("_SplitAlongDim",)
+
+
+class _Unknown(type):
+    """A class whose attributes are classes of that kind: for names that are only looked up."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Unknown(name, (), {})
+
+
+class _Module(types.ModuleType):
+    """A module with every submodule and every attribute that is asked of it."""
+
+    __version__ = VERSION
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__path__: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name in MISSING:
+            raise AttributeError(name)
+        return _Unknown(name, (), {})
+
+
+class _Finder:
+    def find_spec(self, name: str, _path: Any = None, _target: Any = None) -> ModuleSpec | None:
+        ours = name.partition(".")[0] in (NAME, "transformer_engine_torch") and not name.endswith(MISSING)
+        return ModuleSpec(name, self, is_package=True) if ours else None  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> types.ModuleType:
+        return _Module(spec.name)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        for name, value in _CONTENTS.get(module.__name__, {}).items():
+            setattr(module, name, value)
+
+
+def install() -> None:
+    """Before megatron-core is imported."""
+    sys.meta_path.insert(0, _Finder())  # type: ignore[arg-type]
+
+
+def _mark_sharded(parameter: torch.nn.Parameter, dimension: int) -> None:
+    parameter.tensor_model_parallel, parameter.partition_dim, parameter.partition_stride = True, dimension, 1
+
+
+class Linear(torch.nn.Module):
+    """Column or row parallel, as ``parallel_mode`` says."""
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        sequence_parallel: bool,
+        tp_group: Any,
+        tp_size: int,
+        bias: bool,
+        return_bias: bool,
+        parallel_mode: str,
+        params_dtype: torch.dtype,
+        **_options: Any,
+    ) -> None:
+        super().__init__()
+        self.sequence_parallel, self.parallel_mode, self.group = sequence_parallel, parallel_mode, tp_group
+        self.return_bias = return_bias
+        if parallel_mode == "column":
+            out_features //= tp_size
+        else:
+            in_features //= tp_size
+        self.weight = torch.nn.Parameter(torch.full((out_features, in_features), torch.nan, dtype=params_dtype))
+        self.bias = torch.nn.Parameter(torch.full((out_features,), torch.nan, dtype=params_dtype))
+        _mark_sharded(self.weight, 0 if parallel_mode == "column" else 1)
+        if parallel_mode == "column":
+            _mark_sharded(self.bias, 0)
+        else:
+            self.bias.sequence_parallel = sequence_parallel
+
+    def forward(self, states: torch.Tensor, is_first_microbatch: bool | None = None) -> Any:
+        from megatron.core import tensor_parallel as regions
+
+        if self.parallel_mode == "row":
+            whole = F.linear(states, self.weight)
+            join = (
+                regions.reduce_scatter_to_sequence_parallel_region
+                if self.sequence_parallel
+                else regions.reduce_from_tensor_model_parallel_region
+            )
+            states, bias = join(whole, group=self.group), self.bias
+        else:
+            spread = (
+                regions.gather_from_sequence_parallel_region
+                if self.sequence_parallel
+                else regions.copy_to_tensor_model_parallel_region
+            )
+            states, bias = F.linear(spread(states, group=self.group), self.weight), self.bias
+        return (states, bias) if self.return_bias else states + bias
+
+
+class LayerNormLinear(Linear):
+    def __init__(
+        self, in_features: int, out_features: int, eps: float, params_dtype: torch.dtype, **options: Any
+    ) -> None:
+        super().__init__(in_features, out_features, params_dtype=params_dtype, **options)
+        self.eps = eps
+        for name in ("layer_norm_weight", "layer_norm_bias"):
+            parameter = torch.nn.Parameter(torch.full((in_features,), torch.nan, dtype=params_dtype))
+            parameter.sequence_parallel = self.sequence_parallel
+            setattr(self, name, parameter)
+
+    def forward(self, states: torch.Tensor, is_first_microbatch: bool | None = None) -> Any:
+        normed = F.layer_norm(states, states.shape[-1:], self.layer_norm_weight, self.layer_norm_bias, self.eps)
+        return super().forward(normed)
+
+
+class LayerNorm(torch.nn.LayerNorm):
+    def __init__(
+        self, hidden_size: int, eps: float, sequence_parallel: bool, params_dtype: torch.dtype, **_options: Any
+    ) -> None:
+        super().__init__(hidden_size, eps=eps, dtype=params_dtype)
+        self.sequence_parallel = sequence_parallel
+        for parameter in self.parameters():
+            torch.nn.init.constant_(parameter, torch.nan)
+            parameter.sequence_parallel = sequence_parallel
+
+
+class DotProductAttention(torch.nn.Module):
+    """Without ``no_mask`` causal; the scale is 1 / sqrt(channels of a head)."""
+
+    def __init__(self, **_options: Any) -> None:
+        super().__init__()
+
+    def forward(self, query: Any, key: Any, value: Any, mask: Any, attn_mask_type: str, **_options: Any) -> Any:
+        assert mask is None and attn_mask_type in ("causal", "no_mask")
+        inputs = (tensor.permute(1, 2, 0, 3) for tensor in (query, key, value))
+        context = F.scaled_dot_product_attention(*inputs, is_causal=attn_mask_type == "causal")
+        return context.permute(2, 0, 1, 3).flatten(2)
+
+
+class FusedAdam(torch.optim.AdamW):
+    def __init__(self, params: Any, adam_w_mode: bool, **options: Any) -> None:
+        assert adam_w_mode
+        super().__init__(params, **options)
+
+
+def get_cpu_offload_context(*_arguments: Any, **_options: Any) -> tuple[Any, Any]:
+    return nullcontext(), None
+
+
+def multi_tensor_applier(function: Any, overflow: Any, tensors: Any, *arguments: Any) -> Any:
+    return function(2048, overflow, tensors, *arguments)
+
+
+def multi_tensor_l2norm(_chunk: int, _overflow: Any, tensors: Any, _per_tensor: bool) -> Any:
+    return torch.stack([tensor.norm() for tensor in tensors[0]]).norm().view(1), None
+
+
+def multi_tensor_scale(_chunk: int, _overflow: Any, tensors: Any, factor: float) -> None:
+    for source, target in zip(*tensors, strict=True):
+        target.copy_(source * factor)
+
+
+_CONTENTS: dict[str, dict[str, Any]] = {
+    f"{NAME}.pytorch": {
+        "Linear": Linear,
+        "LayerNormLinear": LayerNormLinear,
+        "LayerNorm": LayerNorm,
+        "DotProductAttention": DotProductAttention,
+    },
+    f"{NAME}.pytorch.cpu_offload": {"get_cpu_offload_context": get_cpu_offload_context},
+    f"{NAME}.pytorch.optimizers": {
+        "FusedAdam": FusedAdam,
+        "multi_tensor_applier": multi_tensor_applier,
+        "multi_tensor_l2norm": multi_tensor_l2norm,
+        "multi_tensor_scale": multi_tensor_scale,
+    },
+}
+
+
+if __name__ == "__main__":
+    from tests.worker.engines.megatron import stub_transformer_engine
+
+    stub_transformer_engine.install()
+    from tests.worker.engines.megatron.test_native import rank_program
+
+    rank_program(Path(sys.argv[1]))
