@@ -34,6 +34,7 @@ PLANNED = {
     "recompute",
     "offload_optimizer",
     "offload_parameters",
+    "gather_for_generation",
 }
 MOST_DOUBLINGS = 7
 
@@ -150,7 +151,7 @@ def fitting_layouts(
     nodes = {"nodes": layout.nodes, "devices_per_node": layout.devices_per_node}
     usable: list[tuple[bool, int, int, Layout]] = []
     for option in options:
-        other = layout.model_copy(update=option.layout.model_dump(include=PLANNED) | nodes)
+        other = layout.model_copy(update={name: getattr(option.layout, name) for name in PLANNED} | nodes)
         same_batch = option.micro_batch == resolve_work(size, workload, option.layout).micro_batch
         if same_batch and not (fits and option.tight):
             body = other.model_dump()

@@ -57,6 +57,15 @@ def test_layouts_in_the_place_of_one_that_will_not_fit_are_expected_to():
     assert predict_manifest(manifest("6.7B", layouts[0]), H100)["fits"]
 
 
+def test_layouts_in_the_place_of_one_that_gathers_for_generation_need_not_gather():
+    gathers = Layout(devices_per_node=64, data=64, zero_stage=3, gather_for_generation=True)
+    made = manifest("13B", gathers)
+    capacity = predict_manifest(made, H100)["memory_bytes"] - 1
+    layouts = fitting_layouts(made.size, made.workload, gathers, "deepspeed", capacity)
+    assert {each.gather_for_generation for each in layouts} == {True, False} and gathers not in layouts
+    assert [Layout.model_validate(each.model_dump()) for each in layouts] == layouts
+
+
 def test_a_layout_that_fits_or_cannot_be_judged_has_no_others():
     made = manifest()
     assert fitting_layouts(made.size, made.workload, made.layout, "deepspeed", 80 << 30) == []
