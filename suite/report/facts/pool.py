@@ -227,7 +227,7 @@ def series_hash(manifest: Manifest, machine: str, launch: LaunchSetting) -> str:
                 mode="json", exclude={"name", "note", "source", "scaling", "rollouts"}
             ),
             "strategy": manifest.layout.strategy(),
-            "measure": manifest.measure.model_dump(mode="json"),
+            "measure": manifest.measure.model_dump(mode="json", exclude={"warmup", "iterations"}),
             "track": manifest.track,
             "stack": manifest.stack,
             "machine": machine,
