@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from benchmarks import overhead
+from benchmarks.verdict import at_most
 from suite.bundle.record import Record
 from suite.bundle.store import find_bundles
 from suite.conduct.running.execute import execute
@@ -106,8 +107,8 @@ def test_start_up_communicators_are_told_from_lazy_ones(
 
 @pytest.mark.timeout(240)
 def test_clock_and_sampler_cost_less_than_their_limit(device: dict[str, Any]) -> None:
-    result = overhead.measure(manifest_of("deepspeed"), OVERHEAD_TURNS)
-    print(result)
-    if result.verdict == "cannot tell":
-        pytest.skip(f"cannot tell in {OVERHEAD_TURNS} turns: {result}")
-    assert result.verdict == "met", result
+    """By the recorder's own time, which varies little; by elapsed time, which sees the sampler's thread too, so few
+    turns can only tell where the limit is surely missed."""
+    cost = overhead.measure(manifest_of("deepspeed"), OVERHEAD_TURNS)
+    assert cost.verdict() == "met", cost
+    assert at_most(cost.elapsed.over(cost.iteration_seconds), overhead.LIMIT) != "not met", cost
