@@ -65,6 +65,9 @@ class Meter(NullRecorder):
         recorder_module.synchronise = self._timed_wait(synchronise)
         recorder_module.barrier = self._timed_wait(barrier)
 
+    def watch(self, *models: torch.nn.Module) -> None:
+        self._recorder.watch(*models)
+
     def begin(self, iteration: int) -> None:
         with self._spent():
             self._recorder.begin(iteration)
@@ -106,6 +109,21 @@ class Meter(NullRecorder):
         return timed
 
 
+class WatchedTurns:
+    """Takes the hooks of a recorder that watches models out of them, and puts them in again."""
+
+    def __init__(self, recorder: NullRecorder, models: tuple[torch.nn.Module, ...]) -> None:
+        self._models = models
+        before = [dict(model._forward_hooks) for model in models]
+        recorder.watch(*models)
+        self._hooks = {False: before, True: [dict(model._forward_hooks) for model in models]}
+
+    def set(self, is_watched: bool) -> None:
+        for model, hooks in zip(self._models, self._hooks[is_watched], strict=True):
+            model._forward_hooks.clear()
+            model._forward_hooks.update(hooks)
+
+
 class Bench:
     """An engine with its loop, and the recorders."""
 
@@ -115,19 +133,23 @@ class Bench:
         identity = read_rank(os.environ)
         self.world: World = join(identity, manifest["measure"]["device"], 600)
         baseline = resident_bytes()
-        self.loop = PPOLoop(build(manifest, self.world), manifest)
+        engine = build(manifest, self.world)
+        self.loop = PPOLoop(engine, manifest)
         self.iteration = 0
         sampler = DeviceSampler(open_gpu(self.world.device)) if self.world.device.type == "cuda" else None
         if sampler is not None:
             sampler.start()
         log = EventLog(str(folder), self.world.rank, self.world.rank == 0)
         self._events = Path(log.path)
-        self.probed = Meter(Recorder(self.world, log, MemoryProbe(self.world.device, baseline), sampler, Progress()))
+        progress, memory = Progress(log=log), MemoryProbe(self.world.device, baseline)
+        self.probed = Meter(Recorder(self.world, log, memory, sampler, progress))
+        self._hooks = WatchedTurns(self.probed, engine.models)
         self.edges = EdgeRecorder(self.world)
         self.bare = NullRecorder()
 
     def seconds(self, recorder: NullRecorder, iterations: int = 1) -> float:
         """Elapsed time of some iterations, all ranks together."""
+        self._hooks.set(recorder is self.probed)
         self._together()
         start = time.perf_counter()
         for _ in range(iterations):

@@ -49,6 +49,13 @@ def tensor(ranks: int, degree: int) -> Layout:
     return Layout(devices_per_node=ranks, tensor=degree, data=ranks // degree, distributed_optimizer=True)
 
 
+def test_runs_that_count_different_numbers_of_iterations_are_points_of_one_curve() -> None:
+    short = made.repeats(3, backend="megatron", ranks=2, iterations=5)
+    found = scalings(made.repeats(3, backend="megatron", iterations=9), short)
+    assert [[point.row.ranks for point in curve.points] for curve in found.curves] == [[2]]
+    assert [curve.base.ranks for curve in found.curves] == [1]
+
+
 UNLIKE = {
     "strategy": {"layout": tensor(2, 2)},
     "workload": {"work": made.workload(prompt_tokens=32)},
