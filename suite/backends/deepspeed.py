@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from suite.backends.base import BackendKind, engine_errors, own_worker_argv
+from suite.backends.base import BackendKind, engine_errors, has_room, own_worker_argv
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
+from suite.spec.resolve import layout_errors
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 from suite.theory.parameters import parameter_count
@@ -24,18 +25,8 @@ class DeepSpeed:
     settings: tuple[str, ...] = ("zero_stage", "recompute", "offload_optimizer", "offload_parameters")
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
-        """Data parallel over all ranks; ZeRO-2, or ZeRO-3 from 3 B parameters on (as DeepSpeed-Chat) or to offload."""
-        stage = request.zero_stage
-        if stage is None:
-            large = parameter_count(size).total >= ZERO_3_FROM_PARAMETERS
-            stage = 3 if large or request.offload_parameters else 2
-        return Layout(
-            nodes=request.nodes,
-            devices_per_node=request.devices_per_node,
-            data=request.ranks,
-            zero_stage=stage,
-            **request.switches(self.settings),
-        )
+        """Data parallel over all ranks, under the stage asked for or ``zero_layout``'s."""
+        return zero_layout(size, workload, request, self.settings)
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Beyond divisibility: what the engine cannot do."""
@@ -54,3 +45,33 @@ class DeepSpeed:
 
     def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
         return own_worker_argv(manifest_path, bundle_path)
+
+
+def zero_layout(size: Shape, workload: Workload, request: LayoutRequest, settings: tuple[str, ...]) -> Layout:
+    """Data parallel; ZeRO-2, or ZeRO-3 to offload parameters, or on several ranks where DeepSpeed-Chat takes it or
+    ZeRO-2's memory floor leaves no room.
+
+    On one rank there is nothing to shard: ZeRO-3 would gather each layer from itself for every token.
+    """
+
+    def under(stage: int) -> Layout:
+        return Layout(
+            nodes=request.nodes,
+            devices_per_node=request.devices_per_node,
+            data=request.ranks,
+            zero_stage=stage,
+            **request.switches(settings),
+        )
+
+    if request.zero_stage is not None:
+        return under(request.zero_stage)
+    if request.offload_parameters:
+        return under(3)
+    if request.ranks == 1:
+        return under(2)
+    if parameter_count(size).total >= ZERO_3_FROM_PARAMETERS:
+        return under(3)
+    two = under(2)
+    # Work that does not divide over the ranks is refused with its reasons once the layout stands.
+    stays = layout_errors(size, workload, two) or has_room(size, workload, two, request.device_memory_bytes)
+    return two if stays else under(3)

@@ -25,8 +25,15 @@ class Profile:
     always_sharded: bool = False
     #: whether each decoding step under ZeRO-3 gathers the weights anew
     gathers_to_decode: bool = False
-    #: gradients stand in a buffer of their own in fp32 throughout
+    #: gradients stand in a buffer of their own in fp32 throughout, which an offloaded optimizer leaves on the device
     gradient_buffer: bool = False
+    #: bytes that an offloaded optimizer leaves on the device for each parameter of its share: the fp32 weights, where
+    #: it keeps copies of them in host memory (megatron-core's HybridDeviceOptimizer)
+    offload_leaves: int = 0
+    #: the vocabulary is padded to a multiple of this times the tensor parallel degree
+    vocabulary_multiple: int = 1
+    #: tensor parallelism divides the value head too; else each of its ranks holds all of it
+    splits_value_head: bool = False
     #: the reference waits in host memory in fp32 and takes the policy's place for its pass (``Iterations.swapped``)
     swaps_reference: bool = False
     #: the model is Hugging Face's, run eagerly: slower by what published PPO rates show (``RateBand``)
@@ -63,7 +70,10 @@ PROFILES = {
             _traits("megatron", "megatron core", fused=True, zero=False),
             tensor=True,
             pipeline=True,
+            offload_optimizer=True,
             gradient_buffer=True,
+            offload_leaves=4,
+            vocabulary_multiple=128,
         ),
         Profile(
             "trlx-deepspeed",
@@ -88,6 +98,8 @@ PROFILES = {
             tensor=True,
             always_sharded=True,
             gradient_buffer=True,
+            vocabulary_multiple=128,
+            splits_value_head=True,
             swaps_reference=True,
         ),
     )
