@@ -28,7 +28,7 @@ PARTS = (
 )
 #: DeepSpeed reduces gradients in buckets of at most this many elements, 16 bit (its default).
 _BUCKET = 5e8
-#: An optimizer step of DeepSpeed casts a shard's 16-bit gradients to fp32 first, under ZeRO-3 at most this many at once
+#: An optimizer step of DeepSpeed casts a shard's 16-bit gradients to fp32, under ZeRO-3 at most this many at once
 #: (``sub_group_size``).
 _SUB_GROUP = 1e9
 #: Before that it takes the norm of one gradient after the other in fp64 (``get_norm_dtype``).
@@ -143,8 +143,8 @@ def _zero_end(work: Iterations, _profile: Profile, end: str) -> dict[str, Column
     copied = np.where(jobs.data > 1, 1, 0)
     largest = np.maximum(trainable, critic)
     share = largest / np.where(stage >= 1, shards, 1)
-    # ZeRO-1 and 2 join a partition's gradients (2 bytes) before they cast them (4).
-    cast = np.where(stage >= 3, 4 * np.minimum(share, _SUB_GROUP), np.where(stage >= 1, 6, 4) * share)
+    # From ZeRO-1 on a partition's gradients (2 bytes) are joined before they are cast (4).
+    cast = np.where(stage >= 1, 6, 4) * np.where(stage >= 3, np.minimum(share, _SUB_GROUP), share)
     norm = _NORM_BYTES * np.minimum(share, work.largest_tensor)
     standing = np.where(stage >= 3, own + bucket + of_critic, 2 * work.largest_tensor * (1 - host))
     return {
