@@ -153,7 +153,7 @@ def _zero_end(work: Iterations, _profile: Profile, end: str) -> dict[str, Column
         "optimizer": optimizer * (trainable + critic) * host,
         "buffers": standing,
         "to train": np.where(stage >= 3, 0, own + turns * bucket) + copied * bucket + norm * (1 - host),
-        "to step": np.where(stage >= 3, 0, own) + np.maximum(cast, norm) * host,
+        "to step": np.where(stage >= 3, 0, own * host) + np.maximum(cast * host, norm * np.where(stage >= 3, 1, host)),
     }
 
 

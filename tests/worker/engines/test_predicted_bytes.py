@@ -198,7 +198,11 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, int
         )
         for rank in range(2)
     ]
-    errors = [rank.communicate(timeout=150)[1] for rank in ranks]
+    try:
+        errors = [rank.communicate(timeout=280)[1] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
     assert [rank.returncode for rank in ranks] == [0, 0], errors[0][-3000:] + errors[1][-3000:]
     each = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
     return {case: {name: max(one[case][name] for one in each) for name in ("held", "step")} for case in CASES}
@@ -219,7 +223,7 @@ def predicted(case: str) -> dict[str, float]:
 
 
 @pytest.mark.ranks
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("case", CASES)
 def test_predicted_states_are_at_least_what_the_engine_holds_and_little_more(
     case: str, counted: dict[str, dict[str, int]]
