@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ import numpy as np
 import pytest
 
 from suite.planner.hardware import hardware_of
-from suite.planner.host_memory import host_memory
+from suite.planner.host_memory import OPTIMIZER_BYTES, host_memory
 from suite.planner.iteration_memory import phase_memory
 from suite.planner.parameters import load_parameters
 from suite.planner.predict_manifest import one_layout
@@ -231,6 +232,58 @@ def test_predicted_states_are_at_least_what_the_engine_holds_and_little_more(
     expected = predicted(case)
     for moment, own in counted[case].items():
         assert own <= expected[moment] <= MOST_ABOVE * own, f"{moment}: {expected[moment] / own:.3f} of what is held"
+
+
+class NoStream:
+    """Stands for a CUDA stream."""
+
+    def wait_stream(self, _stream: Any) -> None: ...
+
+    def record_event(self) -> NoStream:
+        return self
+
+    def synchronize(self) -> None: ...
+
+
+def test_megatrons_offload_leaves_fp32_weights_on_the_device_and_sixteen_bytes_a_parameter_on_the_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """megatron-core's own class takes a step on tensors that say they are on a GPU and hold no memory.
+
+    Replaced are CUDA's streams, pinning, and the copy of the new weights back to the device, which allocates nothing.
+    """
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from suite.worker.engines.megatron import stack
+
+    hybrid = sys.modules[stack.get_megatron_optimizer.__module__].HybridDeviceOptimizer
+    make_empty, adam = torch.empty, torch.optim.AdamW
+    monkeypatch.setattr(torch.cuda, "current_stream", NoStream)
+    monkeypatch.setattr(torch.cuda, "Stream", NoStream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda _stream: nullcontext())
+    monkeypatch.setattr(torch, "empty", lambda *size, pin_memory=False, **options: make_empty(*size, **options))
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
+    monkeypatch.setattr(hybrid, "_register_param_copy_back_gpu_hook", lambda _optimizer: None)
+    elements = 1013
+    with FakeTensorMode():
+        shard = make_empty(elements, device="cuda")
+        optimizer = hybrid(
+            [{"params": [shard]}],
+            offload_fraction=1.0,
+            cpu_optimizer_cls=adam,
+            gpu_optimizer_cls=adam,
+            param_update_in_fp32=True,
+            lr=1e-3,
+            fused=True,
+        )
+        gradient = shard.grad = make_empty(elements, device="cuda")
+        optimizer.step()
+        tensors = [one for one in gc.get_objects() if issubclass(type(one), torch.Tensor) and one.numel() == elements]
+        held = {kind: [one for one in tensors if one.device.type == kind] for kind in ("cuda", "cpu")}
+    beside = sum(one.nbytes for one in held["cuda"] if one is not gradient)
+    assert beside == PROFILES["megatron"].offload_leaves * elements, "the gradient is a view of Megatron's buffer"
+    assert sum(one.nbytes for one in held["cpu"]) == OPTIMIZER_BYTES * elements
 
 
 if __name__ == "__main__":
