@@ -27,7 +27,7 @@ STAMP := $(VENV)/.installed
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 # Short, so that 48 runs fit into minutes on two cores; the report says whether that was enough to be steady.
 CPU_MEASURE := --warmup 1 --iterations 5
-GPU_MEASURE = --workload gpu-one $(BACKENDS) --ranks 1 --device cuda --precision bf16 --budget $(GPU_BUDGET)
+GPU_MEASURE = --workload gpu-one --ranks 1 --device cuda --precision bf16 --budget $(GPU_BUDGET)
 BACKENDS := --backend deepspeed --backend megatron
 VERMIN := $(BIN)/vermin -q -t=3.8- --eval-annotations --no-tips --violations suite/worker
 
@@ -106,8 +106,10 @@ bench-gpu: ## measure on one CUDA device with the torch that PYTHON has; fetches
 	@if [ -d "$(WHEELS)" ]; then rm -rf build/site; \
 		$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-index --no-deps --target build/site "$(WHEELS)"/*.whl; fi
 	@$(GPU_SUITE) doctor
-	@$(GPU_SUITE) run --ladder gpu-one $(GPU_MEASURE) --repeats $(REPEATS) --runs "$(RUNS)-gpu" || [ $$? -eq 1 ]
-	$(call measure,$(GPU_SUITE),--size 6.7B --offload-optimizer $(GPU_MEASURE) --repeats 1,$(RUNS)-gpu,$(RESULTS)-gpu)
+	@$(GPU_SUITE) run --ladder gpu-one $(BACKENDS) $(GPU_MEASURE) --repeats $(REPEATS) --runs "$(RUNS)-gpu" || [ $$? -eq 1 ]
+	@echo "6.7B with Megatron's optimizer offloaded needs about 95 GiB of device memory; where that is too much it is left out:"
+	@$(GPU_SUITE) run --size 6.7B --offload-optimizer --backend megatron $(GPU_MEASURE) --repeats 1 --runs "$(RUNS)-gpu" || [ $$? -le 2 ]
+	$(call measure,$(GPU_SUITE),--size 6.7B --offload-optimizer --backend deepspeed $(GPU_MEASURE) --repeats 1,$(RUNS)-gpu,$(RESULTS)-gpu)
 bench-gpu: GPU_SUITE = PYTHONPATH="$(CURDIR)/build/site:$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON) -m suite
 
 # The tests import nothing of tests/conftest.py, which needs more than a GPU machine has.

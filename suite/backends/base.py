@@ -8,10 +8,14 @@ from typing import Literal, Protocol
 from suite.spec.fields import declared, is_default
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Backend, Measure
+from suite.spec.resolve import resolve_work
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
+from suite.theory.memory import memory_floor
 
 BackendKind = Literal["engine", "trainer"]
+#: A layout is chosen by default only if its memory floor leaves this share of the device to what the floor leaves out.
+FLOOR_SHARE_OF_DEVICE = 0.7
 
 
 class BackendDriver(Protocol):
@@ -61,6 +65,14 @@ def engine_errors(size: Shape, measure: Measure) -> list[str]:
     if measure.device == "cpu" and measure.precision == "fp16":
         errors.append("fp16 is not trained on a CPU; use fp32 or bf16")
     return errors
+
+
+def has_room(size: Shape, workload: Workload, layout: Layout, device_memory_bytes: int | None) -> bool:
+    """Whether the memory floor leaves room on the device for what a floor leaves out; yes for an unknown device."""
+    if device_memory_bytes is None:
+        return True
+    floor = memory_floor(size, workload, resolve_work(size, workload, layout), layout, "bf16")
+    return floor.bytes <= FLOOR_SHARE_OF_DEVICE * device_memory_bytes
 
 
 def unknown_work(driver: BackendDriver, workload: Workload) -> list[str]:

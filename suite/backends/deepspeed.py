@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suite.backends.base import BackendKind, engine_errors, own_worker_argv
+from suite.backends.base import BackendKind, engine_errors, has_room, own_worker_argv
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.resolve import layout_errors, resolve_work
@@ -33,19 +33,15 @@ class DeepSpeed:
     )
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
-        """Data parallel over all ranks; ZeRO-2, or ZeRO-3 from 3 B parameters on (as DeepSpeed-Chat) or to offload."""
-        stage = request.zero_stage
-        if stage is None:
-            large = parameter_count(size).total >= ZERO_3_FROM_PARAMETERS
-            stage = 3 if large or request.offload_parameters else 2
-        layout = Layout(
-            nodes=request.nodes,
-            devices_per_node=request.devices_per_node,
-            data=request.ranks,
-            zero_stage=stage,
-            kernels=request.kernels or "torch",
-            gather_for_generation=bool(request.gather_for_generation),
-            **request.switches(self.settings),
+        """Data parallel over all ranks, under the stage asked for or ``zero_layout``'s. Under ZeRO-3 generation is on
+        whole weights, unless they leave no room or somebody chose."""
+        layout = zero_layout(size, workload, request, self.settings)
+        layout = Layout.model_validate(
+            {
+                **layout.model_dump(),
+                "kernels": request.kernels or "torch",
+                "gather_for_generation": bool(request.gather_for_generation),
+            }
         )
         if request.gather_for_generation is None and self._gathers(size, workload, layout, request.device_memory_bytes):
             return layout.model_copy(update={"gather_for_generation": True})
@@ -86,3 +82,33 @@ class DeepSpeed:
 
     def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
         return own_worker_argv(manifest_path, bundle_path)
+
+
+def zero_layout(size: Shape, workload: Workload, request: LayoutRequest, settings: tuple[str, ...]) -> Layout:
+    """Data parallel; ZeRO-2, or ZeRO-3 to offload parameters, or on several ranks where DeepSpeed-Chat takes it or
+    ZeRO-2's memory floor leaves no room.
+
+    On one rank there is nothing to shard: ZeRO-3 would gather each layer from itself for every token.
+    """
+
+    def under(stage: int) -> Layout:
+        return Layout(
+            nodes=request.nodes,
+            devices_per_node=request.devices_per_node,
+            data=request.ranks,
+            zero_stage=stage,
+            **request.switches(settings),
+        )
+
+    if request.zero_stage is not None:
+        return under(request.zero_stage)
+    if request.offload_parameters:
+        return under(3)
+    if request.ranks == 1:
+        return under(2)
+    if parameter_count(size).total >= ZERO_3_FROM_PARAMETERS:
+        return under(3)
+    two = under(2)
+    # Work that does not divide over the ranks is refused with its reasons once the layout stands.
+    stays = layout_errors(size, workload, two) or has_room(size, workload, two, request.device_memory_bytes)
+    return two if stays else under(3)

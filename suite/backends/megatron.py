@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from suite.backends.base import BackendKind, engine_errors, own_worker_argv
+from suite.backends.base import BackendKind, engine_errors, has_room, own_worker_argv
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
-from suite.spec.resolve import layout_errors, resolve_work
+from suite.spec.resolve import layout_errors
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
-from suite.theory.memory import memory_floor
-
-#: A layout is chosen by default only if its memory floor leaves this share of the device to what the floor leaves out.
-FLOOR_SHARE_OF_DEVICE = 0.7
 
 
 class Megatron:
@@ -42,19 +38,13 @@ class Megatron:
         layouts = [self._with_tensor(request, degree, workload) for degree in degrees if self._divides(request, degree)]
         possible = [layout for layout in layouts if not layout_errors(size, workload, layout)]
         for layout in possible:
-            if request.device_memory_bytes is None or self._floor(size, workload, layout) <= (
-                FLOOR_SHARE_OF_DEVICE * request.device_memory_bytes
-            ):
+            if has_room(size, workload, layout, request.device_memory_bytes):
                 return layout
         return (possible or [self._with_tensor(request, 1, workload)])[-1]
 
     @staticmethod
     def _divides(request: LayoutRequest, tensor: int) -> bool:
         return request.ranks % (tensor * (request.pipeline or 1)) == 0
-
-    @staticmethod
-    def _floor(size: Shape, workload: Workload, layout: Layout) -> int:
-        return memory_floor(size, workload, resolve_work(size, workload, layout), layout, "bf16").bytes
 
     @staticmethod
     def _with_tensor(request: LayoutRequest, tensor: int, workload: Workload) -> Layout:

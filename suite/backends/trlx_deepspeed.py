@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from suite.backends.base import BackendKind, own_worker_argv
-from suite.backends.deepspeed import ZERO_3_FROM_PARAMETERS
+from suite.backends.deepspeed import zero_layout
 from suite.backends.trlx import branch_error, trlx_errors
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
-from suite.theory.parameters import parameter_count
 
 #: Ids that the tokenizer keeps for itself: end, unknown and padding.
 SPECIAL_TOKENS = 3
@@ -69,18 +68,8 @@ class TrlxDeepSpeed(_Accelerate):
     settings: tuple[str, ...] = ("zero_stage", "offload_optimizer", "offload_parameters")
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
-        """As the deepspeed backend chooses: ZeRO-2, or ZeRO-3 from 3 B parameters on or to offload parameters."""
-        stage = request.zero_stage
-        if stage is None:
-            large = parameter_count(size).total >= ZERO_3_FROM_PARAMETERS
-            stage = 3 if large or request.offload_parameters else 2
-        return Layout(
-            nodes=request.nodes,
-            devices_per_node=request.devices_per_node,
-            data=request.ranks,
-            zero_stage=stage,
-            **request.switches(self.settings),
-        )
+        """As the deepspeed backend chooses."""
+        return zero_layout(size, workload, request, self.settings)
 
     def stack_errors(self, python: str) -> list[str]:
         """As for every trlx; and Accelerate must be one that can drive this DeepSpeed."""

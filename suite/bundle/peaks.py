@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from suite.bundle.events import SETUP, Event, Events
-from suite.bundle.facts import facts_of
+from suite.bundle.facts import derivation, facts_of
 from suite.bundle.files import DamagedBundle
 from suite.bundle.record import Floor, Memory, Peaks
 from suite.spec.manifest import Manifest
-from suite.theory.memory import memory_floor
+from suite.theory.memory import Rules, memory_floor
 
 _NAMES = tuple(Peaks.model_fields)
 _NOTHING = dict.fromkeys(_NAMES)
@@ -33,7 +33,7 @@ def memory(events: Events, counted: Sequence[int], manifest: Manifest) -> Memory
     counted_reports = [[event for event in rank if event["phase"] != SETUP] for rank in reports]
     per_rank = [_largest(rank) for rank in counted_reports]
     peaks = _over_ranks(per_rank, largest=True)
-    floor = _floor(manifest)
+    floor = _floor(manifest, 1 if derivation(events) == 1 else 2)
     reserved = peaks["peak_allocated_bytes" if manifest.measure.device == "cpu" else "peak_reserved_bytes"]
     return Memory(
         **peaks,
@@ -48,8 +48,9 @@ def memory(events: Events, counted: Sequence[int], manifest: Manifest) -> Memory
     )
 
 
-def _floor(manifest: Manifest) -> Floor:
-    floor = memory_floor(manifest.size, manifest.workload, manifest.work, manifest.layout, manifest.measure.precision)
+def _floor(manifest: Manifest, rules: Rules) -> Floor:
+    work, precision = manifest.work, manifest.measure.precision
+    floor = memory_floor(manifest.size, manifest.workload, work, manifest.layout, precision, rules)
     return Floor(bytes=floor.bytes, phase=floor.phase, parts=floor.parts, by_phase=floor.by_phase)
 
 

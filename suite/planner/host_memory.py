@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from suite.planner.iteration import Iterations
 from suite.planner.jobs import Column
+from suite.planner.profiles import Profile
 
-#: fp32 weights and gradients, both moments of Adam: what DeepSpeed keeps on the host of each trained parameter, by its
-#: own estimate (``estimate_zero2_model_states_mem_needs``, without that estimate's factor of 1.5 for buffers)
+#: fp32 weights and gradients, both moments of Adam, of each trained parameter: what Megatron's HybridDeviceOptimizer
+#: keeps there, and DeepSpeed by its own estimate (``estimate_zero2_model_states_mem_needs``, without that estimate's
+#: factor of 1.5 for buffers)
 OPTIMIZER_BYTES = 16
-#: 16-bit weights beside them where parameters are offloaded too (``estimate_zero3_model_states_mem_needs``: 18)
+#: DeepSpeed's beside them: the 16-bit weights on their way to the device (ZeRO-1 and 2), or 16-bit gradients (ZeRO-3)
+BUFFER_BYTES = 2
+#: and under ZeRO-2 the 16-bit gradients that further micro batches are added to
+ACCUMULATED_BYTES = 2
+#: One gradient of each rank is on its way, and one that two ranks share is accumulated whole by both (ZeRO-1 and 2).
+TENSOR_BYTES = 4
+#: 16-bit weights where parameters are offloaded too (``estimate_zero3_model_states_mem_needs``: 18)
 WEIGHT_BYTES = 2
 
 
-def host_memory(work: Iterations) -> Column:
-    """Bytes that every candidate keeps in host memory at the least, over all its nodes; 0 where nothing is offloaded.
+def host_memory(work: Iterations, profile: Profile) -> Column:
+    """Bytes that every candidate keeps in host memory, over all its nodes; 0 where nothing is offloaded.
 
-    Buffers and pinned copies come on top. Offloading backends have neither tensor nor pipeline parallelism, so the
-    first stage holds the whole model.
+    What the allocator of pinned memory adds is left out.
     """
-    trainable, frozen, reference, critic = (
-        work.held[f"{kind}_first"] for kind in ("trainable", "frozen", "reference", "critic")
-    )
-    states = OPTIMIZER_BYTES * (trainable + critic) * (work.offload_optimizer > 0)
-    return states + WEIGHT_BYTES * (trainable + frozen + reference + critic) * (work.offload_parameters > 0)
+    stage, ranks = work.jobs.zero_stage, work.jobs.devices
+    states = np.full(len(work.jobs), float(OPTIMIZER_BYTES * work.trained))
+    if profile.zero_stages:
+        states += (BUFFER_BYTES + ACCUMULATED_BYTES * (stage == 2)) * work.trained
+        states += TENSOR_BYTES * work.largest_tensor * ranks * (stage < 3)
+    weights = WEIGHT_BYTES * work.weights * (work.offload_parameters > 0)
+    return states * (work.offload_optimizer > 0) + weights

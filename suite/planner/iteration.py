@@ -40,9 +40,11 @@ SHARPNESS = 4.0
 class Iterations:
     """PPO iterations: ``jobs`` are their optimizer steps, the rest what comes before and how it is held.
 
-    ``held`` are parameters before tensor parallelism and sharding, by kind and end of the pipeline (``held_parts``);
-    ``critic_share`` is the work of a separate critic over the policy's, ``slower`` a factor on the computation of every
-    pass but decoding. ``swapped`` are parameters before tensor parallelism whose reference waits in host memory.
+    ``held`` are parameters of one tensor parallel rank before sharding, by kind and end of the pipeline
+    (``held_parts``), ``trained`` and ``weights`` those of a whole replica; ``largest_tensor`` is the elements of the
+    largest weight matrix. ``critic_share`` is the work of a separate critic over the policy's, ``slower`` a factor on
+    the computation of every pass but decoding. ``swapped`` are parameters before tensor parallelism whose reference
+    waits in host memory.
     """
 
     jobs: Jobs
@@ -55,6 +57,9 @@ class Iterations:
     offload_parameters: Column
     gathers_to_decode: bool
     held: Mapping[str, Column]
+    trained: int
+    weights: int
+    largest_tensor: int
     critic_share: float = 0.0
     slower: Column | float = 1.0
     swapped: int = 0

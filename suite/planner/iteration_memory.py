@@ -10,8 +10,9 @@ from suite.planner.formulas.activations import kv_cache_bytes
 from suite.planner.formulas.pipeline import in_flight, micro_batches
 from suite.planner.formulas.recipes import megatron_bytes, zero_bytes
 from suite.planner.iteration import Iterations
-from suite.planner.jobs import Column, Jobs
+from suite.planner.jobs import Column
 from suite.planner.memory import OUTSIDE_ALLOCATOR, layer_bytes
+from suite.planner.profiles import Profile
 
 PARTS = (
     "weights",
@@ -25,28 +26,40 @@ PARTS = (
     "fragmentation",
     "outside the allocator",
 )
-#: DeepSpeed reduces gradients in buckets of this many elements, 16 bit, allocated whatever the model's size.
+#: DeepSpeed reduces gradients in buckets of at most this many elements, 16 bit (its default).
 _BUCKET = 5e8
-#: An optimizer step of DeepSpeed casts a shard's 16-bit gradients to fp32 first, under ZeRO-3 at most this many at once
-#: (its documentation counts 4 bytes a parameter for it: "Memory Requirements"; ``sub_group_size``).
+#: An optimizer step of DeepSpeed casts a shard's 16-bit gradients to fp32, under ZeRO-3 at most this many at once
+#: (``sub_group_size``).
 _SUB_GROUP = 1e9
+#: Before that it takes the norm of one gradient after the other in fp64 (``get_norm_dtype``).
+_NORM_BYTES = 8
+#: Megatron clips one fp32 gradient after the other through a copy, without Apex and Transformer Engine.
+_CLIP_BYTES = 4
+#: ZeRO-3 keeps parameters gathered that backward needs again within 1e9 elements, so half as many behind which the
+#: forward pass ends, and fetches 5e7 ahead (``max_reuse_distance`` and ``prefetch_bucket_size``, its defaults).
+_LIVE = 5.5e8
 #: Bytes per logit in score and training: 16-bit and fp32 copies, log-softmax.
 _SCORE_LOGITS = 10
 
 
-def iteration_memory(work: Iterations, p: Mapping[str, float], gradient_buffer: bool) -> dict[str, Column]:
+def iteration_memory(work: Iterations, p: Mapping[str, float], profile: Profile) -> dict[str, Column]:
     """Bytes by part in the most demanding phase. Never below the memory floor of the same layout."""
-    names = ("generate", "score", *(["reference"] if work.swapped else []), "train", "step")
-    phases = {name: _phase(work, p, gradient_buffer, name) for name in names}
+    phases = phase_memory(work, p, profile)
     totals = np.array([sum(parts.values()) for parts in phases.values()])
     most = totals.argmax(axis=0)
-    return {kind: np.choose(most, [phases[name][kind] for name in phases]) for kind in PARTS}
+    return {kind: np.choose(most, [parts[kind] for parts in phases.values()]) for kind in PARTS}
 
 
-def _phase(work: Iterations, p: Mapping[str, float], gradient_buffer: bool, phase: str) -> dict[str, Column]:
+def phase_memory(work: Iterations, p: Mapping[str, float], profile: Profile) -> dict[str, dict[str, Column]]:
+    """Bytes by phase and part; ``step`` is the end of training, when the optimizer updates."""
+    names = ("generate", "score", *(["reference"] if work.swapped else []), "train", "step")
+    states = _states(work, profile)
+    return {name: _phase(work, p, states, name) for name in names}
+
+
+def _phase(work: Iterations, p: Mapping[str, float], states: Mapping[str, Column], phase: str) -> dict[str, Column]:
     jobs = work.jobs
     zero = np.zeros(len(jobs))
-    states = _states(work, gradient_buffer)
     count = micro_batches(jobs.global_batch, jobs.data, jobs.micro_batch)
     layer, depth = layer_bytes(jobs, p), jobs.layers / jobs.pipeline
     shown = jobs.tokens * jobs.head_share * jobs.vocab / jobs.tensor
@@ -58,9 +71,8 @@ def _phase(work: Iterations, p: Mapping[str, float], gradient_buffer: bool, phas
     if phase == "reference":
         # In fp32, in the place of the policy's weights, of which the optimizer's buffer keeps a copy.
         parts["reference"] = np.maximum(parts["reference"], 4 * work.swapped / jobs.tensor)
-    parts["gradients"] = states["gradients"] if phase in ("train", "step") or gradient_buffer else zero
+    parts["gradients"] = states["buffers"] + states.get(f"to {phase}", zero)
     if phase == "step":
-        parts["gradients"] = parts["gradients"] + states["cast"]
         parts |= dict.fromkeys(("activations", "logits", "KV cache"), zero)
     elif phase == "generate":
         parts["activations"] = 2 * 4 * work.rollouts * work.prompt * jobs.hidden
@@ -82,41 +94,76 @@ def _phase(work: Iterations, p: Mapping[str, float], gradient_buffer: bool, phas
     return parts
 
 
-def _states(work: Iterations, gradient_buffer: bool) -> dict[str, Column]:
-    """Bytes that outlive a phase, and the gradients: of the pipeline's first or last stage, whichever holds more."""
-    first, last = (_end(work, gradient_buffer, end) for end in ("first", "last"))
+def _states(work: Iterations, profile: Profile) -> dict[str, Column]:
+    """Bytes that outlive a phase, and the gradients: of the pipeline's first or last stage, whichever holds more.
+
+    ``buffers`` of gradients stand throughout, ``to train`` and ``to step`` come beside them in those phases.
+    """
+    make = _megatron_end if profile.gradient_buffer else _zero_end
+    first, last = (make(work, profile, end) for end in ("first", "last"))
     fuller = sum(last.values()) > sum(first.values())
     states = {name: np.where(fuller, last[name], first[name]) for name in first}
-    whole = 2 * (work.held["trainable_first"] + work.held["frozen_first"]) / work.jobs.tensor
-    return {**states, "gathered": _gathered(work.jobs, work.offload_parameters == 0), "whole": whole}
+    whole = 2 * (work.held["trainable_first"] + work.held["frozen_first"])
+    return {**states, "gathered": _gathered(work), "whole": whole}
 
 
-def _end(work: Iterations, gradient_buffer: bool, end: str) -> dict[str, Column]:
-    jobs = work.jobs
-    trainable, frozen, reference, critic = (
-        work.held[f"{kind}_{end}"] / jobs.tensor for kind in ("trainable", "frozen", "reference", "critic")
-    )
+def _held(work: Iterations, end: str) -> tuple[Column, Column, Column, Column]:
+    """Parameters that train, frozen ones, the reference's and the critic's."""
+    kinds = (work.held[f"{kind}_{end}"] for kind in ("trainable", "frozen", "reference", "critic"))
+    trainable, frozen, reference, critic = kinds
+    return trainable, frozen, reference, critic
+
+
+def _megatron_end(work: Iterations, profile: Profile, end: str) -> dict[str, Column]:
+    jobs, (trainable, frozen, reference, critic) = work.jobs, _held(work, end)
     shards = np.maximum(1, jobs.data)
-    if gradient_buffer:
-        weights, gradients, optimizer = megatron_bytes(jobs.zero_stage >= 1, shards, 0.0)
-    else:
-        weights, gradients, optimizer = zero_bytes(jobs.zero_stage, shards)
-    share = np.maximum(trainable, critic) / np.where(jobs.zero_stage >= 1, shards, 1)
-    cast = np.where(jobs.zero_stage >= 3, np.minimum(share, _SUB_GROUP), share) * (0 if gradient_buffer else 4)
+    weights, gradients, optimizer = megatron_bytes(jobs.zero_stage >= 1, shards, 0.0)
+    share = trainable / np.where(jobs.zero_stage >= 1, shards, 1)
+    left = np.where(work.offload_optimizer > 0, profile.offload_leaves * share, optimizer * (trainable + critic))
+    return {
+        "weights": weights * (trainable + frozen + critic),
+        "reference": weights * reference,
+        "optimizer": left,
+        "buffers": gradients * (trainable + critic),
+        "to step": _CLIP_BYTES * np.minimum(share, work.largest_tensor / jobs.tensor),
+    }
+
+
+def _zero_end(work: Iterations, _profile: Profile, end: str) -> dict[str, Column]:
+    """DeepSpeed's ZeRO. Its ``buffers`` are ZeRO-3's bucket and its partition of gradients (other stages free theirs),
+    and for ZeRO-1 and 2 with an offloaded optimizer the buffer through which gradients go to the host."""
+    jobs, (trainable, frozen, reference, critic) = work.jobs, _held(work, end)
+    stage, shards = jobs.zero_stage, np.maximum(1, jobs.data)
+    weights, gradients, optimizer = zero_bytes(stage, shards)
     kept = np.where(work.offload_parameters > 0, 0, 1)
     host = np.where(work.offload_optimizer > 0, 0, 1)
-    bucket = 0.0 if gradient_buffer else 2 * np.minimum(_BUCKET, trainable)
+    # ZeRO-1 reduces once a step: until then whole gradients are on the device, also where the optimizer is not.
+    stays = np.where(stage <= 1, 1, host)
+    own = gradients * (trainable + critic) * stays
+    bucket, of_critic = (2 * np.minimum(_BUCKET, count) for count in (trainable, critic))
+    # Two buckets take turns where reduction overlaps backward, and what several ranks own of one is copied together.
+    turns = np.where((jobs.data > 1) & (stage > 0) & (stage < 3), 2, 1)
+    copied = np.where(jobs.data > 1, 1, 0)
+    largest = np.maximum(trainable, critic)
+    share = largest / np.where(stage >= 1, shards, 1)
+    # From ZeRO-1 on a partition's gradients (2 bytes) are joined before they are cast (4).
+    cast = np.where(stage >= 1, 6, 4) * np.where(stage >= 3, np.minimum(share, _SUB_GROUP), share)
+    norm = _NORM_BYTES * np.minimum(share, work.largest_tensor)
+    standing = np.where(stage >= 3, own + bucket + of_critic, 2 * work.largest_tensor * (1 - host))
     return {
         "weights": weights * (trainable + frozen + critic) * kept,
         "reference": weights * reference * kept,
         "optimizer": optimizer * (trainable + critic) * host,
-        "gradients": gradients * (trainable + critic) * host + bucket,
-        "cast": cast * host,
+        "buffers": standing,
+        "to train": np.where(stage >= 3, 0, own + turns * bucket) + copied * bucket + norm * (1 - host),
+        "to step": np.where(stage >= 3, 0, own * host) + np.maximum(cast * host, norm * np.where(stage >= 3, 1, host)),
     }
 
 
-def _gathered(jobs: Jobs, on_device: Column) -> Column:
-    """Under ZeRO-3 the largest module is fetched whole with its gradient: a block, or the embedding."""
-    largest = np.maximum(jobs.elements, jobs.vocab * jobs.hidden) / jobs.tensor
-    split = (jobs.zero_stage >= 3) & ((jobs.data > 1) | ~on_device)
-    return np.where(split, 2 * 2 * largest, 0.0)
+def _gathered(work: Iterations) -> Column:
+    """Under ZeRO-3: the weights that are whole at one moment, and the gradient of the largest matrix."""
+    jobs = work.jobs
+    whole = np.maximum(work.held["trainable_first"] + work.held["frozen_first"], work.held["reference_first"])
+    live = np.minimum(whole, _LIVE + work.largest_tensor)
+    split = (jobs.zero_stage >= 3) & ((jobs.data > 1) | (work.offload_parameters > 0))
+    return np.where(split, 2 * live + 2 * work.largest_tensor, 0.0)

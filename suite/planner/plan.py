@@ -53,7 +53,7 @@ class Option(Frozen):
     kilowatt_hours: float | None = Field(description="devices at their power limit for one iteration")
     cost_per_1000_samples: float | None
     largest_part: str
-    host_memory_bytes: int = Field(default=0, description="of one node, at the least: what is offloaded to it")
+    host_memory_bytes: int = Field(default=0, description="of one node: what is offloaded to it")
     twins: list[str] = Field(default=[], description="labels of layouts that are predicted to do exactly the same")
 
 
@@ -147,9 +147,14 @@ class Table:
     """Predictions of a space, as columns."""
 
     def __init__(
-        self, seconds: Mapping[str, Column], training: Mapping[str, Column], memory: Mapping[str, Column], space: Space
+        self,
+        seconds: Mapping[str, Column],
+        training: Mapping[str, Column],
+        memory: Mapping[str, Column],
+        host: Column,
+        space: Space,
     ) -> None:
-        self.seconds, self.training, self.memory = seconds, training, memory
+        self.seconds, self.training, self.memory, self.host = seconds, training, memory, host
         self.iteration = np.asarray(sum(seconds[phase] for phase in TIMED_NAMES if phase in seconds))
         self.total = np.asarray(sum(memory.values()))
         self.fits = self.total <= space.work.jobs.capacity
@@ -181,9 +186,9 @@ def predict(
     }
     training = step_parts_of(work, parameters.values)
     training = {name: column * factor * own.get("train", 1.0) for name, column in training.items()}
-    memory = iteration_memory(space.work, parameters.memory, profile.gradient_buffer)
+    memory = iteration_memory(space.work, parameters.memory, profile)
     memory = {name: column * parameters.memory_factor for name, column in memory.items()}
-    return Table(seconds, training, memory, space)
+    return Table(seconds, training, memory, host_memory(space.work, profile), space)
 
 
 def _distinct(space: Space, order: Column) -> list[int]:
@@ -207,7 +212,8 @@ def _twins(table: Table, order: Sequence[int], fold: bool) -> list[list[int]]:
         return [[index] for index in order]
     alike: dict[tuple[str, ...], list[int]] = {}
     for index in order:
-        same = (table.devices[index], table.iteration[index], table.samples[index], table.total[index])
+        columns = (table.devices, table.iteration, table.samples, table.total, table.host)
+        same = [column[index] for column in columns]
         alike.setdefault(tuple(f"{value:.9g}" for value in same), []).append(index)
     return list(alike.values())
 
@@ -258,7 +264,7 @@ def _option(
         kilowatt_hours=power_watts * layout.ranks * seconds / 3.6e6 if power_watts else None,
         cost_per_1000_samples=price * layout.ranks / 3600 / rate * 1000 if price is not None else None,
         largest_part=max(memory, key=lambda kind: memory[kind]),
-        host_memory_bytes=int(host_memory(space.work)[index] / layout.nodes),
+        host_memory_bytes=int(table.host[index] / layout.nodes),
         twins=[space.layout(twin, node_devices).label() for twin in twins],
     )
 

@@ -27,8 +27,17 @@ class Profile:
     gathers_to_decode: bool = False
     #: whether it can gather them once for all steps instead
     gathers_once: bool = False
-    #: gradients stand in a buffer of their own in fp32 throughout
+    #: gradients stand in a buffer of their own in fp32 throughout, which an offloaded optimizer leaves on the device
     gradient_buffer: bool = False
+    #: bytes that an offloaded optimizer leaves on the device for each parameter of its share: the fp32 weights, where
+    #: it keeps copies of them in host memory (megatron-core's HybridDeviceOptimizer)
+    offload_leaves: int = 0
+    #: the vocabulary is padded to a common multiple of this and the tensor parallel degree
+    vocabulary_multiple: int = 1
+    #: or to one of their product, which is more
+    pads_each_rank: bool = False
+    #: tensor parallelism divides the value head too; else each of its ranks holds all of it
+    splits_value_head: bool = False
     #: the reference waits in host memory in fp32 and takes the policy's place for its pass (``Iterations.swapped``)
     swaps_reference: bool = False
     #: the model is Hugging Face's, run eagerly: slower by what published PPO rates show (``RateBand``)
@@ -59,6 +68,7 @@ PROFILES = {
             offload_parameters=True,
             gathers_to_decode=True,
             gathers_once=True,
+            vocabulary_multiple=128,
             plain_model=True,
         ),
         Profile(
@@ -66,7 +76,10 @@ PROFILES = {
             _traits("megatron", "megatron core", fused=True, zero=False),
             tensor=True,
             pipeline=True,
+            offload_optimizer=True,
             gradient_buffer=True,
+            offload_leaves=4,
+            vocabulary_multiple=128,
         ),
         Profile(
             "trlx-deepspeed",
@@ -91,6 +104,9 @@ PROFILES = {
             tensor=True,
             always_sharded=True,
             gradient_buffer=True,
+            vocabulary_multiple=128,
+            pads_each_rank=True,
+            splits_value_head=True,
             swaps_reference=True,
         ),
     )

@@ -149,7 +149,7 @@ def _legend(plan: Plan) -> Iterator[str]:
     if band is not None:
         yield f"range: {band.low:.2f} to {band.high:.2f} times samples/s, as published PPO rates (DeepSpeed-Chat) lay"
     if any(option.host_memory_bytes for option in options):
-        yield "host GiB: host memory of one node that offloaded states take at the least, buffers not counted"
+        yield "host GiB: host memory of one node that offloaded states take, with their buffers"
 
 
 def fewest_text(plan: Plan, fewest: int | None, without_offload: int | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -16,8 +17,13 @@ from suite.spec.layout import Layout
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 from suite.theory.adapters import critic_shape
-from suite.theory.parameters import layer_matrix_elements, trainable_count, value_head_parameters
-from suite.theory.shards import stages
+from suite.theory.parameters import (
+    layer_matrix_elements,
+    parameter_count,
+    trainable_count,
+    value_head_parameters,
+)
+from suite.theory.shards import Stage, stages
 
 _TENSOR = (1, 2, 4, 8, 16)
 _PIPELINE = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -114,7 +120,8 @@ def _shardings(profile: Profile, data: int) -> list[tuple[int, int, int, int, in
     """ZeRO stage, distributed optimizer, offloaded optimizer, offloaded parameters, gathered once for generation."""
     if not profile.zero_stages:
         both = data > 1 and not profile.always_sharded
-        return [(0, 0, 0, 0, 0), (0, 1, 0, 0, 0)] if both else [(0, 1, 0, 0, 0)]
+        plain = [(0, 0, 0, 0, 0), (0, 1, 0, 0, 0)] if both else [(0, 1, 0, 0, 0)]
+        return plain + ([(0, 1, 1, 0, 0)] if profile.offload_optimizer else [])
     # One replica has nothing to shard: stages differ by name alone there.
     stages = profile.zero_stages if data > 1 else (0,)
     ways = {stage: (1, 0) if stage == 3 and profile.gathers_once else (0,) for stage in stages}
@@ -158,9 +165,9 @@ def iterations(
         "recompute": columns["recompute"],
         "offload_optimizer": columns["offload_optimizer"],
     }
-    pipelines = columns["pipeline"].astype(int)
-    held = {degree: held_parts(shape, workload, degree) for degree in sorted(set(pipelines.tolist()))}
-    kinds = held_parts(shape, workload, 1)
+    degrees = list(zip(columns["tensor"].astype(int).tolist(), columns["pipeline"].astype(int).tolist(), strict=True))
+    held = {each: held_parts(shape, workload, *each, profile) for each in sorted(set(degrees))}
+    whole = held_parts(shape, workload, 1, 1, profile)
     return Iterations(
         jobs=Jobs.alike(common, varied),
         prompt=workload.prompt_tokens,
@@ -172,20 +179,57 @@ def iterations(
         offload_parameters=columns["offload_parameters"],
         gathers_to_decode=profile.gathers_to_decode,
         gathers_once=columns["gather_for_generation"],
-        held={kind: np.array([held[degree][kind] for degree in pipelines.tolist()], dtype=float) for kind in kinds},
+        held={kind: np.array([held[each][kind] for each in degrees], dtype=float) for kind in whole},
+        trained=int(whole["trainable_first"] + whole["critic_first"]),
+        weights=int(sum(whole[f"{kind}_first"] for kind in KINDS)),
+        largest_tensor=max(shape.hidden * shape.ffn, shape.vocab * shape.hidden),
         critic_share=_critic_share(shape, workload),
         swapped=trained_weights(shape, workload) if profile.swaps_reference else 0,
     )
 
 
-def held_parts(shape: Shape, workload: Workload, pipeline: int) -> dict[str, int]:
-    """Parameters that the first and the last stage of a pipeline hold, by kind (``suite.theory.shards.Stage``)."""
+KINDS = ("trainable", "frozen", "reference", "critic")
+
+
+def held_parts(shape: Shape, workload: Workload, tensor: int, pipeline: int, profile: Profile) -> dict[str, float]:
+    """Parameters of one tensor parallel rank on the first and the last stage, by kind (``suite.theory.shards.Stage``).
+
+    As stacks hold them, which is more than the even share of ``suite.theory``: norms, learned positions and the biases
+    of row-parallel products whole on each rank, the vocabulary padded, and on Megatron's last stage a copy of the tied
+    embedding that trains like the first stage's.
+    """
     layout = Layout(devices_per_node=pipeline, pipeline=pipeline, data=1)
-    each = stages(shape, workload, layout)
+    both = (profile.vocabulary_multiple, tensor)
+    multiple = math.prod(both) if profile.pads_each_rank else math.lcm(*both)
+    padded = shape.model_copy(update={"vocab": -(-shape.vocab // multiple) * multiple})
+    each = stages(padded, workload, layout)
+    parts: dict[str, float] = {}
+    for end, stage in (("first", each[0]), ("last", each[-1])):
+        held = {kind: getattr(stage, kind) for kind in KINDS}
+        undivided = _undivided(shape, workload, stage, profile)
+        if profile.gradient_buffer and stage.last and not stage.first and workload.trainable_layers is None:
+            copy = padded.vocab * shape.hidden if shape.tied_embeddings else 0
+            held |= {"trainable": stage.trainable + copy, "frozen": stage.frozen - copy}
+        parts |= {
+            f"{kind}_{end}": (count - undivided.get(kind, 0)) / tensor + undivided.get(kind, 0)
+            for kind, count in held.items()
+        }
+    return parts
+
+
+def _undivided(shape: Shape, workload: Workload, stage: Stage, profile: Profile) -> dict[str, int]:
+    """Parameters of a stage, by kind, that every tensor parallel rank holds whole."""
+    count = parameter_count(shape)
+    llama = shape.architecture == "llama"
+    block = (2 if llama else 6) * shape.hidden
+    norm, ends = count.final_norm * stage.last, count.positions * stage.first
+    head = 0 if profile.splits_value_head or workload.critic is not None else count.value_head * stage.last
+    frozen_layers = stage.layers - stage.trainable_layers
+    everything = workload.trainable_layers is None
     return {
-        f"{kind}_{end}": getattr(stage, kind)
-        for end, stage in (("first", each[0]), ("last", each[-1]))
-        for kind in ("trainable", "frozen", "reference", "critic")
+        "trainable": stage.trainable_layers * block + norm + head + (ends if everything else 0),
+        "frozen": frozen_layers * block + (0 if everything else ends),
+        "reference": stage.layers * block + norm + ends if workload.reference == "full" else 0,
     }
 
 

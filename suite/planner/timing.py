@@ -10,7 +10,7 @@ import numpy as np
 
 from suite.planner.formulas import blocks
 from suite.planner.formulas.communication import all_reduce_bytes, gather_bytes, group_bandwidth, overlapped
-from suite.planner.formulas.offload import optimizer_seconds
+from suite.planner.formulas.offload import MEGATRON_LINK_BYTES, ZERO_LINK_BYTES, optimizer_seconds
 from suite.planner.formulas.pipeline import bubble, micro_batches
 from suite.planner.jobs import ARCHITECTURES, Column, Jobs
 from suite.planner.parameters import NAMES
@@ -213,7 +213,9 @@ def _reduction(jobs: Jobs, p: Values, behind: Column) -> Column:
 def _optimizer(jobs: Jobs, rate: Rates) -> Column:
     """Adam on the device's share, or on the host."""
     updated = _trained_parameters(jobs) / np.where(jobs.zero_stage >= 1, jobs.data * jobs.context, 1)
-    return np.where(jobs.offload_optimizer > 0, optimizer_seconds(updated), OPTIMIZER_TRAFFIC * updated / rate.memory)
+    link = np.where(jobs.zero_engine > 0, ZERO_LINK_BYTES, MEGATRON_LINK_BYTES)
+    on_host = optimizer_seconds(updated, link)
+    return np.where(jobs.offload_optimizer > 0, on_host, OPTIMIZER_TRAFFIC * updated / rate.memory)
 
 
 def _trained_parameters(jobs: Jobs) -> Column:

@@ -11,6 +11,8 @@ layer of one micro batch (2 s b h L with full recomputation in 16 bit: Korthikan
 
 from __future__ import annotations
 
+from typing import Literal
+
 from suite.spec.base import Frozen
 from suite.spec.device import Precision
 from suite.spec.layout import Layout
@@ -22,6 +24,9 @@ from suite.theory.shards import WEIGHT_BYTES, Stage, largest_share, stages, stat
 
 LOGIT_BYTES = 4
 Parts = dict[str, int]
+#: 1: the floor of old bundles, whose generation holds the keys and values of one micro batch, and where an offloaded
+#: optimizer leaves nothing on the device, whatever the layout
+Rules = Literal[1, 2]
 
 
 class MemoryFloor(Frozen):
@@ -33,15 +38,20 @@ class MemoryFloor(Frozen):
     by_phase: dict[str, int]
 
 
-def memory_floor(size: Shape, workload: Workload, work: Work, layout: Layout, precision: Precision) -> MemoryFloor:
+def memory_floor(
+    size: Shape, workload: Workload, work: Work, layout: Layout, precision: Precision, rules: Rules = 2
+) -> MemoryFloor:
     """Bytes that the fullest device of ``layout`` needs at least in the most demanding phase.
 
-    Generation holds the keys and values of one micro batch (2 per layer, key-value head, head dimension and position;
-    the last token needs none). Score, reference and training hold the fp32 logits of the response positions of one
+    All rollouts of a replica are generated at once, as ``suite.theory.bandwidth`` counts them too, so generation holds
+    the keys and values of all of them (2 per layer, key-value head, head dimension and position; the last token needs
+    none). Score, reference and training hold the fp32 logits of the response positions of one
     micro batch. In training the gradients stand beside the logits only from the second micro batch on: with one
     micro batch they appear as the logits go, and the larger of the two counts. The same holds on a CPU.
     """
-    devices = [_phases(size, workload, work, layout, precision, stage) for stage in stages(size, workload, layout)]
+    devices = [
+        _phases(size, workload, work, layout, precision, stage, rules) for stage in stages(size, workload, layout)
+    ]
     fullest = {phase: max((device[phase] for device in devices), key=_total) for phase in devices[0]}
     phase = max(fullest, key=lambda name: _total(fullest[name]))
     return MemoryFloor(
@@ -57,10 +67,11 @@ def _total(parts: Parts) -> int:
 
 
 def _phases(
-    size: Shape, workload: Workload, work: Work, layout: Layout, precision: Precision, stage: Stage
+    size: Shape, workload: Workload, work: Work, layout: Layout, precision: Precision, stage: Stage, rules: Rules
 ) -> dict[str, Parts]:
     """What one device of a stage holds in each phase."""
-    held = states(stage, layout, precision)
+    held = states(stage, layout, precision, gradients_offload=rules == 1 or layout.zero_stage > 0)
+    sequences = work.micro_batch if rules == 1 else work.replica_rollouts
     resident = {"weights": held.weights, "reference": held.reference, "optimizer": held.optimizer}
     logits = _logits(size, workload, work, layout) if stage.last else 0
     inputs = _stored_inputs(size, workload, work, layout, precision, stage)
@@ -70,7 +81,7 @@ def _phases(
     else:
         training = max(({"gradients": held.gradients}, forward), key=_total)
     beside = {
-        "generate": {"kv_cache": _kv_cache(size, workload, work, layout, precision, stage)},
+        "generate": {"kv_cache": sequences * _kv_cache(size, workload, layout, precision, stage)},
         "score": {"logits": logits},
         "reference": {"logits": logits},
         "train": training,
@@ -84,9 +95,9 @@ def kv_bytes_per_position(size: Shape, layers: int, layout: Layout, precision: P
     return 2 * layers * largest_share(size.kv_heads, layout.tensor) * size.head_dim * WEIGHT_BYTES[precision]
 
 
-def _kv_cache(size: Shape, workload: Workload, work: Work, layout: Layout, precision: Precision, stage: Stage) -> int:
-    positions = workload.sequence_tokens - 1
-    return work.micro_batch * positions * kv_bytes_per_position(size, stage.layers, layout, precision)
+def _kv_cache(size: Shape, workload: Workload, layout: Layout, precision: Precision, stage: Stage) -> int:
+    """Of one sequence."""
+    return (workload.sequence_tokens - 1) * kv_bytes_per_position(size, stage.layers, layout, precision)
 
 
 def _logits(size: Shape, workload: Workload, work: Work, layout: Layout) -> int:

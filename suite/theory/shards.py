@@ -84,13 +84,15 @@ def _stage(
     return Stage(first, last, layers, trained, trainable, frozen, reference, critic)
 
 
-def states(stage: Stage, layout: Layout, precision: Precision) -> States:
+def states(stage: Stage, layout: Layout, precision: Precision, gradients_offload: bool = True) -> States:
     """Bytes of weights, reference, optimizer states and gradients of one device of a stage.
 
     Tensor parallelism divides everything, as if norms and biases were split too. ZeRO (arXiv 1910.02054, section 5)
     divides the optimizer states from stage 1, the gradients from stage 2 and all weights, the frozen reference among
-    them, from stage 3; Megatron's distributed optimizer divides the optimizer states. An offloaded optimizer takes
-    its gradients along (ZeRO-Offload, arXiv 2101.06840), offloaded parameters the reference.
+    them, from stage 3; Megatron's distributed optimizer divides the optimizer states. With ``gradients_offload`` an
+    offloaded optimizer takes its gradients along (ZeRO-Offload, arXiv 2101.06840); Megatron's leaves them on the device
+    (megatron-core's HybridDeviceOptimizer reads them out of the gradient buffer). Offloaded parameters take the
+    reference along.
     """
     weight = WEIGHT_BYTES[precision]
     optimizer_shards = layout.data if layout.zero_stage >= 1 or layout.distributed_optimizer else 1
@@ -98,6 +100,7 @@ def states(stage: Stage, layout: Layout, precision: Precision) -> States:
     weight_shards = layout.data if layout.zero_stage >= 3 else 1
     on_device = 0 if layout.offload_parameters else weight
     optimizer_on_device = not layout.offload_optimizer
+    gradients_on_device = optimizer_on_device or not gradients_offload
     return States(
         weights=largest_share(stage.trainable + stage.frozen + stage.critic, layout.tensor, weight_shards) * on_device,
         reference=largest_share(stage.reference, layout.tensor, weight_shards) * on_device,
@@ -106,7 +109,7 @@ def states(stage: Stage, layout: Layout, precision: Precision) -> States:
         * optimizer_on_device,
         gradients=largest_share(max(stage.trainable, stage.critic), layout.tensor, gradient_shards)
         * weight
-        * optimizer_on_device,
+        * gradients_on_device,
     )
 
 

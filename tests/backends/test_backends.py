@@ -66,6 +66,18 @@ def test_other_stages_have_nothing_to_gather_for_generation() -> None:
         generates_on_whole_weights("6.7B", zero_stage=2, gather_for_generation=True)
 
 
+@pytest.mark.parametrize("backend", ["deepspeed", "trlx-deepspeed"])
+def test_zero_3_is_for_several_ranks_where_models_are_large_or_zero_2_leaves_no_room(backend: str) -> None:
+    def stage(size: str, devices: int, gib: int | None = None, **switches: bool) -> int:
+        memory = None if gib is None else gib * GIB
+        request = LayoutRequest(devices_per_node=devices, device_memory_bytes=memory, **switches)
+        return find_backend(backend).layout(find_size(size), WORKLOAD, request).zero_stage
+
+    assert stage("6.7B", 1) == stage("6.7B", 1, 80) == stage("6.7B", 1, 80, offload_optimizer=True) == 2
+    assert stage("2.7B", 2, 80) == 2, "states of 26 GiB"
+    assert stage("2.7B", 2, 36) == 3, "no room in 25 of 36 GiB"
+
+
 def test_megatron_takes_the_smallest_tensor_degree_that_leaves_room() -> None:
     driver = find_backend("megatron")
     request = LayoutRequest(devices_per_node=8, device_memory_bytes=80 * GIB)

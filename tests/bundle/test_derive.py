@@ -15,6 +15,7 @@ from suite.bundle.files import DamagedBundle
 from suite.bundle.store import Bundle
 from suite.spec.catalogue import find_device
 from suite.spec.layout import Layout
+from suite.spec.workload import Workload
 from suite.stats.intervals import RunSeconds, rate_interval
 from suite.theory.bandwidth import decode_bytes
 from suite.theory.flops import iteration_flops
@@ -262,6 +263,18 @@ def test_cpu_memory_is_allocated_memory_against_the_floor(tmp_path):
     assert memory.efficiency == memory.efficiency_allocated == floor.bytes / (200 * MIB)
     assert memory.resident_baseline_bytes == 100 * MIB
     assert memory.by_phase["train"].peak_resident_bytes == 300 * MIB
+
+
+def test_a_bundle_keeps_the_floor_of_the_rules_that_its_ranks_wrote(tmp_path):
+    workload = Workload(name="long", prompt_tokens=56, new_tokens=8, rollouts=64, micro_batch=1)
+    manifest = synthetic_manifest(workload=workload)
+    found = {}
+    for name, facts in (("old", {}), ("new", {"derivation": NEWEST_DERIVATION})):
+        path = make_bundle(tmp_path / name, manifest, facts={**facts_of(manifest), **facts})
+        found[name] = record_of(path).memory.floor.bytes
+    asked = (manifest.size, manifest.workload, manifest.work, manifest.layout, manifest.measure.precision)
+    assert found == {"old": memory_floor(*asked, rules=1).bytes, "new": memory_floor(*asked).bytes}
+    assert found["old"] < found["new"]
 
 
 def test_gpu_memory_is_reserved_memory_against_the_floor(tmp_path):

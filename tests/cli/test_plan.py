@@ -55,36 +55,40 @@ def test_h100_is_the_sxm_one_and_the_plan_says_so():
 
 def test_every_row_has_its_range_and_tight_rows_are_marked():
     band = load_parameters().ppo
-    body = json.loads(plan(*H100, "--json").stdout)["plans"][0]
-    shown = plan(*H100).stdout
+    asked = ("--size", "6.7B", "--device", "A100-SXM-40GB", "--devices", "8", "--backend", "deepspeed")
+    body = json.loads(plan(*asked, "--json").stdout)["plans"][0]
+    shown = plan(*asked).stdout
     best = body["options"][0]
-    assert best["tight"] and not body["options"][2]["tight"]
+    assert best["tight"] and not body["options"][1]["tight"]
     low, high = (best["samples_per_second"] * share for share in (band.low, band.high))
     (row,) = [line for line in shown.splitlines() if line.startswith("1 ") and "|" not in line]
     assert f"{low:.3g} to {high:.3g}" in row and f"{best['memory_bytes'] / 2**30:.1f}!" in row
-    assert "! tight: within" in shown and "3 is the best with room to spare" in shown
+    assert "! tight: within" in shown and "2 is the best with room to spare" in shown
 
 
 def test_layouts_with_one_prediction_are_one_row_that_names_the_other():
-    options = json.loads(plan(*H100, "--json").stdout)["plans"][0]["options"]
+    # with so many rollouts generation is the fullest phase, where ZeRO-1 and ZeRO-2 hold the same
+    asked = ("--size", "1.3B", *H100[2:], "--rollouts", "128")
+    options = json.loads(plan(*asked, "--json").stdout)["plans"][0]["options"]
     assert len(options) == 8
-    assert len({(option["seconds"], option["memory_bytes"]) for option in options}) == 8
-    twin = next(option for option in options if option["label"] == "zero1 dp8 offload-opt")
-    assert twin["twins"] == ["zero2 dp8 offload-opt"]
-    assert "= zero2 dp8 offload-opt: predicted alike" in plan(*H100).stdout
+    predictions = {(one["seconds"], one["memory_bytes"], one["host_memory_bytes"]) for one in options}
+    assert len(predictions) == 8, "ZeRO-1 and 2 with offload differ in host memory alone"
+    twin = next(option for option in options if option["label"] == "zero1 dp8")
+    assert twin["twins"] == ["zero2 dp8"]
+    assert "= zero2 dp8: predicted alike" in plan(*asked).stdout
 
 
 def test_fewest_devices_by_offload_name_the_host_memory():
     done = plan("--size", "13B", "--device", "H100-SXM-80GB", "--backend", "deepspeed", "--min-devices")
     parameters = 12_853_386_240
-    least = 16 * parameters / 2**30
+    least = 20 * parameters / 2**30
     found = re.search(
         r"fewest devices: 1, by offload: .* takes at least (\d+) GiB of host memory .* the fewest are (\d+)",
         done.stdout,
     )
     assert found and least <= int(found[1]) < 1.01 * least
     assert (
-        plan("--size", "13B", "--device", "H100-SXM-80GB", "--backend", "megatron", "--min-devices").stdout.count(
+        plan("--size", "13B", "--device", "H100-SXM-80GB", "--backend", "trlx-nemo", "--min-devices").stdout.count(
             "offload"
         )
         == 0

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import Layout
+from suite.theory.bandwidth import decode_bytes
 from suite.theory.memory import memory_floor
 from suite.theory.parameters import parameter_count, trainable_count
 from suite.theory.shards import Stage, stages, states
@@ -105,7 +106,33 @@ def test_a_floor_worked_out_by_hand():
         "activations": 2 * 4 * 512 * 768 * 12,
         "logits": 4 * 4 * 256 * 50257,
     }
-    assert floor.by_phase["generate"] == 14 * policy + 2 * reference + 2 * 12 * 768 * 2 * 4 * 511
+    assert floor.by_phase["generate"] == 14 * policy + 2 * reference + 2 * 12 * 768 * 2 * 8 * 511
+
+
+def test_all_rollouts_of_a_replica_hold_their_keys_and_values_at_once_and_in_old_bundles_a_micro_batch_does():
+    size, workload = find_size("6.7B"), find_workload("trlx-ds-chat")
+    old, new = (
+        memory_floor(size, workload, work(64, 4), layout(data=8, zero_stage=3), "bf16", each) for each in (1, 2)
+    )
+    assert (old.phase, new.phase) == ("train", "generate")
+    assert new.parts["kv_cache"] == 64 * 511 * 2 * 32 * 4096 * 2
+    assert new.by_phase["generate"] - old.by_phase["generate"] == 60 * 511 * 2 * 32 * 4096 * 2
+    assert all(new.by_phase[phase] == old.by_phase[phase] for phase in new.by_phase if phase != "generate")
+
+
+@given(size=shapes(), data=st.data())
+def test_the_cache_of_the_floor_is_what_the_last_step_of_decoding_reads(size, data):
+    """One token more is a step more: the weights once, and the cache as it stands before it."""
+    workload = data.draw(workloads(size.layers))
+    longer = workload.model_copy(update={"new_tokens": workload.new_tokens + 1})
+    share = work(16, 4)
+    floor = memory_floor(size, workload, share, layout(), "bf16")
+    cache = floor.by_phase["generate"] - floor.by_phase["reward"]
+    one, two, none = (
+        decode_bytes(size, each, share.model_copy(update={"replica_rollouts": rollouts}), layout(), "bf16")
+        for each, rollouts in ((workload, 16), (longer, 16), (longer, 0))
+    )
+    assert two - one == none // workload.new_tokens + cache
 
 
 def test_with_one_micro_batch_gradients_and_logits_do_not_stand_side_by_side():
@@ -165,6 +192,17 @@ def test_what_is_offloaded_is_not_on_the_device(size, data, precision):
     everything = states(whole, layout(data=2, zero_stage=3, offload_optimizer=True, offload_parameters=True), precision)
     assert optimizer.optimizer == optimizer.gradients == 0 < optimizer.weights
     assert everything.weights == everything.reference == everything.optimizer == everything.gradients == 0
+
+
+def test_megatrons_offloaded_optimizer_leaves_the_gradients_on_the_device_and_old_bundles_did_not_count_them():
+    size, workload = find_size("6.7B"), find_workload("trlx-ds-chat")
+    held = layout(distributed_optimizer=True, offload_optimizer=True)
+    old, new = (memory_floor(size, workload, work(8, 4), held, "bf16", rules) for rules in (1, 2))
+    trained = trainable_count(size, None)
+    assert new.by_phase["train"] - old.by_phase["train"] == new.parts["gradients"] == 2 * trained
+    assert old.parts["optimizer"] == new.parts["optimizer"] == 0
+    zero = memory_floor(size, workload, work(8, 4), layout(zero_stage=2, offload_optimizer=True), "bf16")
+    assert "gradients" not in zero.parts or zero.parts["gradients"] == 0
 
 
 def test_only_the_last_stage_of_a_pipeline_holds_logits_and_the_fullest_stage_counts():

@@ -12,9 +12,14 @@ HOST_ADAM_BYTES = 30
 HOST_MEMORY_BYTES_PER_SECOND = 100e9 / 8
 
 
-def optimizer_seconds(parameters: Numbers) -> Numbers:
-    """Step of an offloaded optimizer on one device's share: gradients down, Adam on the host, weights up (4 bytes)."""
-    return parameters * (4 / HOST_LINK_BYTES_PER_SECOND + HOST_ADAM_BYTES / HOST_MEMORY_BYTES_PER_SECOND)
+#: Gradients down and weights up in 16 bit (arXiv 2101.06840, section 4.1), or both in fp32 (megatron-core's
+#: HybridDeviceOptimizer, which is given fp32 shards).
+ZERO_LINK_BYTES, MEGATRON_LINK_BYTES = 4, 8
+
+
+def optimizer_seconds(parameters: Numbers, link_bytes: Numbers) -> Numbers:
+    """Step of an offloaded optimizer on one device's share: gradients down, Adam on the host, weights up."""
+    return parameters * (link_bytes / HOST_LINK_BYTES_PER_SECOND + HOST_ADAM_BYTES / HOST_MEMORY_BYTES_PER_SECOND)
 
 
 def fetch_seconds(parameters: Numbers) -> Numbers:

@@ -1,0 +1,290 @@
+"""What the planner predicts of weights, gradients and optimizer states is at least what the engines' own tensors take.
+
+Real bf16 ranks on the CPU build each layout in turn, take two optimizer steps, and count: the bytes of all live tensors
+between phases, and the peak of an optimizer step by the allocations in it. On a CPU both are of device and host
+together, so what is offloaded is compared with the sum of the two predictions. ``HybridDeviceOptimizer``, which
+offloads Megatron's states, moves nothing where parameters are on the CPU already: its layout is counted by its class.
+
+Run as a script this file is one rank: ``python -m tests.worker.engines.test_predicted_bytes MANIFESTS OUTPUT``.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from suite.planner.hardware import hardware_of
+from suite.planner.host_memory import OPTIMIZER_BYTES, host_memory
+from suite.planner.iteration_memory import phase_memory
+from suite.planner.parameters import load_parameters
+from suite.planner.predict_manifest import one_layout
+from suite.planner.profiles import PROFILES
+from suite.spec.catalogue import devices
+from suite.spec.manifest import Manifest
+from tests.worker.tiny import ROOT, clean_environment, free_port, rank_environment, tiny_manifest
+
+#: Its matrices have more than 1e5 elements each: smaller parameters stay whole under ZeRO-3.
+SHAPE = {"layers": 2, "hidden": 320, "ffn": 1280, "heads": 4, "kv_heads": 4, "vocab": 2000, "positions": 64}
+WORK = {"rollouts": 4, "micro_batch": 2}
+HYDRA = {"trainable_layers": 1, "reference": "hydra"}
+CHAT = {"lora_rank": 320, "critic": {"layers": 1, "hidden": 320, "ffn": 1280, "heads": 4}}
+HOST, ALL_HOST = {"offload_optimizer": True}, {"offload_optimizer": True, "offload_parameters": True}
+SHARDED = {"distributed_optimizer": True}
+#: backend, layout, workload; two ranks
+CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    **{f"zero{stage}": ("deepspeed", {"zero_stage": stage}, {}) for stage in range(4)},
+    **{f"zero{stage} hydra": ("deepspeed", {"zero_stage": stage}, HYDRA) for stage in (2, 3)},
+    **{f"zero{stage} lora critic": ("deepspeed", {"zero_stage": stage}, CHAT) for stage in (2, 3)},
+    **{f"zero{stage} offload": ("deepspeed", {"zero_stage": stage, **HOST}, {}) for stage in (1, 2, 3)},
+    "zero3 all offload": ("deepspeed", {"zero_stage": 3, **ALL_HOST}, {}),
+    "megatron dp2": ("megatron", {}, {}),
+    "megatron dp2 dist-opt": ("megatron", SHARDED, {}),
+    "megatron dp2 dist-opt frozen": ("megatron", SHARDED, {"trainable_layers": 1}),
+    "megatron tp2": ("megatron", {"tensor": 2, "data": 1, **SHARDED}, {}),
+    "megatron tp2 sp": ("megatron", {"tensor": 2, "data": 1, "sequence_parallel": True, **SHARDED}, {}),
+    "megatron pp2": ("megatron", {"pipeline": 2, "data": 1, **SHARDED}, {}),
+}
+#: States are predicted at most this much above what is counted.
+MOST_ABOVE = 1.15
+STATES = ("weights", "reference", "optimizer states", "gradients")
+
+
+def manifest_of(case: str) -> Manifest:
+    _backend, layout, work = CASES[case]
+    measure = {"precision": "bf16"}
+    return tiny_manifest(2, shape=SHAPE, layout=layout, workload={**WORK, **work}, measure=measure, stack={})
+
+
+# --- the program of one rank -----------------------------------------------------------------------------------------
+
+
+def rank_program(manifests: Path, output: Path) -> None:
+    """Each case's ``held`` and ``step`` bytes of this rank, as JSON."""
+    import torch
+
+    from suite.worker.rank import RankIdentity
+    from suite.worker.world import join
+
+    torch.set_num_threads(1)
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    world = join(RankIdentity(rank, ranks, rank, ranks), "cpu", 60.0)
+    found = {}
+    for case, (backend, manifest) in json.loads(manifests.read_text()).items():
+        found[case] = count_bytes(backend, manifest, world)
+        gc.collect()
+    (output / f"{rank}.json").write_text(json.dumps(found))
+    torch.distributed.destroy_process_group()
+
+
+def count_bytes(backend: str, manifest: dict[str, Any], world: Any) -> dict[str, int]:
+    from suite.worker.engines import engine_class
+
+    build = engine_class(backend, "cpu")
+    gc.collect()
+    gc.freeze()  # what is there already is not looked at again
+    engine = build(manifest, world)
+    peaks: list[int] = []
+    train_once(engine, manifest, None)  # the moments of Adam come with the first step
+    train_once(engine, manifest, peaks)
+    gc.collect()
+    found = {"held": live_bytes(), "step": max(peaks)}
+    if backend == "megatron":
+        from suite.worker.engines.megatron.stack import parallel_state
+
+        parallel_state.destroy_model_parallel()
+    return found
+
+
+def train_once(engine: Any, manifest: dict[str, Any], peaks: list[int] | None) -> None:
+    """One optimizer step on random numbers; the peak of each model's step is added to ``peaks``, if given."""
+    import torch
+
+    from suite.worker.loop import ppo_loss
+
+    rows, prompt, new = manifest["work"]["replica_batch"], 8, 8
+    tokens = torch.randint(SHAPE["vocab"], (rows, prompt + new))
+    if manifest["workload"]["reference"] == "hydra":
+        engine.score(tokens, prompt)
+    engine.reference(tokens, prompt)
+    batch = {name: torch.randn(rows, new) for name in ("logprobs", "values", "advantages", "returns")}
+    wrapped = [] if peaks is None else [optimizer for optimizer in optimizers_of(engine) if optimizer is not None]
+    for optimizer in wrapped:
+        optimizer.step = partial(measured, optimizer.step, peaks)
+    engine.train({"tokens": tokens, **batch}, prompt, partial(ppo_loss, coefficients=manifest["workload"]["ppo"]))
+    for optimizer in wrapped:
+        del optimizer.step
+
+
+def optimizers_of(engine: Any) -> Iterator[Any]:
+    """The stacks' own, which wrap torch's."""
+    if hasattr(engine, "_engine"):
+        yield engine._engine.optimizer
+        yield engine._critic and engine._critic.optimizer
+    else:
+        yield engine._optimizer
+
+
+def measured(step: Any, peaks: list[int], *args: Any, **options: Any) -> Any:
+    """A step; what is held before it and its peak of allocations beside that are added up in ``peaks``."""
+    import torch
+
+    gc.collect()
+    start = live_bytes()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
+        result = step(*args, **options)
+    changes: list[int] = []
+    own: set[int] = set()
+    for event in sorted(
+        stacks_own(profiler.profiler.kineto_results.experimental_event_tree()), key=lambda one: one.start_time_ns
+    ):
+        name, detail = event.typed
+        if name == torch._C._profiler._EventType.Allocation and (detail.alloc_size > 0 or detail.ptr in own):
+            own.add(detail.ptr)
+            changes.append(detail.alloc_size)
+    peaks.append(start + int(np.cumsum(changes).max(initial=0)))
+    return result
+
+
+def stacks_own(events: Any) -> Iterator[Any]:
+    """All events but those inside of gloo's collectives, which copy what NCCL does not."""
+    for event in events:
+        if not event.name.startswith(("c10d::", "gloo:")):
+            yield event
+            yield from stacks_own(event.children)
+
+
+def live_bytes() -> int:
+    """Bytes of the storages of all tensors that Python reaches since ``gc.freeze``, gradients of leaves in."""
+    import torch
+
+    storages = {}
+    for one in gc.get_objects():
+        if issubclass(type(one), torch.Tensor) and one.device.type == "cpu":
+            for tensor in (one, one.grad if one.is_leaf else None):
+                if tensor is not None:
+                    storage = tensor.untyped_storage()
+                    storages[storage.data_ptr()] = storage.nbytes()
+    return sum(storages.values())
+
+
+# --- the tests -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, int]]:
+    """Of the rank that needs more, by case."""
+    folder, port = tmp_path_factory.mktemp("bytes"), free_port()
+    bodies = {case: (CASES[case][0], manifest_of(case).model_dump(mode="json", by_alias=True)) for case in CASES}
+    (folder / "manifests.json").write_text(json.dumps(bodies))
+    command = [sys.executable, "-m", "tests.worker.engines.test_predicted_bytes", str(folder / "manifests.json")]
+    ranks = [
+        subprocess.Popen(
+            [*command, str(folder)],
+            cwd=ROOT,
+            env={**clean_environment(), **rank_environment(rank, 2, port)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        errors = [rank.communicate(timeout=280)[1] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert [rank.returncode for rank in ranks] == [0, 0], errors[0][-3000:] + errors[1][-3000:]
+    each = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
+    return {case: {name: max(one[case][name] for one in each) for name in ("held", "step")} for case in CASES}
+
+
+def predicted(case: str) -> dict[str, float]:
+    """Bytes of states on device and host, between phases and in an optimizer step, with what fragmentation adds."""
+    manifest, profile = manifest_of(case), PROFILES[CASES[case][0]]
+    hardware = next(filter(None, map(hardware_of, devices().values())))
+    asked = (manifest.size, manifest.workload, manifest.work, manifest.layout, hardware, profile.name)
+    work = one_layout(*asked).work
+    known = load_parameters().memory
+    phases = phase_memory(work, known, profile)
+    host = float(host_memory(work, profile)[0]) / manifest.layout.ranks
+    states = {name: sum(float(phases[name][part][0]) for part in STATES) for name in ("generate", "step")}
+    whole = {name: (1 + known["fragmentation"]) * count + host for name, count in states.items()}
+    return {"held": whole["generate"], "step": whole["step"]}
+
+
+@pytest.mark.ranks
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("case", CASES)
+def test_predicted_states_are_at_least_what_the_engine_holds_and_little_more(
+    case: str, counted: dict[str, dict[str, int]]
+) -> None:
+    expected = predicted(case)
+    for moment, own in counted[case].items():
+        assert own <= expected[moment] <= MOST_ABOVE * own, f"{moment}: {expected[moment] / own:.3f} of what is held"
+
+
+class NoStream:
+    """Stands for a CUDA stream."""
+
+    def wait_stream(self, _stream: Any) -> None: ...
+
+    def record_event(self) -> NoStream:
+        return self
+
+    def synchronize(self) -> None: ...
+
+
+def test_megatrons_offload_leaves_fp32_weights_on_the_device_and_sixteen_bytes_a_parameter_on_the_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """megatron-core's own class takes a step on tensors that say they are on a GPU and hold no memory.
+
+    Replaced are CUDA's streams, pinning, and the copy of the new weights back to the device, which allocates nothing.
+    """
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from suite.worker.engines.megatron import stack
+
+    hybrid = sys.modules[stack.get_megatron_optimizer.__module__].HybridDeviceOptimizer
+    make_empty, adam = torch.empty, torch.optim.AdamW
+    monkeypatch.setattr(torch.cuda, "current_stream", NoStream)
+    monkeypatch.setattr(torch.cuda, "Stream", NoStream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda _stream: nullcontext())
+    monkeypatch.setattr(torch, "empty", lambda *size, pin_memory=False, **options: make_empty(*size, **options))
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
+    monkeypatch.setattr(hybrid, "_register_param_copy_back_gpu_hook", lambda _optimizer: None)
+    elements = 1013
+    with FakeTensorMode():
+        shard = make_empty(elements, device="cuda")
+        optimizer = hybrid(
+            [{"params": [shard]}],
+            offload_fraction=1.0,
+            cpu_optimizer_cls=adam,
+            gpu_optimizer_cls=adam,
+            param_update_in_fp32=True,
+            lr=1e-3,
+            fused=True,
+        )
+        gradient = shard.grad = make_empty(elements, device="cuda")
+        optimizer.step()
+        tensors = [one for one in gc.get_objects() if issubclass(type(one), torch.Tensor) and one.numel() == elements]
+        held = {kind: [one for one in tensors if one.device.type == kind] for kind in ("cuda", "cpu")}
+    beside = sum(one.nbytes for one in held["cuda"] if one is not gradient)
+    assert beside == PROFILES["megatron"].offload_leaves * elements, "the gradient is a view of Megatron's buffer"
+    assert sum(one.nbytes for one in held["cpu"]) == OPTIMIZER_BYTES * elements
+
+
+if __name__ == "__main__":
+    rank_program(Path(sys.argv[1]), Path(sys.argv[2]))
