@@ -204,7 +204,8 @@ def test_no_iteration_sees_the_peaks_of_the_set_up(tmp_path: Path, monkeypatch: 
     engine.notes = ()
     monkeypatch.setattr(session, "join", lambda *_: world)
     monkeypatch.setattr(session, "leave", lambda: None)
-    monkeypatch.setattr(session, "measure_ceilings", lambda _: {})
+    for measure in ("measure_ceilings", "measure_network"):
+        monkeypatch.setattr(session, measure, lambda *_: {})
     monkeypatch.setattr(MemoryProbe, "forget_setup", lambda _: engine.calls.append("forget"))
     manifest, log = parsed(tiny_manifest()), EventLog(str(tmp_path), 0, mirror=False)
     session.run(manifest, RankIdentity(0, 1, 0, 1), log, Progress(), lambda _: lambda *_: engine)
