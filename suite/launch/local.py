@@ -49,7 +49,7 @@ class LocalLauncher:
         if manifest.measure.device != "cuda":
             return site
         devices = self._gpus[: manifest.layout.devices_per_node] or None
-        return site.model_copy(update={"devices": devices, "env": {**site.env, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}})
+        return site.model_copy(update={"devices": devices})
 
     def facts(self, job: Job) -> dict[str, Any]:
         """The GPUs, where they were chosen; the host's other facts are everybody's."""
@@ -115,6 +115,7 @@ def rank_variables(job: Job, rank: int, port: int) -> dict[str, str]:
     }
     if job.devices is not None:
         variables["CUDA_VISIBLE_DEVICES"] = ",".join(job.devices)
+        variables["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as the driver numbers them, for whoever counts them himself
     return variables
 
 

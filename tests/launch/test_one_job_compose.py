@@ -55,7 +55,9 @@ def planned(name: str, profile: str, options: Sequence[str], monkeypatch: pytest
     for key, value in {**defaults, "SUITE_PYTHON": PYTHON}.items():
         monkeypatch.setenv(key, value)
     here = Machine(python=PYTHON, device=KINDS[profile], max_ranks=8, device_memory_bytes=80 << 30)
-    monkeypatch.setattr("suite.conduct.planning.machine.look_at_machine", lambda python, device, planning: here)
+    monkeypatch.setattr(
+        "suite.conduct.planning.machine.look_at_machine", lambda python, device, planning, gpu_ids: here
+    )
     monkeypatch.setattr(Machine, "stacks", lambda self, backends: {name: {"torch": "2.13.0"} for name in backends})
 
     def run_plan(plan: Plan, settings: object, launcher: Launcher, view: object) -> None:
