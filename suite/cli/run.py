@@ -107,7 +107,7 @@ def run(
     )
     stacks = machine.found_stacks if elsewhere else machine.stacks
     plan = make_joint_plan(requests, stacks(largest.backends), machine.images(largest.backends))
-    found = preflight(plan.manifests, machine.device_name, work.price)
+    found = preflight(plan.manifests, machine.device_name, work.price, machine.host_memory_bytes)
     try:
         machine.require_memory(plan.manifests)
     except UsageError as error:

@@ -79,6 +79,7 @@ def predict_layout(
         "memory_bytes": int(table.total[0]),
         "memory": {kind: int(table.memory[kind][0]) for kind in PARTS if table.memory[kind][0] >= 1},
         "capacity_bytes": int(hardware.memory_bytes),
+        "host_memory_bytes": int(table.host[0] / layout.nodes),
         "fits": bool(table.fits[0]),
         "device": hardware.name,
         "band": known.bands["new stack"].model_dump(),

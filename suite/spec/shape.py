@@ -49,5 +49,5 @@ class Shape(Frozen):
         return self.architecture == "llama"
 
     def padded_vocab(self, multiple: int) -> int:
-        """Vocabulary rounded up to a multiple, as Megatron pads it to 128 x tensor parallel."""
+        """Vocabulary rounded up to a multiple, as NeMo pads it to 128 x tensor parallel."""
         return -(-self.vocab // multiple) * multiple

@@ -55,7 +55,7 @@ def test_h100_is_the_sxm_one_and_the_plan_says_so():
 
 def test_every_row_has_its_range_and_tight_rows_are_marked():
     band = load_parameters().ppo
-    asked = ("--size", "6.7B", "--device", "A100-SXM-40GB", "--devices", "8", "--backend", "deepspeed")
+    asked = ("--size", "2.7B", "--device", "V100-SXM2-32GB", "--devices", "8", "--backend", "megatron")
     body = json.loads(plan(*asked, "--json").stdout)["plans"][0]
     shown = plan(*asked).stdout
     best = body["options"][0]

@@ -165,8 +165,8 @@ def test_triton_finds_a_compiler_in_the_finished_image(name: str) -> None:
 
 def test_deepspeeds_optimizers_are_compiled_for_the_image_of_the_engine_backends_alone() -> None:
     assert (
-        '[ "${STACK}" = engines ]; then export DS_BUILD_FUSED_ADAM=1 DS_BUILD_CPU_ADAM=1'
-        in TEXT["Dockerfile.deepspeed"]
+        '[ "${STACK}" = engines ] && command -v nvcc > /dev/null; then \\\n'
+        "        export DS_BUILD_FUSED_ADAM=1 DS_BUILD_CPU_ADAM=1 DS_ACCELERATOR=cuda" in TEXT["Dockerfile.deepspeed"]
     )
     assert defaults("Dockerfile.deepspeed")["TORCH_CUDA_ARCH_LIST"].strip('"').split(";")[0] == "8.0"
 

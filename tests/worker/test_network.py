@@ -12,6 +12,7 @@ import torch
 
 from suite.worker import network, session
 from suite.worker.network import bus_factor, fitting, scopes
+from suite.worker.progress import Progress
 from suite.worker.rank import RankIdentity
 from suite.worker.world import World
 from tests.worker.tiny import ROOT, clean_environment, free_port, tiny_manifest
@@ -150,7 +151,7 @@ def test_a_network_that_fails_fails_the_run_and_the_environment_is_told(monkeypa
     manifest = json.loads(tiny_manifest(2).model_dump_json(by_alias=True))
     log: Any = Log()
     with pytest.raises(RuntimeError, match="connection refused"):
-        session.run(manifest, RankIdentity(0, 2, 0, 2), log, Any, lambda _: pytest.fail)  # type: ignore[arg-type]
+        session.run(manifest, RankIdentity(0, 2, 0, 2), log, Progress(), lambda _: pytest.fail)  # type: ignore[arg-type]
     ((kind, fields),) = log.events
     assert kind == "environment"
     assert fields["facts"]["host"]

@@ -26,8 +26,8 @@ class Machine(Frozen):
     """The resolved device of a session, and how much of it there is.
 
     ``threads_per_rank`` is the same for any number of ranks, so that they stay comparable: on GPUs a rank's share of
-    the cores when every GPU has one. ``host_memory_bytes``: what the ranks of a run on this host's CPU share; ``None``
-    elsewhere.
+    the cores when every GPU has one. ``host_memory_bytes``: of the host that the ranks share; ``None`` where it is not
+    known.
     """
 
     python: str
@@ -75,7 +75,7 @@ class Machine(Frozen):
         """
         if self.host_memory_bytes is None:
             return
-        for manifest in manifests:
+        for manifest in (each for each in manifests if each.measure.device == "cpu"):
             layout, precision = manifest.layout, manifest.measure.precision
             floor = memory_floor(manifest.size, manifest.workload, manifest.work, layout, precision).bytes
             needed = floor * layout.devices_per_node
@@ -170,6 +170,11 @@ def smallest_memory(gpus: Iterable[LocalDevice]) -> int | None:
     return min(known) if known and len(known) == len(sizes) else None
 
 
+def name_of_all(gpus: Sequence[LocalDevice]) -> str | None:
+    """What the driver calls every one of them; ``None`` where they differ."""
+    return gpus[0].name if len({gpu.name for gpu in gpus}) == 1 else None
+
+
 def require_device_name(device: str) -> None:
     """Raises UsageError unless it is one that ``--device`` takes."""
     if device not in ("auto", "cpu", "cuda"):
@@ -195,7 +200,8 @@ def look_at_machine(python: str, device: str, planning: bool = False, gpu_ids: t
             device="cuda",
             max_ranks=len(gpus),
             device_memory_bytes=smallest_memory(gpus),
-            device_name=gpus[0].name if len({gpu.name for gpu in gpus}) == 1 else None,
+            device_name=name_of_all(gpus),
+            host_memory_bytes=psutil.virtual_memory().total if gpus else None,
             device_names=tuple(gpu.uuid for gpu in gpus),
             threads_per_rank=threads_of_a_full_node(physical_cores(usable_cpus()), _of_their_kind(gpus, present)),
         )

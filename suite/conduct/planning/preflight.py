@@ -24,6 +24,7 @@ class Expected(Frozen):
 
     memory_bytes: int
     capacity_bytes: int
+    host_memory_bytes: int = Field(description="of one node, at the least: what is offloaded to it")
     fits: bool
     tight: bool = Field(description="fits, but by less than the memory model's 90th percentile of error")
     iteration_seconds: float
@@ -94,15 +95,22 @@ class Preflight(Frozen):
         return self.model_copy(update={"rows": tuple(row for row in self.rows if row.run in runs)})
 
 
-def preflight(manifests: Iterable[Manifest], device: str | None, price: float | None = None) -> Preflight:
-    """What to expect of each run on devices that a driver, or a user, calls ``device``. ``price``: money per device
-    and hour."""
+def preflight(
+    manifests: Iterable[Manifest],
+    device: str | None,
+    price: float | None = None,
+    host_memory_bytes: int | None = None,
+) -> Preflight:
+    """What to expect of each run on devices that a driver, or a user, calls ``device``.
+
+    ``price``: money per device and hour. ``host_memory_bytes``: of each node, where it is known.
+    """
     found = find_device(device) if device else None
     seen: dict[str, tuple[Expected | None, str | None, str | None]] = {}
     rows = []
     for manifest in manifests:
         if manifest.hash not in seen:
-            seen[manifest.hash] = _look(manifest, device, found, price)
+            seen[manifest.hash] = _look(manifest, device, found, price, host_memory_bytes)
         expected, refused, unchecked = seen[manifest.hash]
         rows.append(
             Row(
@@ -119,7 +127,11 @@ def preflight(manifests: Iterable[Manifest], device: str | None, price: float | 
 
 
 def _look(
-    manifest: Manifest, name: str | None, device: Device | None, price: float | None
+    manifest: Manifest,
+    name: str | None,
+    device: Device | None,
+    price: float | None,
+    host_memory_bytes: int | None,
 ) -> tuple[Expected | None, str | None, str | None]:
     """What is expected of a run, why it is refused, why nothing is known."""
     measure, backend = manifest.measure, manifest.backend.name
@@ -146,6 +158,7 @@ def _look(
     expected = Expected(
         memory_bytes=predicted["memory_bytes"],
         capacity_bytes=predicted["capacity_bytes"],
+        host_memory_bytes=predicted["host_memory_bytes"],
         fits=predicted["fits"],
         tight=predicted["fits"] and is_tight(predicted["memory_bytes"], predicted["capacity_bytes"]),
         iteration_seconds=predicted["iteration_seconds"],
@@ -157,6 +170,11 @@ def _look(
     reasons = []
     if not expected.fits:
         reasons.append(_does_not_fit(manifest, predicted, device.name))
+    if host_memory_bytes is not None and expected.host_memory_bytes > host_memory_bytes:
+        reasons.append(
+            f"is expected to keep {gib(expected.host_memory_bytes)} GiB in host memory, of which there are "
+            f"{gib(host_memory_bytes)}; more devices, or a smaller size, would do"
+        )
     if seconds > manifest.limits.run_seconds:
         reasons.append(_does_not_end(manifest, expected))
     row = f"{backend} {manifest.size.name} {manifest.layout.label()}"

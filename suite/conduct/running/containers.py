@@ -9,7 +9,13 @@ from pydantic import Field
 
 from suite.backends.base import native_packages
 from suite.backends.registry import find_backend
-from suite.conduct.planning.machine import Machine, require_device_name, smallest_memory, threads_of_a_full_node
+from suite.conduct.planning.machine import (
+    Machine,
+    name_of_all,
+    require_device_name,
+    smallest_memory,
+    threads_of_a_full_node,
+)
 from suite.launch.docker.connection import Runtime, connect
 from suite.launch.docker.gpus import may_have_gpus, usable_gpus
 from suite.launch.docker.images import ImageFacts, find_image, usual_image
@@ -77,6 +83,7 @@ def open_containers(
         max_ranks=len(names),
         device_names=names,
         device_memory_bytes=smallest_memory(gpus) if gpus else None,
+        device_name=name_of_all(gpus) if gpus else None,
         threads_per_rank=threads_of_a_full_node(_cores(runtime, settings), len(gpus)) if chosen == "cuda" else 1,
         references=references,
         image_ids={name: image.id for name, image in images.items()},

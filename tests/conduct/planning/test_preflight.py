@@ -92,6 +92,14 @@ def test_what_does_not_fit_is_refused_with_the_options_that_would() -> None:
     assert preflight([again], A100).rows[0].refused is None
 
 
+def test_what_is_offloaded_must_fit_the_host() -> None:
+    made = manifest("6.7B", Layout(devices_per_node=1, data=1, zero_stage=2, offload_optimizer=True))
+    (row,) = preflight([made], A100, host_memory_bytes=2 << 40).rows
+    assert row.refused is None and row.expected is not None and row.expected.host_memory_bytes > 80e9
+    (row,) = preflight([made], A100, host_memory_bytes=64 << 30).rows
+    assert row.refused is not None and "in host memory, of which there are 64.0" in row.refused
+
+
 def test_where_nothing_fits_more_devices_are_named() -> None:
     alone = manifest("20B", Layout(devices_per_node=4, tensor=4, data=1), backend="megatron")
     (row,) = preflight([alone], "A100-SXM-40GB").rows
