@@ -62,7 +62,7 @@ test: $(STAMP) ## lint, types and all tests
 	tests() { local code=0; $(BIN)/python -m pytest "$$@" $(PYTEST_ARGS) || code=$$?; [ $$code = 5 ] || return $$code; }; \
 	side_by_side() { \
 		local code=0; mkdir -p build; \
-		set -m; tests -m daemon --ignore tests/kubernetes_server >build/daemon-tests.log 2>&1 & set +m; \
+		set -m; tests -m "daemon and not alone" --ignore tests/kubernetes_server >build/daemon-tests.log 2>&1 & set +m; \
 		trap "kill -- -$$! 2>/dev/null || true" EXIT; \
 		tests -m "ranks and not daemon and not alone" || code=1; \
 		tests -m "not ranks and not daemon and not alone" || code=1; \

@@ -84,6 +84,7 @@ def kill(runtime: Runtime) -> None:
     runtime.process = None
 
 
+@pytest.mark.alone
 def test_a_restarted_runtime_that_keeps_its_containers_loses_nothing(ours: Runtime, tmp_path: Path) -> None:
     def restart() -> None:
         ours.stop()
