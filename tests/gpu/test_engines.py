@@ -60,6 +60,4 @@ def skipped(device: dict[str, Any]) -> dict[str, list[Any]]:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_an_fp16_overflow_is_counted_as_a_skipped_step(backend: str, skipped: dict[str, list[Any]]) -> None:
-    if skipped[backend] == [None, None]:
-        pytest.skip("this worker does not tell of skipped steps")
     assert skipped[backend][0] >= 1
