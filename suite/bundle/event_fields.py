@@ -151,6 +151,8 @@ FIELDS: dict[str, dict[str, tuple[tuple[str, Check], ...]]] = {
 _OPTIONAL: tuple[tuple[str, Check], ...] = (
     ("details", (_is_parts, "an object of seconds by part")),
     ("skipped_steps", _COUNT),
+    ("rollout", (_is_stats, "an object of numbers or nulls")),
+    ("staleness", _COUNT),
 )
 #: Fields with free content, wherever they occur: storable again, or the bundle is damaged.
 _FREE = ("facts", "device")

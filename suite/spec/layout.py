@@ -14,10 +14,12 @@ from suite.spec.fields import Declared, Declaring, chosen, constrained, declared
 DATA_LABEL = "dp{}"
 Recompute = Literal["none", "full"]
 Kernels = Literal["torch", "native"]
+Generation = Literal["hf", "vllm"]
+Placement = Literal["colocated", "split"]
 
 
 class Layout(Declaring):
-    """Degrees multiply to the world: tensor x pipeline x data = nodes x devices_per_node."""
+    """Degrees multiply to the world: tensor x pipeline x data = nodes x devices_per_node, less what only generates."""
 
     nodes: int = Field(default=1, gt=0)
     devices_per_node: int = Field(gt=0)
@@ -83,13 +85,97 @@ class Layout(Declaring):
         ),
     ] = Field(default="torch", description="whose kernels the engine runs")
 
+    expert: Annotated[
+        int,
+        Declared(
+            "--ep", "Megatron expert parallel degree; repeat to compare", "compare", written="when set", label="ep{}"
+        ),
+    ] = Field(default=1, gt=0, description="expert parallel degree: over how many ranks the experts are spread")
+    packing: Annotated[
+        bool,
+        Declared(
+            "--packing",
+            "score and train uneven samples end to end, without padding",
+            "switch",
+            written="when set",
+            label="packed",
+        ),
+    ] = Field(default=False, description="samples of a micro batch in one row, each attending to itself alone")
+    balance: Annotated[
+        bool,
+        Declared(
+            "--balance",
+            "deal uneven samples to ranks by length before scoring and training",
+            "switch",
+            written="when set",
+            label="balanced",
+        ),
+    ] = Field(default=False, description="replicas score and train nearly equal numbers of tokens")
+    generation: Annotated[
+        Generation,
+        Declared(
+            "--generation",
+            "hf, the training stack's own loop, or vllm, a colocated engine; repeat to compare",
+            "compare",
+            written="when set",
+            label="{}",
+        ),
+    ] = Field(default="hf", description="hf: generate on the training weights; vllm: in an engine that is given them")
+    engine_sleep: Annotated[
+        bool,
+        Declared(
+            "--engine-sleep",
+            "the generation engine frees its memory while the policy trains",
+            "automatic",
+            written="when set",
+            label="sleep",
+        ),
+    ] = Field(default=False, description="the generation engine holds no weights and no cache outside generation")
+    placement: Annotated[
+        Placement,
+        Declared(
+            "--placement",
+            "colocated, or split: some ranks generate the next batch while the others train; repeat to compare",
+            "compare",
+            written="when set",
+            label="{}",
+        ),
+    ] = "colocated"
+    generation_ranks: Annotated[
+        int,
+        Declared(
+            "--generation-ranks",
+            "ranks that generate under --placement split",
+            "compare",
+            written="when set",
+            label="g{}",
+        ),
+    ] = Field(default=0, ge=0, description="ranks that generate and do not train; 0 where all do both")
+
+    @model_validator(mode="after")
+    def _generates_somewhere(self) -> "Layout":
+        if (self.placement == "split") != (self.generation_ranks > 0):
+            raise ValueError("--placement split and --generation-ranks belong together")
+        if self.generation_ranks >= self.ranks:
+            raise ValueError(f"{self.generation_ranks} of {self.ranks} ranks generate: none is left to train")
+        if self.engine_sleep and self.generation == "hf":
+            raise ValueError("only an engine of its own sleeps while the policy trains: --generation vllm")
+        if self.engine_sleep and self.placement == "split":
+            raise ValueError("an engine on ranks of its own never sleeps")
+        if self.data % self.expert:
+            raise ValueError(
+                f"experts are spread over data parallel ranks: {self.data} is not divisible by {self.expert}"
+            )
+        return self
+
     @model_validator(mode="after")
     def _multiplies(self) -> "Layout":
         product = self.tensor * self.pipeline * self.data
-        if product != self.ranks:
+        if product != self.training_ranks:
+            apart = f", {self.generation_ranks} of which generate" if self.generation_ranks else ""
             raise ValueError(
                 f"tensor {self.tensor} x pipeline {self.pipeline} x data {self.data} = {product}, "
-                f"but there are {self.ranks} ranks ({self.nodes} nodes x {self.devices_per_node} devices)"
+                f"but there are {self.ranks} ranks ({self.nodes} nodes x {self.devices_per_node} devices){apart}"
             )
         if self.sequence_parallel and self.tensor == 1:
             raise ValueError("sequence parallelism needs tensor parallel of at least 2")
@@ -104,6 +190,11 @@ class Layout(Declaring):
     @property
     def ranks(self) -> int:
         return self.nodes * self.devices_per_node
+
+    @property
+    def training_ranks(self) -> int:
+        """Ranks that train: all of them, unless some generate alone."""
+        return self.ranks - self.generation_ranks
 
     def label(self) -> str:
         """Short name in tables, e.g. ``zero2``, ``tp2 sp dist-opt``; what is off or 1 is left out."""

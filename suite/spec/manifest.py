@@ -44,13 +44,23 @@ class Limits(Frozen):
     silence_seconds: float = Field(default=600.0, gt=0, description="longest time without an event: a hang")
 
 
-class Work(Frozen):
+class SampleLengths(Frozen):
+    """Tokens of each sample's prompt and response, in the order in which samples are dealt to replicas."""
+
+    prompt: tuple[int, ...]
+    response: tuple[int, ...]
+
+
+class Work(Declaring):
     """What one iteration asks of each replica, computed from workload and layout; the worker reads only this."""
 
     global_rollouts: int = Field(gt=0)
     replica_rollouts: int = Field(gt=0, description="samples of one data-parallel replica")
     replica_batch: int = Field(gt=0, description="samples of one replica in one optimizer step")
     micro_batch: int = Field(gt=0)
+    lengths: Annotated[SampleLengths | None, Declared(written="when set")] = Field(
+        default=None, description="of all samples of every iteration, where they are uneven"
+    )
 
 
 class Run(Frozen):
@@ -83,7 +93,7 @@ class Manifest(Frozen):
         body = self.model_dump(mode="json", by_alias=True)
         if self.hash != manifest_hash(body):
             raise ValueError("the manifest was changed after it was made: its hash does not fit its content")
-        if self.work_hash != work_hash(self.size, self.workload, self.layout.ranks):
+        if self.work_hash != work_hash(self.size, self.workload, self.layout.ranks, self.measure.seed):
             raise ValueError("the manifest was changed after it was made: its work hash does not fit its work")
         return self
 
@@ -93,11 +103,13 @@ def manifest_hash(body: dict) -> str:
     return digest({key: value for key, value in body.items() if key not in ("run", "hash", "work_hash")})
 
 
-def work_hash(size: Shape, workload: Workload, devices: int) -> str:
-    """Equal hashes mean equal work: same shape, same workload, same number of samples in all.
+def work_hash(size: Shape, workload: Workload, devices: int, seed: int) -> str:
+    """Equal hashes mean equal work: same shape, same workload, same number of samples in all, of the same lengths.
 
-    Names, notes and sources are not work; nor is the scaling word, once the samples are known.
+    Names, notes and sources are not work; nor is the scaling word, once the samples are known. ``seed`` counts where
+    it draws lengths.
     """
     shape = size.model_dump(mode="json", exclude={"name", "note", "source"})
     work = workload.model_dump(mode="json", exclude={"name", "note", "source", "rollouts", "scaling"})
-    return digest({"shape": shape, "work": work, "rollouts": workload.global_rollouts(devices)})
+    drawn = {"seed": seed} if workload.uneven else {}
+    return digest({"shape": shape, "work": work, "rollouts": workload.global_rollouts(devices), **drawn})

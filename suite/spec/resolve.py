@@ -7,6 +7,7 @@ from typing import Any
 
 from suite.spec.base import UsageError, digest
 from suite.spec.layout import Layout
+from suite.spec.lengths import Lengths
 from suite.spec.manifest import (
     MANIFEST_SCHEMA,
     Backend,
@@ -14,6 +15,7 @@ from suite.spec.manifest import (
     Manifest,
     Measure,
     Run,
+    SampleLengths,
     Track,
     Work,
     manifest_hash,
@@ -34,6 +36,10 @@ def layout_errors(size: Shape, workload: Workload, layout: Layout) -> list[str]:
         )
     if size.ffn % tensor:
         errors.append(f"{size.name} has ffn {size.ffn}, not divisible by tensor parallel {tensor}")
+    if size.experts is not None and size.experts.count % layout.expert:
+        errors.append(f"{size.name} has {size.experts.count} experts, not divisible by expert parallel {layout.expert}")
+    if size.experts is None and layout.expert > 1:
+        errors.append(f"{size.name} has no experts for expert parallel {layout.expert}")
     if size.layers % pipeline:
         errors.append(f"{size.name} has {size.layers} layers, not divisible by pipeline parallel {pipeline}")
     if tokens > size.positions:
@@ -48,13 +54,20 @@ def layout_errors(size: Shape, workload: Workload, layout: Layout) -> list[str]:
     rollouts, steps = workload.global_rollouts(layout.ranks), workload.optimizer_steps
     if rollouts % (layout.data * steps):
         errors.append(f"{rollouts} rollouts are not divisible by data parallel {layout.data} x {steps} optimizer steps")
+    if rollouts % workload.group:
+        errors.append(
+            f"{rollouts} rollouts do not divide into groups of {workload.group}: choose --rollouts or --group so that "
+            "they do"
+        )
+    if layout.generation_ranks and rollouts % layout.generation_ranks:
+        errors.append(f"{rollouts} rollouts are not divisible by {layout.generation_ranks} generation ranks")
     return errors
 
 
-def resolve_work(size: Shape, workload: Workload, layout: Layout) -> Work:
+def resolve_work(size: Shape, workload: Workload, layout: Layout, seed: int = 0) -> Work:
     """The work of one replica. The micro batch is the largest divisor of the replica's batch within the bound.
 
-    Raises UsageError with every reason when the layout does not divide.
+    ``seed`` chooses among draws of uneven lengths. Raises UsageError with every reason when the layout does not divide.
     """
     errors = layout_errors(size, workload, layout)
     if errors:
@@ -63,7 +76,29 @@ def resolve_work(size: Shape, workload: Workload, layout: Layout) -> Work:
     replica = rollouts // layout.data
     batch = replica // workload.optimizer_steps
     micro = max(part for part in range(1, min(workload.micro_batch, batch) + 1) if batch % part == 0)
-    return Work(global_rollouts=rollouts, replica_rollouts=replica, replica_batch=batch, micro_batch=micro)
+    return Work(
+        global_rollouts=rollouts,
+        replica_rollouts=replica,
+        replica_batch=batch,
+        micro_batch=micro,
+        lengths=sample_lengths(workload, rollouts, seed),
+    )
+
+
+def sample_lengths(workload: Workload, samples: int, seed: int) -> SampleLengths | None:
+    """The lengths of every sample, the same in each iteration, so that iterations are equal work; None: all even.
+
+    The samples of a group share their prompt, and so its length.
+    """
+    if not workload.uneven:
+        return None
+    prompts = workload.prompt_lengths or Lengths(kind="fixed", tokens=workload.prompt_tokens)
+    responses = workload.lengths or Lengths(kind="fixed", tokens=workload.new_tokens)
+    drawn = prompts.draw(samples // workload.group, 1, 2 * seed)
+    return SampleLengths(
+        prompt=tuple(length for length in drawn for _ in range(workload.group)),
+        response=responses.draw(samples, workload.group, 2 * seed + 1),
+    )
 
 
 def make_manifest(
@@ -89,7 +124,7 @@ def make_manifest(
         "backend": backend.model_dump(mode="json"),
         "size": size.model_dump(mode="json"),
         "workload": workload.model_dump(mode="json"),
-        "work": resolve_work(size, workload, layout).model_dump(mode="json"),
+        "work": resolve_work(size, workload, layout, measure.seed).model_dump(mode="json"),
         "layout": layout.model_dump(mode="json"),
         "measure": measure.model_dump(mode="json"),
         "limits": limits.model_dump(mode="json"),
@@ -98,7 +133,7 @@ def make_manifest(
     }
     whole = manifest_hash(body)
     body["hash"] = whole
-    body["work_hash"] = work_hash(size, workload, layout.ranks)
+    body["work_hash"] = work_hash(size, workload, layout.ranks, measure.seed)
     body["run"] = Run(
         id=run_id(backend.name, size.name, layout.ranks, whole, repeat, image), plan=plan, repeat=repeat
     ).model_dump()

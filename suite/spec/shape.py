@@ -2,51 +2,122 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from suite.spec.base import Frozen
+from suite.spec.fields import Declared, Declaring
 
-Architecture = Literal["gpt2", "opt", "llama"]
+Architecture = Literal["gpt2", "opt", "llama", "qwen2", "qwen3", "mixtral", "qwen3_moe"]
+#: Families with rotary positions, RMSNorm and a gated SiLU MLP without biases.
+LLAMA_LIKE: frozenset[str] = frozenset({"llama", "qwen2", "qwen3", "mixtral", "qwen3_moe"})
+#: Of these, families that normalise each head's query and key.
+QK_NORM: frozenset[str] = frozenset({"qwen3", "qwen3_moe"})
 
 
-class Shape(Frozen):
+class RopeScaling(Frozen):
+    """How rotary frequencies are stretched beyond the positions that a model was first trained on.
+
+    ``linear`` divides positions by ``factor``. ``llama3`` (Llama 3.1, arXiv 2407.21783) divides low frequencies by
+    ``factor``, leaves high ones, and blends between; the other fields are its own.
+    """
+
+    kind: Literal["linear", "llama3"]
+    factor: float = Field(gt=0)
+    low_frequency_factor: float | None = Field(default=None, gt=0)
+    high_frequency_factor: float | None = Field(default=None, gt=0)
+    original_positions: int | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> "RopeScaling":
+        own = (self.low_frequency_factor, self.high_frequency_factor, self.original_positions)
+        if self.kind == "llama3" and None in own:
+            raise ValueError("llama3 scaling needs low_frequency_factor, high_frequency_factor and original_positions")
+        return self
+
+
+class Experts(Frozen):
+    """A mixture of experts in every block: a router chooses ``per_token`` of ``count`` gated MLPs for each token.
+
+    The shape's ``ffn`` is then the inner width of one expert.
+    """
+
+    count: int = Field(gt=1)
+    per_token: int = Field(gt=0)
+    normalise: bool = Field(default=True, description="the chosen experts' weights add up to 1")
+
+    @model_validator(mode="after")
+    def _has_as_many(self) -> "Experts":
+        if self.per_token > self.count:
+            raise ValueError(f"{self.per_token} experts per token, but there are {self.count}")
+        return self
+
+
+class Shape(Declaring):
     """A decoder-only transformer shape; parameter counts follow from it (``suite.theory.parameters``).
 
     ``gpt2``: learned positions, pre-LayerNorm with biases, GELU, biased projections.
-    ``opt``: as ``gpt2`` with ReLU and two extra position rows. ``llama``: rotary positions,
-    RMSNorm, gated SiLU MLP, no biases.
+    ``opt``: as ``gpt2`` with ReLU and two extra position rows. ``llama``: rotary positions, RMSNorm, gated SiLU MLP,
+    no biases. ``qwen2``: as ``llama`` with biases on queries, keys and values. ``qwen3``: as ``llama`` with an RMSNorm
+    on each head's query and key. ``mixtral`` and ``qwen3_moe``: as ``llama`` and ``qwen3`` with a mixture of experts.
     """
 
     name: str = Field(min_length=1, max_length=64, description="what the size is called in commands and reports")
     architecture: Architecture = "gpt2"
     layers: int = Field(gt=0)
     hidden: int = Field(gt=0, description="model width")
-    ffn: int = Field(gt=0, description="inner width of the MLP")
+    ffn: int = Field(gt=0, description="inner width of the MLP; of one expert, where there are experts")
     heads: int = Field(gt=0, description="query heads")
     kv_heads: int = Field(gt=0, description="key and value heads; fewer than heads is grouped-query attention")
     vocab: int = Field(gt=0, description="vocabulary before any padding")
     positions: int = Field(gt=0, description="longest sequence, prompt and response together")
     tied_embeddings: bool = True
+    head_width: Annotated[int | None, Declared(written="when set")] = Field(
+        default=None, gt=0, description="width of one head; null: hidden / heads"
+    )
+    norm_epsilon: Annotated[float | None, Declared(written="when set")] = Field(
+        default=None, gt=0, lt=1, description="of LayerNorm or RMSNorm; null: 1e-5, or 1e-6 where positions rotate"
+    )
+    rope_theta: Annotated[float | None, Declared(written="when set")] = Field(
+        default=None, gt=0, description="base of the rotary frequencies; null: 10000"
+    )
+    rope_scaling: Annotated[RopeScaling | None, Declared(written="when set")] = None
+    experts: Annotated[Experts | None, Declared(written="when set")] = None
     note: str | None = Field(default=None, description="what a reader must know about this shape")
     source: str | None = Field(default=None, description="where the shape was read")
 
     @model_validator(mode="after")
     def _divides(self) -> "Shape":
-        if self.hidden % self.heads:
+        if self.head_width is None and self.hidden % self.heads:
             raise ValueError(f"hidden {self.hidden} is not divisible by {self.heads} heads")
         if self.heads % self.kv_heads:
             raise ValueError(f"{self.heads} heads are not divisible by {self.kv_heads} key-value heads")
+        if self.rotary and self.head_dim % 2:
+            raise ValueError(f"rotary positions need heads of even width, not {self.head_dim}")
+        return self
+
+    @model_validator(mode="after")
+    def _fits_its_family(self) -> "Shape":
+        for field in ("rope_theta", "rope_scaling", "head_width"):
+            if getattr(self, field) is not None and not self.rotary:
+                raise ValueError(f"{field} belongs to families with rotary positions, not to {self.architecture}")
+        if (self.experts is not None) != (self.architecture in ("mixtral", "qwen3_moe")):
+            raise ValueError("experts belong to mixtral and qwen3_moe shapes, which need them")
         return self
 
     @property
+    def rotary(self) -> bool:
+        """Whether positions rotate queries and keys, so that there is no table of them."""
+        return self.architecture in LLAMA_LIKE
+
+    @property
     def head_dim(self) -> int:
-        return self.hidden // self.heads
+        return self.head_width or self.hidden // self.heads
 
     @property
     def gated_mlp(self) -> bool:
-        return self.architecture == "llama"
+        return self.architecture in LLAMA_LIKE
 
     def padded_vocab(self, multiple: int) -> int:
         """Vocabulary rounded up to a multiple, as NeMo pads it to 128 x tensor parallel."""

@@ -1,4 +1,4 @@
-"""The work of one PPO iteration, and the counts that follow from it."""
+"""The work of one iteration of reinforcement learning, and the counts that follow from it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from suite.spec.algorithms import PPO_NAME, Algorithm
 from suite.spec.base import Frozen
 from suite.spec.fields import Declared, Declaring
+from suite.spec.lengths import Lengths
 
 Scaling = Literal["weak", "strong"]
 ReferencePolicy = Literal["full", "hydra"]
@@ -28,7 +30,14 @@ class TokenBelowReward(Frozen):
     threshold: int = Field(gt=0)
 
 
-Reward = ConstantReward | TokenBelowReward
+class PseudoReward(Frozen):
+    """A score in 0 to 1 drawn from the seed, the iteration and the sample's number: it varies within a group of
+    samples of one prompt, so that group algorithms have advantages, and is the same on every backend."""
+
+    kind: Literal["pseudo"] = "pseudo"
+
+
+Reward = ConstantReward | TokenBelowReward | PseudoReward
 
 
 class PPO(Frozen):
@@ -72,18 +81,51 @@ class Critic(Frozen):
         return self
 
 
+PPO_ALGORITHM = Algorithm(name=PPO_NAME)
+
+
 class Workload(Declaring):
-    """One PPO iteration, described independently of any layout so that equal workloads are equal work.
+    """One iteration, described independently of any layout so that equal workloads are equal work.
 
     ``rollouts`` are samples per device at one device. Weak scaling keeps them per device (N devices do
     N times as many); strong scaling keeps them in all.
     """
 
     name: str = Field(min_length=1, max_length=64)
-    prompt_tokens: Annotated[int, Declared("--prompt-tokens", "tokens of each prompt")] = Field(gt=0)
-    new_tokens: Annotated[int, Declared("--new-tokens", "tokens of each response, forced")] = Field(
-        gt=0, description="forced response length"
+    prompt_tokens: Annotated[int, Declared("--prompt-tokens", "tokens of each prompt")] = Field(
+        gt=0, description="tokens of each prompt; of the longest, where their lengths are uneven"
     )
+    new_tokens: Annotated[int, Declared("--new-tokens", "tokens of each response, forced")] = Field(
+        gt=0, description="forced response length; of the longest, where lengths are uneven"
+    )
+    algorithm: Annotated[
+        Algorithm,
+        Declared(
+            "--algorithm",
+            "ppo, grpo, rloo or reinforce++, with its options: grpo:kl_coefficient=0.001,clip_high=0.28",
+            written="when set",
+            feature="algorithms but PPO",
+        ),
+    ] = Field(default=PPO_ALGORITHM, description="what is learned from the samples; null in old manifests: PPO")
+    group: Annotated[
+        int,
+        Declared("--group", "samples of each prompt [default: the algorithm's]", written="when set", feature="groups"),
+    ] = Field(default=1, gt=0, description="samples of each prompt")
+    prompt_lengths: Annotated[
+        Lengths | None,
+        Declared(
+            "--prompt-lengths", "uneven prompts, as --lengths", written="when set", feature="prompts of uneven length"
+        ),
+    ] = None
+    lengths: Annotated[
+        Lengths | None,
+        Declared(
+            "--lengths",
+            "uneven responses: lognormal:mean=512,sigma=0.6,cap=4096[,at-cap=0.1], list:FILE or fixed:512",
+            written="when set",
+            feature="responses of uneven length",
+        ),
+    ] = Field(default=None, description="of responses; null: new_tokens each")
     rollouts: Annotated[int, Declared("--rollouts", "samples of an iteration on one device")] = Field(
         gt=0, description="samples of one iteration on one device"
     )
@@ -112,6 +154,37 @@ class Workload(Declaring):
     note: str | None = None
     source: str | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, value: Any) -> Any:
+        """Fill in what follows from other fields: the longest lengths, an algorithm's usual group and reward."""
+        if not isinstance(value, Mapping):
+            return value
+        body = dict(value)
+        for uneven, longest in (("lengths", "new_tokens"), ("prompt_lengths", "prompt_tokens")):
+            if body.get(uneven) is not None:
+                body[uneven] = Lengths.model_validate(body[uneven])
+                body[longest] = body[uneven].longest
+        if body.get("algorithm") is not None:
+            body["algorithm"] = Algorithm.model_validate(body["algorithm"])
+            body.setdefault("group", body["algorithm"].declaration.group)
+            if body["algorithm"].name != PPO_NAME:
+                body.setdefault("reward", PseudoReward())
+        return body
+
+    @model_validator(mode="after")
+    def _algorithm_fits(self) -> "Workload":
+        declared = self.algorithm.declaration
+        if self.group < declared.least_group:
+            raise ValueError(
+                f"{declared.name} compares the samples of a prompt: --group is at least {declared.least_group}"
+            )
+        if declared.values:
+            return self
+        if self.critic is not None:
+            raise ValueError(f"{declared.name} learns no values, so critic must be left out")
+        return self
+
     @model_validator(mode="after")
     def _hydra_needs_frozen_layers(self) -> "Workload":
         if self.reference == "hydra" and self.trainable_layers is None:
@@ -125,8 +198,33 @@ class Workload(Declaring):
         return self
 
     def changed(self, changes: Mapping[str, Any]) -> "Workload":
-        """The same with other values of some fields. Raises ValidationError where they do not fit."""
-        return Workload.model_validate({**self.model_dump(), **changes})
+        """The same with other values of some fields. Raises ValidationError where they do not fit.
+
+        Another algorithm brings its own usual group and reward, even lengths take the place of uneven ones.
+        """
+        body = self.model_dump()
+        if "algorithm" in changes:
+            for name in ("group", "reward"):
+                body.pop(name, None)
+        for uneven, longest in (("lengths", "new_tokens"), ("prompt_lengths", "prompt_tokens")):
+            if longest in changes and uneven not in changes:
+                body.pop(uneven, None)
+        return Workload.model_validate({**body, **changes})
+
+    @property
+    def uneven(self) -> bool:
+        """Whether samples may differ in length."""
+        return self.lengths is not None or self.prompt_lengths is not None
+
+    @property
+    def uses_values(self) -> bool:
+        """Whether a value head or a critic is trained."""
+        return self.algorithm.declaration.values
+
+    @property
+    def uses_reference(self) -> bool:
+        """Whether there is a reference policy and its phase."""
+        return self.algorithm.uses_reference
 
     @property
     def sequence_tokens(self) -> int:

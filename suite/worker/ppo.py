@@ -5,7 +5,7 @@ PPO: Schulman et al., arXiv 1707.06347. GAE: Schulman et al., arXiv 1506.02438. 
 1909.08593.
 """
 
-from typing import Tuple
+from typing import Optional, Tuple
 
 import torch
 
@@ -13,17 +13,17 @@ _WHITENING_EPSILON = 1e-8
 
 
 def penalised_rewards(
-    scores: torch.Tensor, logprobs: torch.Tensor, reference: torch.Tensor, kl_coefficient: float
+    scores: torch.Tensor, logprobs: torch.Tensor, reference: torch.Tensor, kl_coefficient: float, mask: torch.Tensor
 ) -> torch.Tensor:
-    """Reward of each token: ``-kl_coefficient (log pi - log ref)``, on the last also the sample's score.
+    """Reward of each token: ``-kl_coefficient (log pi - log ref)``, on a response's last also the sample's score.
 
     1909.08593, equation 2, token by token.
 
-    ``scores`` [b], ``logprobs`` and ``reference`` [b, R] -> [b, R].
+    ``scores`` [b], ``logprobs``, ``reference`` and ``mask`` [b, R] -> [b, R]; zero behind a response.
     """
-    rewards = -kl_coefficient * (logprobs - reference)
-    rewards[:, -1] += scores
-    return rewards
+    rewards = -kl_coefficient * (logprobs - reference) * mask
+    last = mask.sum(dim=1, keepdim=True) - 1
+    return rewards.scatter_add(1, last, scores.unsqueeze(1).to(rewards.dtype))
 
 
 def advantages_and_returns(
@@ -31,7 +31,7 @@ def advantages_and_returns(
 ) -> Tuple[torch.Tensor, torch.Tensor]:
     """Generalised advantage estimates and the returns ``advantage + value`` (1506.02438, equation 16).
 
-    ``rewards`` and ``values`` [b, R]; the state behind the last token is terminal, its value 0. Both results [b, R].
+    ``rewards`` and ``values`` [b, R], both 0 behind a response: its last state is terminal. Both results [b, R].
     """
     advantages = torch.empty_like(values)
     following_advantage = torch.zeros_like(values[:, 0])
@@ -59,21 +59,29 @@ def whiten(numbers: torch.Tensor, all_moments: torch.Tensor) -> torch.Tensor:
 
 
 def policy_loss(
-    logprobs: torch.Tensor, old_logprobs: torch.Tensor, advantages: torch.Tensor, clip_ratio: float
+    logprobs: torch.Tensor,
+    old_logprobs: torch.Tensor,
+    advantages: torch.Tensor,
+    clip_ratio: float,
+    weight: torch.Tensor,
+    clip_high: Optional[float] = None,
 ) -> torch.Tensor:
-    """Clipped surrogate objective, negated and averaged over tokens (1707.06347, equation 7): all [b, R] -> scalar."""
+    """Clipped surrogate objective, negated (1707.06347, equation 7), summed by ``weight``: all [b, R] -> scalar.
+
+    ``clip_high``: another bound upwards (DAPO, arXiv 2503.14476, equation 8).
+    """
     ratio = torch.exp(logprobs - old_logprobs)
-    clipped = ratio.clamp(1.0 - clip_ratio, 1.0 + clip_ratio)
-    return -torch.minimum(ratio * advantages, clipped * advantages).mean()
+    clipped = ratio.clamp(1.0 - clip_ratio, 1.0 + (clip_ratio if clip_high is None else clip_high))
+    return -(weight * torch.minimum(ratio * advantages, clipped * advantages)).sum()
 
 
 def value_loss(
-    values: torch.Tensor, old_values: torch.Tensor, returns: torch.Tensor, clip_value: float
+    values: torch.Tensor, old_values: torch.Tensor, returns: torch.Tensor, clip_value: float, weight: torch.Tensor
 ) -> torch.Tensor:
-    """Half the mean squared error, the larger of plain and clipped: all [b, R] -> scalar.
+    """Half the squared error, the larger of plain and clipped, summed by ``weight``: all [b, R] -> scalar.
 
     The clip keeps a value within ``clip_value`` of what it was at rollout, as OpenAI's PPO2 code does and the paper
     does not say; Ziegler et al. and trlx use the same.
     """
     near = old_values + (values - old_values).clamp(-clip_value, clip_value)
-    return 0.5 * torch.maximum((values - returns).square(), (near - returns).square()).mean()
+    return 0.5 * (weight * torch.maximum((values - returns).square(), (near - returns).square())).sum()

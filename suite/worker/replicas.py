@@ -1,4 +1,4 @@
-"""Gather and scatter between the replicas and the main process, and sums over replicas."""
+"""Gathering from the replicas to the main process and back, and sums over replicas."""
 
 from typing import List
 
@@ -35,11 +35,11 @@ class Replicas:
             return []
         return [received[self._leader_of_replica[replica]] for replica in sorted(self._leader_of_replica)]
 
-    def scatter(self, per_replica: List[torch.Tensor], out: torch.Tensor) -> torch.Tensor:
-        """From the main rank's tensors, one a replica, each rank gets its replica's, shaped as ``out``."""
-        sent = [per_replica[replica].contiguous() for replica in self._replica_of_rank] if self._is_main else None
-        dist.scatter(out, sent, src=MAIN_RANK)
-        return out
+    def broadcast(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The main rank's tensor on every rank, shaped as each rank's own."""
+        tensor = tensor.contiguous()
+        dist.broadcast(tensor, src=MAIN_RANK)
+        return tensor
 
     def sum(self, tensor: torch.Tensor) -> torch.Tensor:
         """Sum over replicas, each counted once; the same on every rank."""

@@ -5,16 +5,23 @@ from typing import Any, Dict
 import torch
 
 from suite.worker.rank import ConfigError
+from suite.worker.samples import Samples
 
 
-def score_samples(reward: Dict[str, Any], responses: torch.Tensor) -> torch.Tensor:
-    """One fp32 score a sample, [b, R] -> [b], by the manifest's ``workload.reward``.
+def score_samples(reward: Dict[str, Any], samples: Samples, seed: int) -> torch.Tensor:
+    """One fp32 score a sample, [b], by the manifest's ``workload.reward``.
 
-    ``constant``: the same for each; ``token-below``: the share of response tokens with an id below the threshold.
+    ``constant``: the same for each; ``token-below``: the share of response tokens with an id below the threshold;
+    ``pseudo``: uniform in 0 to 1, from ``seed`` and the sample's row, on the CPU, so that every backend has the same.
     Raises ConfigError for a kind that this worker does not know.
     """
+    device = samples.tokens.device
     if reward["kind"] == "constant":
-        return torch.full((responses.size(0),), float(reward["value"]), device=responses.device)
+        return torch.full((len(samples),), float(reward["value"]), device=device)
     if reward["kind"] == "token-below":
-        return (responses < reward["threshold"]).float().mean(dim=1)
-    raise ConfigError("this worker knows no reward {!r}; known: constant, token-below".format(reward["kind"]))
+        mask = samples.mask()
+        below = (samples.responses() < reward["threshold"]) & mask
+        return below.sum(dim=1).float() / mask.sum(dim=1)
+    if reward["kind"] == "pseudo":
+        return torch.rand(len(samples), generator=torch.Generator().manual_seed(seed)).to(device)
+    raise ConfigError("this worker knows no reward {!r}; known: constant, token-below, pseudo".format(reward["kind"]))

@@ -16,7 +16,7 @@ from suite.worker.engines.base import Engine
 from suite.worker.events import EventLog
 from suite.worker.facts import allows_tf32, collect_facts
 from suite.worker.idle import cpu_idle, gpu_idle, require_idle
-from suite.worker.loop import PPOLoop
+from suite.worker.loop import Loop
 from suite.worker.memory import MemoryProbe
 from suite.worker.network import measure_network
 from suite.worker.nvml import DeviceSampler, open_gpu, open_gpus
@@ -92,7 +92,7 @@ def run(
     if isinstance(subject, Trainer):
         subject.run(PhaseClock(world, log, memory, sampler, progress), iterations)
     else:
-        loop, recorder = PPOLoop(subject, manifest), Recorder(world, log, memory, sampler, progress)
+        loop, recorder = Loop(subject, manifest), Recorder(world, log, memory, sampler, progress)
         recorder.watch(*subject.models)
         for iteration in range(iterations):
             loop.run_iteration(iteration, recorder)

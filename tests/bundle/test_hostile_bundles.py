@@ -381,7 +381,7 @@ def test_a_manifest_that_hashes_right_but_means_nothing_is_damage(path, part, fi
     manifest = synthetic_manifest(layout=TWO_RANKS)
     size = manifest.size.model_copy(update=body["size"])
     workload = manifest.workload.model_copy(update={"prompt_tokens": body["workload"]["prompt_tokens"]})
-    body["work_hash"] = work_hash(size, workload, 2)
+    body["work_hash"] = work_hash(size, workload, 2, 0)
     file.write_text(json.dumps(body))
     assert says in damage_of(path)
 

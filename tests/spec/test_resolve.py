@@ -112,9 +112,9 @@ def test_equal_work_does_not_depend_on_names_or_on_the_word_for_its_scaling():
     size, load = find_size("1M"), workload(rollouts=2)
     renamed = size.model_copy(update={"name": "other", "note": None, "source": None})
     strong = load.model_copy(update={"name": "s", "rollouts": 8, "scaling": "strong"})
-    assert work_hash(size, load, 4) == work_hash(renamed, strong, 4)
-    assert work_hash(size, load, 4) != work_hash(size, load, 2)
-    assert work_hash(size, load, 4) != work_hash(size, load.model_copy(update={"ppo_epochs": 2}), 4)
+    assert work_hash(size, load, 4, 0) == work_hash(renamed, strong, 4, 0)
+    assert work_hash(size, load, 4, 0) != work_hash(size, load, 2, 0)
+    assert work_hash(size, load, 4, 0) != work_hash(size, load.model_copy(update={"ppo_epochs": 2}), 4, 0)
 
 
 @given(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5)))

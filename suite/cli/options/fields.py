@@ -23,7 +23,9 @@ def _typed(info: FieldInfo) -> tuple[Any, str | None]:
     kind: Any = info.annotation
     if get_origin(kind) in (Union, UnionType):
         kind = next(one for one in get_args(kind) if one is not type(None))
-    return (str, "|".join(map(str, get_args(kind)))) if get_origin(kind) is Literal else (kind, None)
+    if get_origin(kind) is Literal:
+        return str, "|".join(map(str, get_args(kind)))
+    return (str, "TEXT") if isinstance(kind, type) and issubclass(kind, BaseModel) else (kind, None)
 
 
 def _option(name: str, fact: Declared, info: FieldInfo, panel: str) -> tuple[str, Any, DataField]:

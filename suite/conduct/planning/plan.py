@@ -182,7 +182,7 @@ def _allowed(request: Request, points: list[_Point]) -> list[_Point]:
         for each in points
     ]
     groups: dict[str, list[Pace]] = {}
-    works = [work_hash(each.size, each.workload, each.layout.ranks) for each in points]
+    works = [work_hash(each.size, each.workload, each.layout.ranks, each.measure.seed) for each in points]
     for work, pace in zip(works, paces, strict=True):
         if pace is not None:
             groups.setdefault(work, []).append(pace)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from suite.report.facts.entry import Entry
 from suite.report.facts.pool import Row
 from suite.report.formatting.numbers import counted
-from suite.spec.workload import Workload
+from suite.spec.workload import Reward, Workload
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,7 @@ def work_differences(rows: Sequence[Row]) -> tuple[WorkDifference, ...]:
 
 def _text(workload: Workload) -> str:
     where = "per rank" if workload.scaling == "weak" else "in all"
-    reward = workload.reward
-    score = (
-        f"constant reward {reward.value:g}" if reward.kind == "constant" else f"token-below reward {reward.threshold}"
-    )
+    score = _reward(workload.reward)
     trains = (
         "all layers train"
         if workload.trainable_layers is None
@@ -71,3 +68,11 @@ def _text(workload: Workload) -> str:
         f"{counted(workload.optimizer_steps, 'optimizer step')}, "
         f"micro batch at most {workload.micro_batch}, {trains}, {workload.reference} reference, {score}"
     )
+
+
+def _reward(reward: Reward) -> str:
+    if reward.kind == "constant":
+        return f"constant reward {reward.value:g}"
+    if reward.kind == "token-below":
+        return f"token-below reward {reward.threshold}"
+    return "pseudo-reward by sample"

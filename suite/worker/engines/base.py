@@ -1,22 +1,25 @@
 """What the PPO loop needs from a training stack: one object per rank, the same calls on every rank."""
 
 from abc import ABC, abstractmethod
-from typing import Callable, Dict, Tuple
+from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 import torch
 
-#: ``loss_fn(logprobs [b, R], values [b, R], micro)`` -> (scalar loss, named statistics as detached scalars).
-#: ``micro`` holds the micro batch's own rows of every tensor given to ``train``.
+from suite.worker.samples import Samples
+
+#: ``loss_fn(logprobs [b, R], values [b, R] or None, micro)`` -> (scalar loss, named statistics as detached scalars).
+#: ``micro`` holds the micro batch's own rows of every tensor given to ``train``, cut to its longest response R.
 LossFunction = Callable[
-    [torch.Tensor, torch.Tensor, Dict[str, torch.Tensor]], Tuple[torch.Tensor, Dict[str, torch.Tensor]]
+    [torch.Tensor, Optional[torch.Tensor], Dict[str, torch.Tensor]], Tuple[torch.Tensor, Dict[str, torch.Tensor]]
 ]
 
 
 class Engine(ABC):
     """A policy with value head, its reference and its optimizer, laid out over the ranks by a stack.
 
-    P prompt tokens, R response tokens, T = P + R, b sequences of this replica. Every rank of a replica
-    (tensor and pipeline neighbours) passes the same arguments and gets the same results back.
+    b samples of this replica, which may differ in length (``suite.worker.samples``); R is the longest response, T the
+    longest sample. Every rank of a replica (tensor and pipeline neighbours) passes the same arguments and gets the same
+    results back. What the workload's algorithm has no use for (values, reference) is not built, and not asked for.
     """
 
     device: torch.device
@@ -34,28 +37,43 @@ class Engine(ABC):
     #: not stuck, so that a phase may last longer than a run may be silent. Without any, only the ends of phases do.
     models: Tuple[torch.nn.Module, ...] = ()
 
-    @abstractmethod
-    def generate(self, prompts: torch.Tensor, new_tokens: int) -> torch.Tensor:
-        """Sample exactly ``new_tokens`` per row at the manifest's temperature: [b, P] int64 -> [b, T] int64."""
+    #: when each sample of the last ``generate`` was complete, in seconds after its start; None: not told
+    finish_seconds: Optional[Sequence[float]] = None
+
+    def weights(self) -> Iterator[Tuple[str, torch.Tensor]]:
+        """The policy's weights as they are now, whole and without padding, one by one, under the names that Hugging
+        Face's model of the family has, on every rank: for a generation engine. Collective; without a value head.
+
+        Raises ValueError where this engine cannot give them.
+        """
+        raise ValueError("{} gives no weights to a generation engine".format(type(self).__name__))
 
     @abstractmethod
-    def score(self, tokens: torch.Tensor, prompt_tokens: int) -> Tuple[torch.Tensor, torch.Tensor]:
-        """Log-probs and values of the policy without gradient: [b, T] -> ([b, R], [b, R]), fp32.
+    def generate(self, prompts: Samples) -> Samples:
+        """Sample responses of exactly ``prompts.response_lengths`` tokens at the manifest's temperature.
 
-        Column j is response token j: its log-prob given all before it, and the value of the
-        state before it. Runs in micro batches of the manifest.
+        ``prompts.tokens``: [b, longest prompt], padded behind; the result's: [b, T], padded with zeros.
         """
 
     @abstractmethod
-    def reference(self, tokens: torch.Tensor, prompt_tokens: int) -> torch.Tensor:
-        """Log-probs of the frozen reference policy: [b, T] -> [b, R], fp32."""
+    def score(self, samples: Samples) -> Tuple[torch.Tensor, Optional[torch.Tensor]]:
+        """Log-probs and values of the policy without gradient, [b, R] each, fp32, zero behind a response.
+
+        Column j is response token j: its log-prob given all before it, and the value of the state before it; values
+        are None where nobody learns them. Runs in micro batches of the manifest.
+        """
 
     @abstractmethod
-    def train(self, batch: Dict[str, torch.Tensor], prompt_tokens: int, loss_fn: LossFunction) -> Dict[str, float]:
-        """One optimizer step over ``batch`` (rows of this replica; ``tokens`` [b, T] and what the loss reads).
+    def reference(self, samples: Samples) -> torch.Tensor:
+        """Log-probs of the frozen reference policy, as ``score`` gives them."""
+
+    @abstractmethod
+    def train(self, samples: Samples, batch: Dict[str, torch.Tensor], loss_fn: LossFunction) -> Dict[str, float]:
+        """One optimizer step over ``samples`` of this replica, with what the loss reads: [b, R] or [b] by name.
 
         Splits into the manifest's micro batches, runs forward, ``loss_fn`` and backward on each, accumulates the
         mean gradient over micro batches and replicas, clips, steps. Returns the mean of the loss's statistics over
-        this replica's micro batches, with ``gradient_norm`` (before clipping) where the stack reports it, and
-        ``skipped_steps``: 1 where the optimizer made no step because a gradient overflowed in fp16, else 0.
+        this replica's micro batches, with ``gradient_norm`` (before clipping) where the stack reports it,
+        ``skipped_steps``: 1 where the optimizer made no step because a gradient overflowed in fp16, else 0, and
+        ``padded_tokens``: positions of padding that went through forward and backward.
         """

@@ -11,6 +11,7 @@ import transformers
 from deepspeed.runtime.zero import unwrap_model_for_generation
 from transformers import GenerationConfig
 
+from suite.worker.algorithms import build_algorithm
 from suite.worker.engines.base import Engine, LossFunction
 from suite.worker.engines.deepspeed import config as deepspeed_config
 from suite.worker.engines.deepspeed.critic import Critic, joined_losses
@@ -24,6 +25,7 @@ from suite.worker.engines.deepspeed.policy import (
     held_elements,
     recompute_blocks,
 )
+from suite.worker.samples import Samples, join_responses
 from suite.worker.vocabulary import padded_vocab
 from suite.worker.world import World
 
@@ -45,6 +47,8 @@ class DeepSpeedEngine(Engine):
         self.device = world.device
         self.data_parallel_rank, self.data_parallel_size = world.rank, world.world_size
         self.replica_leader = True
+        algorithm = build_algorithm(manifest["workload"])
+        self._uses_values, self._uses_reference = algorithm.uses_values, algorithm.uses_reference
         _prepare_process(world)
         kernels = load_kernels(manifest)
         policy = self._build_policy()
@@ -52,13 +56,15 @@ class DeepSpeedEngine(Engine):
         self._engine = self._wrap(policy)
         self._policy = policy
         self._critic = self._build_critic() if self._manifest["workload"].get("critic") else None
-        self._reference = None if self._is_hydra else self._build_reference()
+        has_copy = self._uses_reference and not self._is_hydra
+        self._reference = self._build_reference() if has_copy else None
         self.models = tuple(model for model in (policy, self._critic, self._reference) if model is not None)
-        self._trunk: Optional[Tuple[torch.Tensor, torch.Tensor]] = None
+        self._trunk: Optional[Tuple[Samples, torch.Tensor]] = None
         self.notes = (*kernels, *_notes(manifest, world))
         torch.manual_seed(manifest["measure"]["seed"] + world.rank)
 
-    def generate(self, prompts: torch.Tensor, new_tokens: int) -> torch.Tensor:
+    def generate(self, prompts: Samples) -> Samples:
+        prompt_tokens, new_tokens = prompts.prompt_lengths[0], prompts.response_lengths[0]
         config = GenerationConfig(
             do_sample=True,
             temperature=self._manifest["workload"]["ppo"]["temperature"],
@@ -71,11 +77,12 @@ class DeepSpeedEngine(Engine):
         self._policy.eval()
         gathers_layers = self._stage == 3 and not self._gathers_once
         with torch.no_grad(), self._whole_weights():
-            return self._policy.generate(
-                prompts,
+            tokens = self._policy.generate(
+                prompts.tokens,
                 generation_config=config,
                 synced_gpus=gathers_layers and self.data_parallel_size > 1,
             )
+        return Samples.even(tokens, prompt_tokens)
 
     def _whole_weights(self) -> ContextManager[Any]:
         """Where the layout asks for it: ZeRO-3's weights on every rank, without its hooks, partitioned again behind."""
@@ -83,40 +90,41 @@ class DeepSpeedEngine(Engine):
             return nullcontext()
         return unwrap_model_for_generation(self._engine)
 
-    def score(self, tokens: torch.Tensor, prompt_tokens: int) -> Tuple[torch.Tensor, torch.Tensor]:
+    def score(self, samples: Samples) -> Tuple[torch.Tensor, Optional[torch.Tensor]]:
         self._policy.eval()
         trunk: List[torch.Tensor] = []
+        micros = [micro for micro, _ in samples.micro_batches(self._micro_batch)]
         with torch.no_grad(), self._keeping_trunk_states(trunk):
-            parts = [self._policy(micro, prompt_tokens=prompt_tokens) for micro in tokens.split(self._micro_batch)]
+            parts = [self._policy(micro.tokens, prompt_tokens=micro.prompt_lengths[0]) for micro in micros]
             values = [values for _, values in parts]
             if self._critic is not None:
-                values = [self._critic(micro, prompt_tokens=prompt_tokens) for micro in tokens.split(self._micro_batch)]
+                values = [self._critic(micro.tokens, prompt_tokens=micro.prompt_lengths[0]) for micro in micros]
         if self._is_hydra:
-            self._trunk = (tokens, torch.cat(trunk))
-        return torch.cat([logprobs for logprobs, _ in parts]), torch.cat(values)
+            self._trunk = (samples, torch.cat(trunk))
+        logprobs = join_responses([logprobs for logprobs, _ in parts], samples.longest_response)
+        return logprobs, join_responses(values, samples.longest_response) if self._uses_values else None
 
-    def reference(self, tokens: torch.Tensor, prompt_tokens: int) -> torch.Tensor:
+    def reference(self, samples: Samples) -> torch.Tensor:
+        micros = [micro for micro, _ in samples.micro_batches(self._micro_batch)]
         with torch.no_grad():
             if self._reference is not None:
-                micros = tokens.split(self._micro_batch)
-                return torch.cat([self._reference(micro, prompt_tokens=prompt_tokens)[0] for micro in micros])
-            assert self._trunk is not None and self._trunk[0] is tokens, "score comes before reference"
-            pairs = [tensor.split(self._micro_batch) for tensor in self._trunk]
-            self._trunk = None
-            return torch.cat(
-                [
-                    self._policy(micro, prompt_tokens=prompt_tokens, trunk_states=states)[0]
-                    for micro, states in zip(*pairs)
+                parts = [self._reference(micro.tokens, prompt_tokens=micro.prompt_lengths[0])[0] for micro in micros]
+            else:
+                assert self._trunk is not None and self._trunk[0] is samples, "score comes before reference"
+                states = self._trunk[1].split(self._micro_batch)
+                self._trunk = None
+                parts = [
+                    self._policy(micro.tokens, prompt_tokens=micro.prompt_lengths[0], trunk_states=kept)[0]
+                    for micro, kept in zip(micros, states)
                 ]
-            )
+        return join_responses(parts, samples.longest_response)
 
-    def train(self, batch: Dict[str, torch.Tensor], prompt_tokens: int, loss_fn: LossFunction) -> Dict[str, float]:
+    def train(self, samples: Samples, batch: Dict[str, torch.Tensor], loss_fn: LossFunction) -> Dict[str, float]:
         self._policy.train()
-        rows, steps_before, skipped = batch["tokens"].size(0), self._engine.global_steps, self._skipped_steps()
+        rows, steps_before, skipped = len(samples), self._engine.global_steps, self._skipped_steps()
         sums: Dict[str, torch.Tensor] = {}
-        for first in range(0, rows, self._micro_batch):
-            micro = {name: tensor[first : first + self._micro_batch] for name, tensor in batch.items()}
-            parts = self._train_micro(micro, prompt_tokens, loss_fn)
+        for micro, rows_of_batch in samples.micro_batches(self._micro_batch, batch):
+            parts = self._train_micro(micro, rows_of_batch, loss_fn)
             for name, value in parts.items():
                 sums[name] = sums.get(name, 0) + value
         assert self._engine.global_steps == steps_before + 1, "a batch is one optimizer step"
@@ -134,16 +142,17 @@ class DeepSpeedEngine(Engine):
         return tuple(engine.skipped_steps for engine in engines)
 
     def _train_micro(
-        self, micro: Dict[str, torch.Tensor], prompt_tokens: int, loss_fn: LossFunction
+        self, samples: Samples, micro: Dict[str, torch.Tensor], loss_fn: LossFunction
     ) -> Dict[str, torch.Tensor]:
         """Forward, backward and step of the policy; then of the critic, where it is a model of its own."""
-        logprobs, values = self._engine(micro["tokens"], prompt_tokens=prompt_tokens)
-        loss, parts = loss_fn(logprobs, micro["values"] if values is None else values, micro)
+        prompt_tokens = samples.prompt_lengths[0]
+        logprobs, values = self._engine(samples.tokens, prompt_tokens=prompt_tokens)
+        loss, parts = loss_fn(logprobs, micro.get("values") if values is None else values, micro)
         self._engine.backward(loss)
         self._engine.step()
         if self._critic is None:
             return parts
-        values = self._critic(micro["tokens"], prompt_tokens=prompt_tokens)
+        values = self._critic(samples.tokens, prompt_tokens=prompt_tokens)
         loss, critic_parts = loss_fn(micro["logprobs"], values, micro)
         self._critic.backward(loss)
         self._critic.step()
@@ -152,8 +161,8 @@ class DeepSpeedEngine(Engine):
     def _build_policy(self) -> Policy:
         workload = self._manifest["workload"]
         policy = self._build_model(
-            hydra_layers=self._trainable_layers if self._is_hydra else None,
-            with_value_head=not workload.get("critic"),
+            hydra_layers=self._trainable_layers if self._is_hydra and self._uses_reference else None,
+            with_value_head=self._uses_values and not workload.get("critic"),
             lora_rank=workload.get("lora_rank"),
         )
         freeze_below(policy, self._trainable_layers)
@@ -254,7 +263,9 @@ def _notes(manifest: Dict[str, Any], world: World) -> Iterator[str]:
         yield "eager attention: transformers {} has no SDPA for GPT-2".format(transformers.__version__)
     yield "logits are computed for response positions only; log-probs in fp32"
     yield "generation: one batch per replica, Hugging Face generate with a dynamic key-value cache"
-    if manifest["workload"]["reference"] == "hydra":
+    if not build_algorithm(manifest["workload"]).uses_reference:
+        yield "no reference policy: the algorithm asks it for nothing"
+    elif manifest["workload"]["reference"] == "hydra":
         yield "hydra reference: the trunk's states are kept from the score phase; the frozen output head is shared"
     elif stage == 3:
         yield "the full reference copy is partitioned by ZeRO-3, as DeepSpeed-Chat does"

@@ -192,7 +192,7 @@ def freeze_below(model: Policy, trainable_layers: Optional[int]) -> None:
     first = model.config.n_layer - trainable_layers
     for parameter in model.parameters():
         parameter.requires_grad_(False)
-    trained: Any = [model.transformer.ln_f, model.value_head]
+    trained: Any = [model.transformer.ln_f] + ([] if model.value_head is None else [model.value_head])
     for module in trained + list(model.transformer.h[first:]):
         module.requires_grad_(True)
 

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 import torch
 import torch.distributed as dist
 
+from suite.worker.algorithms import build_algorithm
 from suite.worker.engines.base import Engine, LossFunction
 from suite.worker.engines.megatron import native
 from suite.worker.engines.megatron.cpu import apply_cpu_patches
@@ -23,6 +24,7 @@ from suite.worker.engines.megatron.stack import (
     tensor_parallel,
 )
 from suite.worker.engines.megatron.weights import count_parameters, draw_weights, freeze_below
+from suite.worker.samples import Samples, join_responses
 from suite.worker.world import World
 
 Micro = Dict[str, torch.Tensor]
@@ -57,7 +59,9 @@ class MegatronEngine(Engine):
 
     def _build_models(self, manifest: Dict[str, Any]) -> None:
         trainable_layers, seed = manifest["workload"]["trainable_layers"], manifest["measure"]["seed"]
-        self._model = self._build_model(manifest, with_value_head=True)
+        algorithm = build_algorithm(manifest["workload"])
+        self._uses_values = algorithm.uses_values
+        self._model = self._build_model(manifest, with_value_head=algorithm.uses_values)
         draw_weights(self._model, seed)
         freeze_below(self._model, trainable_layers)
         counts = count_parameters(self._model)
@@ -67,10 +71,12 @@ class MegatronEngine(Engine):
         self.notes += ("optimizer: {}".format(", ".join(kernels(self._optimizer))),)
         if manifest["measure"]["precision"] != "fp32":
             self.notes += ("gradients are accumulated and reduced in fp32 (Megatron's rule in bf16)",)
-        reference = self._build_model(manifest, with_value_head=False)
-        draw_weights(reference, seed)
-        self._reference = _in_precision(reference.requires_grad_(False)).eval()
-        self.models = (self._model, reference)
+        self.models = (self._model,)
+        if algorithm.uses_reference:
+            reference = self._build_model(manifest, with_value_head=False)
+            draw_weights(reference, seed)
+            self._reference = _in_precision(reference.requires_grad_(False)).eval()
+            self.models += (reference,)
         if trainable_layers is not None and manifest["layout"]["recompute"] == "full":
             self.notes += ("recompute: Megatron runs backward through the frozen layers too",)
 
@@ -78,32 +84,34 @@ class MegatronEngine(Engine):
         config = build_config(manifest, self.device)
         return PolicyModel(config, manifest["size"], with_value_head).to(self.device)
 
-    def generate(self, prompts: torch.Tensor, new_tokens: int) -> torch.Tensor:
+    def generate(self, prompts: Samples) -> Samples:
         self._policy.eval()
-        return self._sampler.sample(prompts, new_tokens)
+        return Samples.even(
+            self._sampler.sample(prompts.tokens, prompts.response_lengths[0]), prompts.prompt_lengths[0]
+        )
 
-    def score(self, tokens: torch.Tensor, prompt_tokens: int) -> Tuple[torch.Tensor, torch.Tensor]:
+    def score(self, samples: Samples) -> Tuple[torch.Tensor, Optional[torch.Tensor]]:
         self._policy.eval()
-        logprobs, values = self._evaluate(self._policy, tokens, prompt_tokens, num_results=2)
-        return logprobs, values
+        results = self._evaluate(self._policy, samples, num_results=2 if self._uses_values else 1)
+        return results[0], results[1] if self._uses_values else None
 
-    def reference(self, tokens: torch.Tensor, prompt_tokens: int) -> torch.Tensor:
-        return self._evaluate(self._reference, tokens, prompt_tokens, num_results=1)[0]
+    def reference(self, samples: Samples) -> torch.Tensor:
+        return self._evaluate(self._reference, samples, num_results=1)[0]
 
     @torch.no_grad()
-    def _evaluate(self, model: Any, tokens: torch.Tensor, prompt_tokens: int, num_results: int) -> torch.Tensor:
+    def _evaluate(self, model: Any, samples: Samples, num_results: int) -> torch.Tensor:
         """[num_results, b, R]: log-probs, then values, on every rank of the replica."""
 
-        def forward(micros: Iterator[Micro], stage: Any) -> Tuple[Any, Optional[Callable]]:
-            return stage(next(micros)["tokens"], prompt_tokens), None
+        def forward(micros: Iterator[Tuple[Samples, Micro]], stage: Any) -> Tuple[Any, Optional[Callable]]:
+            micro, _ = next(micros)
+            return stage(micro.tokens, micro.prompt_lengths[0]), None
 
-        outputs = self._run(model, {"tokens": tokens}, forward, forward_only=True)
+        outputs = self._run(model, samples, {}, forward, forward_only=True)
         if parallel_state.is_pipeline_last_stage():
-            rows = [torch.stack(output[:num_results]) for output in outputs]
-            results = torch.cat(rows, dim=1)
+            parts = zip(*(output[:num_results] for output in outputs))
+            results = torch.stack([join_responses(part, samples.longest_response) for part in parts])
         else:
-            shape = (num_results, tokens.size(0), tokens.size(1) - prompt_tokens)
-            results = torch.empty(shape, device=self.device)
+            results = torch.empty((num_results, len(samples), samples.longest_response), device=self.device)
         if parallel_state.get_pipeline_model_parallel_world_size() > 1:
             dist.broadcast(
                 results,
@@ -112,18 +120,18 @@ class MegatronEngine(Engine):
             )
         return results
 
-    def train(self, batch: Dict[str, torch.Tensor], prompt_tokens: int, loss_fn: LossFunction) -> Dict[str, float]:
-        def loss(micro: Micro, output: Tuple[torch.Tensor, torch.Tensor]) -> Tuple[torch.Tensor, Micro]:
+    def train(self, samples: Samples, batch: Dict[str, torch.Tensor], loss_fn: LossFunction) -> Dict[str, float]:
+        def loss(micro: Micro, output: Tuple[torch.Tensor, Optional[torch.Tensor]]) -> Tuple[torch.Tensor, Micro]:
             return loss_fn(output[0], output[1], micro)
 
-        def forward(micros: Iterator[Micro], stage: Any) -> Tuple[Any, Callable]:
-            micro = next(micros)
-            return stage(micro["tokens"], prompt_tokens), partial(loss, micro)
+        def forward(micros: Iterator[Tuple[Samples, Micro]], stage: Any) -> Tuple[Any, Callable]:
+            part, micro = next(micros)
+            return stage(part.tokens, part.prompt_lengths[0]), partial(loss, micro)
 
         self._policy.train()
         self._policy.zero_grad_buffer()
         self._optimizer.zero_grad()
-        outputs = self._run(self._policy, batch, forward, forward_only=False)
+        outputs = self._run(self._policy, samples, batch, forward, forward_only=False)
         updated, gradient_norm, _zeros = self._optimizer.step()
         statistics = self._share_statistics(outputs)
         # Megatron looks for an overflow on all ranks of a replica together, so that they skip together.
@@ -132,15 +140,15 @@ class MegatronEngine(Engine):
             statistics["gradient_norm"] = float(gradient_norm)
         return statistics
 
-    def _run(self, model: Any, batch: Micro, forward: Callable, forward_only: bool) -> List[Any]:
+    def _run(self, model: Any, samples: Samples, batch: Micro, forward: Callable, forward_only: bool) -> List[Any]:
         """One pass of Megatron's schedule over the micro batches; the last stage's statistics of each, else empty."""
-        micros = split_rows(batch, self._micro_batch)
+        micros = list(samples.micro_batches(self._micro_batch, batch))
         return get_forward_backward_func()(
             forward_step_func=forward,
             data_iterator=iter(micros),
             model=model,
             num_microbatches=len(micros),
-            seq_length=batch["tokens"].size(1),
+            seq_length=samples.tokens.size(1),
             micro_batch_size=self._micro_batch,
             forward_only=forward_only,
         )
@@ -159,14 +167,6 @@ class MegatronEngine(Engine):
                 device=self.device,
             )
         return dict(shared[0])
-
-
-def split_rows(batch: Micro, rows: int) -> List[Micro]:
-    """Micro batches of ``rows`` rows each. Raises ValueError when the batch does not divide."""
-    total = batch["tokens"].size(0)
-    if total % rows:
-        raise ValueError("{} sequences do not divide into micro batches of {}".format(total, rows))
-    return [{name: tensor[first : first + rows] for name, tensor in batch.items()} for first in range(0, total, rows)]
 
 
 def _in_precision(model: PolicyModel) -> Any:

@@ -15,6 +15,7 @@ from torch import nn
 from suite.worker.loop import TRAIN_STATS, draw_prompts
 from suite.worker.rank import ConfigError
 from suite.worker.rewards import score_samples
+from suite.worker.samples import Samples
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.tally import Tally
@@ -162,7 +163,7 @@ class TrlxTrainer(Trainer):
 
         reward = self._manifest["workload"]["reward"]
         responses = torch.empty(len(outputs), 0) if reward["kind"] == "constant" else as_tokens(outputs)
-        return score_samples(reward, responses).tolist()
+        return score_samples(reward, Samples.even(responses, 0), seed=0).tolist()
 
     def check_accelerator(self, accelerator: Any) -> None:
         """Raise ConfigError unless Accelerate runs the ranks, the device and the kind of engine that were asked for."""

@@ -1,0 +1,22 @@
+"""Algorithms: what is learned from finished samples. One file each, which declares it for the driver too."""
+
+import importlib
+import os
+from typing import Any, Dict
+
+from suite.worker.algorithms.base import Algorithm
+
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+_NO_ALGORITHMS = ("__init__", "base")
+
+
+def build_algorithm(workload: Dict[str, Any]) -> Algorithm:
+    """The algorithm of a manifest's workload; PPO where it names none. Raises ValueError for an unknown one."""
+    asked = workload.get("algorithm") or {"name": "ppo", "options": {}}
+    for file in sorted(os.listdir(_FOLDER)):
+        name, extension = os.path.splitext(file)
+        if extension == ".py" and name not in _NO_ALGORITHMS:
+            module = importlib.import_module("suite.worker.algorithms." + name)
+            if module.DECLARATION["name"] == asked["name"]:
+                return module.build(workload, dict(asked["options"]))
+    raise ValueError("this worker knows no algorithm {!r}".format(asked["name"]))

@@ -1,0 +1,65 @@
+"""What the loop needs from an algorithm: a batch to train on, and a loss."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Callable, Dict, Optional, Tuple
+
+import torch
+
+from suite.worker.samples import Samples
+
+Tensors = Dict[str, torch.Tensor]
+#: Sum over replicas, each counted once; the same on every rank.
+Sum = Callable[[torch.Tensor], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """This replica's finished samples with what the phases gave. b samples, R the longest response, N samples in all.
+
+    ``mask`` [b, R]: which columns are tokens; ``logprobs`` [b, R] fp32 under the policy, zero behind a response, as
+    ``values`` and ``reference`` are, which are None where the algorithm has no use for them. ``all_scores`` [N] fp32,
+    of every sample in their order, the ``group`` samples of a prompt side by side; ``numbers`` [b] int64, which of them
+    are this replica's.
+    """
+
+    samples: Samples
+    mask: torch.Tensor
+    logprobs: torch.Tensor
+    values: Optional[torch.Tensor]
+    reference: Optional[torch.Tensor]
+    all_scores: torch.Tensor
+    numbers: torch.Tensor
+    group: int
+
+    @property
+    def scores(self) -> torch.Tensor:
+        """[b] fp32, of this replica's samples."""
+        return self.all_scores[self.numbers]
+
+
+class Algorithm(ABC):
+    """One algorithm with its options."""
+
+    #: whether a value head or a critic is asked and trained
+    uses_values = True
+    #: whether the reference policy is asked
+    uses_reference = True
+
+    @abstractmethod
+    def prepare(self, rollouts: Rollouts, total: Sum) -> Tensors:
+        """What training reads, by name, each [b, R] or [b]: advantages and the like. Collective."""
+
+    @abstractmethod
+    def weights(self, mask: torch.Tensor) -> torch.Tensor:
+        """How much each token counts in the loss of an optimizer step, [b, R] fp32, up to one factor for all."""
+
+    @abstractmethod
+    def loss(
+        self, logprobs: torch.Tensor, values: Optional[torch.Tensor], micro: Tensors
+    ) -> Tuple[torch.Tensor, Tensors]:
+        """The loss of one micro batch and its parts, detached: scalars named among ``loss policy_loss value_loss``.
+
+        ``micro`` holds its rows of what ``prepare`` gave, ``logprobs`` of rollout, ``mask``, and ``weight`` [b, R], by
+        which sums over tokens become means over the whole optimizer step.
+        """

@@ -1,0 +1,60 @@
+"""PPO: a clipped policy loss on advantages from learned values, and a clipped value loss."""
+
+from typing import Any, Dict, Optional, Tuple
+
+import torch
+
+from suite.worker import ppo
+from suite.worker.algorithms.base import Algorithm, Rollouts, Sum, Tensors
+
+DECLARATION = {
+    "name": "ppo",
+    "summary": "advantages from learned values, clipped policy and value losses, KL in the reward",
+    "source": "Schulman et al., arXiv 1707.06347; coefficients in the workload's `ppo`",
+    "values": True,
+    "reference": None,
+    "group": 1,
+    "least_group": 1,
+    "options": {},
+}
+
+
+class PPO(Algorithm):
+    """Coefficients are the workload's ``ppo``, as manifests had them before there were other algorithms."""
+
+    def __init__(self, coefficients: Dict[str, float]) -> None:
+        self._coefficients = coefficients
+
+    def prepare(self, rollouts: Rollouts, total: Sum) -> Tensors:
+        assert rollouts.values is not None and rollouts.reference is not None
+        coefficients, mask = self._coefficients, rollouts.mask
+        rewards = ppo.penalised_rewards(
+            rollouts.scores, rollouts.logprobs, rollouts.reference, coefficients["kl_coefficient"], mask
+        )
+        advantages, returns = ppo.advantages_and_returns(
+            rewards, rollouts.values, coefficients["discount"], coefficients["gae_lambda"]
+        )
+        return {
+            "values": rollouts.values,
+            "advantages": ppo.whiten(advantages, total(ppo.moments(advantages[mask]))) * mask,
+            "returns": returns,
+        }
+
+    def weights(self, mask: torch.Tensor) -> torch.Tensor:
+        return mask.float()
+
+    def loss(
+        self, logprobs: torch.Tensor, values: Optional[torch.Tensor], micro: Tensors
+    ) -> Tuple[torch.Tensor, Tensors]:
+        """1707.06347, equation 9 without entropy bonus."""
+        assert values is not None
+        coefficients, weight = self._coefficients, micro["weight"]
+        policy = ppo.policy_loss(logprobs, micro["logprobs"], micro["advantages"], coefficients["clip_ratio"], weight)
+        value = ppo.value_loss(values, micro["values"], micro["returns"], coefficients["clip_value"], weight)
+        loss = policy + coefficients["value_coefficient"] * value
+        # A copy: Megatron's schedule divides the loss itself, in place, by the number of micro batches.
+        return loss, {"loss": loss.detach().clone(), "policy_loss": policy.detach(), "value_loss": value.detach()}
+
+
+def build(workload: Dict[str, Any], options: Dict[str, Any]) -> PPO:
+    return PPO(workload["ppo"])

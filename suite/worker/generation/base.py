@@ -1,0 +1,38 @@
+"""What the loop needs from a generation engine."""
+
+from abc import ABC, abstractmethod
+from typing import Optional, Sequence, Tuple
+
+import torch
+
+from suite.worker.samples import Samples
+
+
+class Generator(ABC):
+    """An inference engine that generates in the policy's place; the same calls on every rank."""
+
+    #: what a reader of the figures must know
+    notes: Tuple[str, ...] = ()
+
+    @abstractmethod
+    def sync(self) -> None:
+        """Give the engine the policy's weights as they are now, awake it where it sleeps. Collective."""
+
+    @abstractmethod
+    def generate(self, prompts: Samples) -> Samples:
+        """As ``Engine.generate``."""
+
+    @abstractmethod
+    def sleep(self) -> None:
+        """Free what the engine holds, where the layout asks for it; called when generation is over. Collective."""
+
+    @property
+    def finish_seconds(self) -> Optional[Sequence[float]]:
+        """When each sample of the last ``generate`` was complete, in seconds after its start; None: not told."""
+        return None
+
+    @property
+    def logprobs(self) -> Optional[torch.Tensor]:
+        """Of the last ``generate``: [b, R] fp32, the engine's own log-probs of what it sampled, zero behind a response;
+        None: not told. Their difference from the policy's own is the mismatch of the two stacks."""
+        return None
