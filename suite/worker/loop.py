@@ -158,8 +158,9 @@ class Loop:
         stats["reward"] = float(rollouts.all_scores.double().mean())
         stats["kl"] = math.nan
         if rollouts.reference is not None:
-            kl = (rollouts.logprobs - rollouts.reference)[rollouts.mask].double().sum()
-            stats["kl"] = float(self._replicas.sum(kl)) / self._work["global_rollouts"]
+            kl = (rollouts.logprobs - rollouts.reference)[rollouts.mask].double()
+            total, tokens = self._replicas.sum(torch.stack([kl.sum(), torch.full_like(kl.sum(), float(kl.numel()))]))
+            stats["kl"] = float(total / tokens)
         return {name: value if math.isfinite(value) else None for name, value in stats.items()}
 
     def _skipped(self, steps: List[Dict[str, float]]) -> Counts:
