@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from suite.worker.engines.deepspeed.engine import DeepSpeedEngine
+from suite.worker.samples import Samples
 
 
 class ScriptedModel:
@@ -41,9 +42,9 @@ def counted(policy: list[bool], critic: list[bool] | None) -> list[float]:
     engine._policy, engine._micro_batch = SimpleNamespace(train=lambda: None), 2
     engine._engine = ScriptedModel(policy, (response, response))
     engine._critic = None if critic is None else ScriptedModel(critic, response)
-    batch = {"tokens": torch.zeros(2, 4), "logprobs": response, "values": response}
+    samples, batch = Samples.even(torch.zeros(2, 4), 2), {"logprobs": response, "values": response}
     parts = dict.fromkeys(("loss", "policy_loss", "value_loss"), torch.zeros(()))
-    return [engine.train(batch, 2, lambda *_: (torch.zeros(()), parts))["skipped_steps"] for _ in policy]
+    return [engine.train(samples, batch, lambda *_: (torch.zeros(()), parts))["skipped_steps"] for _ in policy]
 
 
 def test_a_step_is_counted_where_it_was_skipped() -> None:
