@@ -277,6 +277,7 @@ def cached_logprobs(engine: Any, tokens: Any) -> list[list[float]] | None:
     import torch
 
     from suite.worker.engines.megatron.generate import Sampler
+    from suite.worker.samples import Samples
 
     class Forced(Sampler):
         def _draw(self, logits: Any) -> Any:
@@ -287,7 +288,7 @@ def cached_logprobs(engine: Any, tokens: Any) -> list[list[float]] | None:
     columns: list[Any] = []
     engine._policy.eval()
     sampler = Forced(engine._model, temperature=1.0, seed=0)
-    assert torch.equal(sampler.sample(tokens[:, :PROMPT_TOKENS], NEW_TOKENS), tokens)
+    assert torch.equal(sampler.sample(prompts_of(Samples.even(tokens, PROMPT_TOKENS))).tokens, tokens)
     return torch.stack(columns, dim=1).tolist() if columns else None
 
 

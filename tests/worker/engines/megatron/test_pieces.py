@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from suite.worker.engines.megatron import weights as megatron_weights
 from suite.worker.engines.megatron.engine import MegatronEngine
-from suite.worker.engines.megatron.model import gelu_tanh
+from suite.worker.engines.megatron.family import gelu_tanh
 from suite.worker.world import World
 
 CPU = World(0, 1, 0, 1, torch.device("cpu"))
@@ -34,7 +34,7 @@ MANIFEST: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("section", "field", "value", "world", "message"),
     [
-        ("size", "architecture", "llama", CPU, "gpt2 shapes, not llama"),
+        ("size", "architecture", "opt", CPU, "builds no opt shapes, but gpt2, llama"),
         ("workload", "reference", "hydra", CPU, "megatron keeps a full reference copy; use reference full"),
         ("layout", "zero_stage", 2, CPU, "deepspeed"),
         ("layout", "offload_parameters", True, CPU, "deepspeed"),
