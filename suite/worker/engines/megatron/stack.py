@@ -62,8 +62,10 @@ with _lean_import():
     from megatron.core.models.gpt.gpt_model import GPTModel
     from megatron.core.optimizer import OptimizerConfig, clip_grads, get_megatron_optimizer, grad_scaler
     from megatron.core.optimizer import optimizer as mixed_precision_optimizer
+    from megatron.core.packed_seq_params import PackedSeqParams
     from megatron.core.pipeline_parallel import get_forward_backward_func, schedules
     from megatron.core.pipeline_parallel.p2p_communication import P2PCommunicator
+    from megatron.core.process_groups_config import ProcessGroupCollection
     from megatron.core.tensor_parallel import random as parallel_random
     from megatron.core.transformer.dot_product_attention import DotProductAttention
     from megatron.core.transformer.enums import AttnBackend, AttnMaskType
@@ -82,6 +84,8 @@ __all__ = [
     "GPTModel",
     "OptimizerConfig",
     "P2PCommunicator",
+    "PackedSeqParams",
+    "ProcessGroupCollection",
     "StaticInferenceContext",
     "TransformerBlockSubmodules",
     "TransformerConfig",

@@ -41,7 +41,7 @@ def global_parameters(model: PolicyModel) -> Iterator[Tuple[str, torch.nn.Parame
 
 @torch.no_grad()
 def draw_weights(model: PolicyModel, seed: int) -> None:
-    """Normal weights of deviation 0.02 (GPT-2's), biases zero, LayerNorm one; padded vocabulary rows zero."""
+    """Normal weights of deviation 0.02 (GPT-2's), biases zero, norms one; padded vocabulary rows zero."""
     for name, parameter in global_parameters(model):
         if name.endswith("bias"):
             parameter.zero_()
@@ -74,7 +74,14 @@ def shard(whole: torch.Tensor, name: str, parameter: torch.nn.Parameter) -> torc
     """This tensor rank's shard of a whole parameter, padded with zero rows where the vocabulary is."""
     if not _is_sharded(parameter):
         return whole
-    dimension, width = parameter.partition_dim, parameter.size(parameter.partition_dim)
+    dimension = parameter.partition_dim
+    parts = whole.chunk(_stride(parameter), dimension)
+    return torch.cat([_own_part(part, name, parameter) for part in parts], dimension)
+
+
+def _own_part(whole: torch.Tensor, name: str, parameter: torch.nn.Parameter) -> torch.Tensor:
+    dimension = parameter.partition_dim
+    width = parameter.size(dimension) // _stride(parameter)
     first = parallel_state.get_tensor_model_parallel_rank() * width
     held = min(max(whole.size(dimension) - first, 0), width)
     own_rows = whole.narrow(dimension, min(first, whole.size(dimension)), held)
@@ -84,12 +91,17 @@ def shard(whole: torch.Tensor, name: str, parameter: torch.nn.Parameter) -> torc
     return torch.nn.functional.pad(own_rows, (0, 0, 0, width - held))
 
 
+def _stride(parameter: torch.nn.Parameter) -> int:
+    """Into how many parts Megatron splits over the tensor ranks one by one: gate and up of a gated MLP are two."""
+    return getattr(parameter, "partition_stride", 1)
+
+
 def _is_sharded(parameter: torch.nn.Parameter) -> bool:
     return getattr(parameter, "tensor_model_parallel", False)
 
 
 def freeze_below(model: PolicyModel, trainable_layers: Optional[int]) -> None:
-    """Only the last ``trainable_layers`` blocks, the final LayerNorm and the value head train; None: everything."""
+    """Only the last ``trainable_layers`` blocks, the final norm and the value head train; None: everything."""
     if trainable_layers is None:
         return
     first = model.config.num_layers - trainable_layers
