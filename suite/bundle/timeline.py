@@ -123,12 +123,17 @@ def _not_as_asked(counts: Counts, manifest: Manifest) -> str | None:
     """Engine backends run the suite's own iteration, so its counts follow from the manifest."""
     if manifest.backend.kind != "engine":
         return None
-    samples, workload = manifest.work.global_rollouts, manifest.workload
+    samples, workload, drawn = manifest.work.global_rollouts, manifest.workload, manifest.work.lengths
+    prompt, response = samples * workload.prompt_tokens, samples * workload.new_tokens
+    if drawn is not None:
+        if not len(drawn.prompt) == len(drawn.response) == samples:
+            return f"the manifest has {len(drawn.prompt)} and {len(drawn.response)} lengths of {samples} samples"
+        prompt, response = sum(drawn.prompt), sum(drawn.response)
     asked = {
         "samples": samples,
-        "prompt_tokens": samples * workload.prompt_tokens,
-        "response_tokens": samples * workload.new_tokens,
-        "trained_tokens": samples * workload.sequence_tokens * workload.ppo_epochs,
+        "prompt_tokens": prompt,
+        "response_tokens": response,
+        "trained_tokens": (prompt + response) * workload.ppo_epochs,
         "optimizer_steps": workload.optimizer_steps * workload.ppo_epochs,
     }
     for name, value in asked.items():
