@@ -14,6 +14,7 @@ from suite.worker.engines.base import Engine, LossFunction
 from suite.worker.engines.megatron import native
 from suite.worker.engines.megatron.batch import MicroBatch
 from suite.worker.engines.megatron.cpu import apply_cpu_patches
+from suite.worker.engines.megatron.export import export_weights
 from suite.worker.engines.megatron.family import FAMILIES
 from suite.worker.engines.megatron.generate import Sampler
 from suite.worker.engines.megatron.model import PolicyModel, build_config
@@ -47,6 +48,7 @@ class MegatronEngine(Engine):
         parallel_state.initialize_model_parallel(
             tensor_model_parallel_size=layout["tensor"],
             pipeline_model_parallel_size=layout["pipeline"],
+            expert_model_parallel_size=layout.get("expert", 1),
             create_gloo_process_groups=False,
             distributed_timeout_minutes=max(1, math.ceil(manifest["limits"]["silence_seconds"] / 60)),
         )
@@ -55,6 +57,7 @@ class MegatronEngine(Engine):
         self.data_parallel_rank = parallel_state.get_data_parallel_rank()
         self.data_parallel_size = parallel_state.get_data_parallel_world_size()
         self._micro_batch = manifest["work"]["micro_batch"]
+        self._size = manifest["size"]
         self._packing = layout.get("packing", False)
         self._length_multiple = layout["tensor"] if layout["sequence_parallel"] else 1
         self._build_models(manifest)
@@ -89,6 +92,9 @@ class MegatronEngine(Engine):
         config = build_config(manifest, self.device)
         return PolicyModel(config, manifest["size"], with_value_head).to(self.device)
 
+    def weights(self) -> Iterator[Tuple[str, torch.Tensor]]:
+        return export_weights(self._model, self._size)
+
     def generate(self, prompts: Samples) -> Samples:
         self._policy.eval()
         samples = self._sampler.sample(prompts)
@@ -109,11 +115,13 @@ class MegatronEngine(Engine):
 
         def forward(micros: Iterator[Tuple[MicroBatch, Micro]], stage: Any) -> Tuple[Any, Optional[Callable]]:
             micro, _ = next(micros)
-            return stage(micro.tokens, micro), None
+            output = stage(micro.tokens, micro)
+            # One tensor, since where there are experts Megatron asks for its device.
+            return (torch.stack(output[:num_results]) if parallel_state.is_pipeline_last_stage() else output), None
 
         outputs = self._run(model, self._micros(samples, {}), forward, forward_only=True)
         if parallel_state.is_pipeline_last_stage():
-            parts = zip(*(output[:num_results] for output in outputs))
+            parts = zip(*outputs)
             results = torch.stack([join_responses(part, samples.longest_response) for part in parts])
         else:
             results = torch.empty((num_results, len(samples), samples.longest_response), device=self.device)

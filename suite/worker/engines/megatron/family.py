@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 #: families with rotary positions, RMSNorm and a gated SiLU MLP without biases
 LLAMA_LIKE = ("llama", "qwen2", "qwen3", "mixtral", "qwen3_moe")
-FAMILIES = ("gpt2",) + LLAMA_LIKE
+FAMILIES = ("gpt2", *LLAMA_LIKE)
 _QK_NORM = ("qwen3", "qwen3_moe")
 _DEFAULT_THETA = 10000.0
 
@@ -40,6 +40,24 @@ def family_options(size: Dict[str, Any], fused: bool) -> Dict[str, Any]:
         "add_bias_linear": False,
         "add_qkv_bias": size["architecture"] == "qwen2",
         "qk_layernorm": size["architecture"] in _QK_NORM,
+        **_expert_options(size),
+    }
+
+
+def _expert_options(size: Dict[str, Any]) -> Dict[str, Any]:
+    """Every token goes to the experts that its router chose: no capacity, no dropping, no balancing loss."""
+    experts = size.get("experts")
+    if experts is None:
+        return {}
+    return {
+        "num_moe_experts": experts["count"],
+        "moe_router_topk": experts["per_token"],
+        "moe_ffn_hidden_size": size["ffn"],
+        # Softmax over the chosen alone, so that they add up to 1, or over all before choosing.
+        "moe_router_pre_softmax": not experts.get("normalise", True),
+        "moe_router_load_balancing_type": "none",
+        "moe_aux_loss_coeff": 0.0,
+        "moe_token_dispatcher_type": "alltoall",
     }
 
 

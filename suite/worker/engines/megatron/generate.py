@@ -2,7 +2,7 @@
 
 import time
 from contextlib import contextmanager
-from typing import Iterator, List
+from typing import Iterator, List, Tuple
 
 import torch
 
@@ -44,15 +44,16 @@ class Sampler:
         others, and rows that are complete go on idly until the last is. ``finish_seconds`` then has when each was.
         """
         started = time.perf_counter()
-        lengths, shortest = prompts.lengths, min(prompts.prompt_lengths)
-        tokens = torch.zeros(len(prompts), max(lengths), dtype=prompts.tokens.dtype, device=prompts.tokens.device)
+        lengths = prompts.lengths
+        shortest, longest = self._steps(prompts)
+        tokens = torch.zeros(len(prompts), longest, dtype=prompts.tokens.dtype, device=prompts.tokens.device)
         tokens[:, : prompts.tokens.size(1)] = prompts.tokens
-        drawn_here = _response_columns(prompts)
+        drawn_here = _response_columns(prompts, longest)
         self.finish_seconds = [0.0] * len(prompts)
-        cache = StaticInferenceContext(max_batch_size=len(prompts), max_sequence_length=max(lengths))
+        cache = StaticInferenceContext(max_batch_size=len(prompts), max_sequence_length=longest)
         with _whole_sequences(self._model):
             fed = tokens[:, :shortest]
-            for column in range(shortest, max(lengths)):
+            for column in range(shortest, longest):
                 drawn = self._next_token(fed, cache)
                 tokens[:, column] = torch.where(drawn_here[:, column], drawn, tokens[:, column])
                 cache.sequence_len_offset = column
@@ -60,6 +61,17 @@ class Sampler:
                 fed = tokens[:, column : column + 1]
                 self._note_finished(column + 1, lengths, started)
         return Samples(tokens, prompts.prompt_lengths, prompts.response_lengths)
+
+    def _steps(self, prompts: Samples) -> Tuple[int, int]:
+        """Columns from which and to which is sampled: replicas that share experts must take the same steps."""
+        shortest, longest = min(prompts.prompt_lengths), max(prompts.lengths)
+        if self._model.config.expert_model_parallel_size == 1:
+            return shortest, longest
+        ends = torch.tensor([-shortest, longest], device=self._device)
+        group = parallel_state.get_expert_model_parallel_group()
+        torch.distributed.all_reduce(ends, op=torch.distributed.ReduceOp.MAX, group=group)
+        negative, longest = ends.tolist()
+        return -negative, longest
 
     def _note_finished(self, length: int, lengths: List[int], started: float) -> None:
         """Rows of this length are complete. Launches run ahead of a GPU, so it is waited for, but only then."""
@@ -88,10 +100,10 @@ class Sampler:
         return torch.multinomial(probabilities, 1, generator=self._generator).squeeze(1)
 
 
-def _response_columns(samples: Samples) -> torch.Tensor:
+def _response_columns(samples: Samples, longest: int) -> torch.Tensor:
     """[b, T] bool: which columns of each row are its response."""
     device = samples.tokens.device
-    columns = torch.arange(max(samples.lengths), device=device)
+    columns = torch.arange(longest, device=device)
     prompts, ends = (
         torch.tensor(each, device=device).unsqueeze(1) for each in (samples.prompt_lengths, samples.lengths)
     )

@@ -58,6 +58,7 @@ def build_config(manifest: Dict[str, Any], device: torch.device) -> TransformerC
         bf16=precision == "bf16",
         tensor_model_parallel_size=layout["tensor"],
         pipeline_model_parallel_size=layout["pipeline"],
+        expert_model_parallel_size=layout.get("expert", 1),
         sequence_parallel=layout["sequence_parallel"],
         deallocate_pipeline_outputs=True,
         cuda_graph_scope=[],

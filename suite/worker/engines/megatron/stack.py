@@ -70,8 +70,14 @@ with _lean_import():
     from megatron.core.transformer.dot_product_attention import DotProductAttention
     from megatron.core.transformer.enums import AttnBackend, AttnMaskType
     from megatron.core.transformer.module import Float16Module
+    from megatron.core.transformer.moe import moe_utils
+    from megatron.core.transformer.moe.token_dispatcher import MoEAlltoAllTokenDispatcher
     from megatron.core.transformer.transformer_block import TransformerBlockSubmodules
     from megatron.core.transformer.transformer_config import TransformerConfig
+
+if not hasattr(moe_utils, "te_general_gemm"):
+    # A router asks whether it has this, and megatron-core forgets to say so where Transformer Engine is absent.
+    moe_utils.te_general_gemm = None
 
 __all__ = [
     "COMPILED",
@@ -82,6 +88,7 @@ __all__ = [
     "DotProductAttention",
     "Float16Module",
     "GPTModel",
+    "MoEAlltoAllTokenDispatcher",
     "OptimizerConfig",
     "P2PCommunicator",
     "PackedSeqParams",

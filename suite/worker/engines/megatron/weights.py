@@ -9,19 +9,20 @@ of device.
 import math
 import re
 import zlib
-from typing import Dict, Iterator, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
 from suite.worker.engines.megatron.model import PolicyModel
 from suite.worker.engines.megatron.native import plain_name
-from suite.worker.engines.megatron.stack import parallel_state
+from suite.worker.engines.megatron.stack import TransformerConfig, parallel_state
 
 INITIAL_DEVIATION = 0.02
 #: their outputs are added to the residual stream: GPT-2 scales their deviation by 1 / sqrt(2 layers)
-_RESIDUAL_WEIGHTS = ("self_attention.linear_proj.weight", "mlp.linear_fc2.weight")
+_RESIDUAL_WEIGHTS = ("self_attention.linear_proj.weight", ".linear_fc2.weight")
 _VOCABULARY_WEIGHTS = ("embedding.word_embeddings.weight", "output_layer.weight")
 _LAYER = re.compile(r"^decoder\.layers\.(\d+)\.")
+_EXPERT = re.compile(r"\.local_experts\.(\d+)\.")
 
 
 def global_parameters(model: PolicyModel) -> Iterator[Tuple[str, torch.nn.Parameter]]:
@@ -34,9 +35,28 @@ def global_parameters(model: PolicyModel) -> Iterator[Tuple[str, torch.nn.Parame
         layer = _LAYER.match(name)
         if layer:
             name = "decoder.layers.{}.{}".format(int(layer.group(1)) + offset, plain_name(name[layer.end() :]))
+            if is_expert(name):
+                name = expert_names(name, config)[parallel_state.get_expert_model_parallel_rank()]
         elif name == "output_layer.weight" and model.share_embeddings_and_output_weights:
             name = "embedding.word_embeddings.weight"
         yield name, parameter
+
+
+def is_expert(name: str) -> bool:
+    """Whether this is one expert's parameter, which only some ranks hold where experts are spread."""
+    return _EXPERT.search(name) is not None
+
+
+def expert_names(name: str, config: TransformerConfig) -> List[str]:
+    """The names of the parameters that the expert ranks hold in this one's place, in the order of the ranks."""
+    held = config.num_moe_experts // config.expert_model_parallel_size
+    number = _EXPERT.search(name)
+    assert number is not None
+    place = int(number.group(1)) % held
+    return [
+        name[: number.start(1)] + str(rank * held + place) + name[number.end(1) :]
+        for rank in range(config.expert_model_parallel_size)
+    ]
 
 
 @torch.no_grad()
@@ -57,11 +77,11 @@ def _draw(name: str, parameter: torch.nn.Parameter, model: PolicyModel, seed: in
     deviation = INITIAL_DEVIATION
     if name.endswith(_RESIDUAL_WEIGHTS):
         deviation /= math.sqrt(2 * model.config.num_layers)
-    whole = torch.empty(_whole_shape(name, parameter, model), device=parameter.device)
+    whole = torch.empty(whole_shape(name, parameter, model), device=parameter.device)
     return whole.normal_(0.0, deviation, generator=generator)
 
 
-def _whole_shape(name: str, parameter: torch.nn.Parameter, model: PolicyModel) -> Tuple[int, ...]:
+def whole_shape(name: str, parameter: torch.nn.Parameter, model: PolicyModel) -> Tuple[int, ...]:
     shape = list(parameter.shape)
     if name in _VOCABULARY_WEIGHTS:
         shape[0] = model.unpadded_vocab
@@ -91,6 +111,16 @@ def _own_part(whole: torch.Tensor, name: str, parameter: torch.nn.Parameter) -> 
     return torch.nn.functional.pad(own_rows, (0, 0, 0, width - held))
 
 
+def unshard(shards: Sequence[torch.Tensor], parameter: torch.nn.Parameter, shape: Tuple[int, ...]) -> torch.Tensor:
+    """The shards of all tensor ranks as the whole parameter of this shape, without padding."""
+    if not _is_sharded(parameter):
+        return shards[0]
+    dimension = parameter.partition_dim
+    parts = zip(*(each.chunk(_stride(parameter), dimension) for each in shards))
+    whole = torch.cat([torch.cat(part, dimension) for part in parts], dimension)
+    return whole.narrow(dimension, 0, shape[dimension]).contiguous()
+
+
 def _stride(parameter: torch.nn.Parameter) -> int:
     """Into how many parts Megatron splits over the tensor ranks one by one: gate and up of a gated MLP are two."""
     return getattr(parameter, "partition_stride", 1)
@@ -116,7 +146,8 @@ def count_parameters(model: PolicyModel) -> Dict[str, int]:
     counts = torch.zeros(2, dtype=torch.int64, device=next(model.parameters()).device)
     for name, parameter in global_parameters(model):
         if not getattr(parameter, "shared", False):
-            size = math.prod(_whole_shape(name, parameter, model))
+            size = math.prod(whole_shape(name, parameter, model))
+            size *= model.config.expert_model_parallel_size if is_expert(name) else 1
             counts += torch.tensor([size, size * parameter.requires_grad], device=counts.device)
     torch.distributed.all_reduce(counts, group=parallel_state.get_pipeline_model_parallel_group())
     total, trainable = counts.tolist()
