@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from suite.worker import session
 from suite.worker.algorithms import build_algorithm
 from suite.worker.engines.base import Engine, LossFunction
 from suite.worker.events import EventLog
+from suite.worker.generation.base import Generator
 from suite.worker.loop import Loop, draw_prompts, expected_counts
 from suite.worker.memory import MemoryProbe
 from suite.worker.progress import Progress
@@ -36,11 +38,14 @@ class ScriptedEngine(Engine):
     data_parallel_rank, data_parallel_size, replica_leader = 0, 1, True
     total_parameters, trainable_parameters = 100, 60
 
-    def __init__(self, extra_tokens: int = 0, token: int = 7, loss: float = 0.25, **stats: float) -> None:
+    def __init__(
+        self, extra_tokens: int = 0, token: int = 7, loss: float = 0.25, changed_prompts: int = 0, **stats: float
+    ) -> None:
         self.calls: list[str] = []
         self.trained: list[dict[str, torch.Tensor]] = []
         self._stats = stats
         self._extra_tokens, self._token, self._loss = extra_tokens, token, loss
+        self._changed_prompts = changed_prompts
 
     def generate(self, prompts: Samples) -> Samples:
         self.calls.append("generate")
@@ -49,6 +54,7 @@ class ScriptedEngine(Engine):
         for row, (prompt, response) in enumerate(zip(prompts.prompt_lengths, responses, strict=True)):
             tokens[row, :prompt] = prompts.tokens[row, :prompt]
             tokens[row, prompt : prompt + response] = self._token
+        tokens[: self._changed_prompts, 0] += 1
         return Samples(tokens, prompts.prompt_lengths, responses)
 
     def score(self, samples: Samples) -> tuple[torch.Tensor, torch.Tensor]:
@@ -62,7 +68,7 @@ class ScriptedEngine(Engine):
 
     def train(self, samples: Samples, batch: dict[str, torch.Tensor], loss_fn: LossFunction) -> dict[str, float]:
         self.calls.append("train")
-        self.trained.append(batch)
+        self.trained.append({**batch, "tokens": samples.tokens})
         _, parts = loss_fn(batch["logprobs"], batch.get("values"), batch)
         return {**{name: float(value) for name, value in parts.items()}, "loss": self._loss, **self._stats}
 
@@ -118,6 +124,121 @@ def test_counts_are_the_manifests_and_parameters_the_engines() -> None:
         "total_parameters": 100,
     }
     assert expected_counts(parsed(manifest)["workload"], parsed(manifest)["work"]).items() <= counts.items()
+
+
+UNEVEN = {
+    **WORK,
+    "lengths": {"kind": "list", "listed": [1, 8, 3, 5]},
+    "prompt_lengths": {"kind": "list", "listed": [2, 4, 6, 8]},
+}
+
+
+def uneven(**workload: Any) -> Manifest:
+    """Eight samples: responses 1 8 3 5 1 8 3 5, prompts 2 4 6 8 2 4 6 8."""
+    return tiny_manifest(workload={**UNEVEN, **workload})
+
+
+def test_counts_of_uneven_samples_are_of_real_tokens_and_padding_is_the_engines() -> None:
+    counts, _ = Loop(ScriptedEngine(padded_tokens=11.0), parsed(uneven())).run_iteration(0, NullRecorder())
+    assert (counts["samples"], counts["prompt_tokens"], counts["response_tokens"]) == (8, 40, 34)
+    assert counts["trained_tokens"] == 2 * 74
+    assert counts["padded_tokens"] == 4 * 11, "four optimizer steps"
+
+
+def test_uneven_samples_are_trained_as_they_were_generated_and_weigh_by_their_tokens() -> None:
+    engine = ScriptedEngine()
+    Loop(engine, parsed(uneven())).run_iteration(0, NullRecorder())
+    for batch in engine.trained:
+        mask, weight = batch["mask"], batch["weight"]
+        assert mask.shape == weight.shape == batch["advantages"].shape
+        assert mask.any(dim=0).all(), "as many columns as the longest response of the step"
+        assert float(weight[mask].min()) == float(weight[mask].max()) and not weight[~mask].any()
+        assert float(weight.sum()) == pytest.approx(2), "a mean over two micro batches"
+    for epoch in (engine.trained[:2], engine.trained[2:]):
+        assert sorted(int(length) for batch in epoch for length in batch["mask"].sum(1)) == [1, 1, 3, 3, 5, 5, 8, 8]
+
+
+def test_samples_of_a_group_have_one_prompt_of_one_length() -> None:
+    manifest = parsed(uneven(algorithm="grpo", group=4))
+    engine = ScriptedEngine()
+    _, stats = Loop(engine, manifest).run_iteration(0, NullRecorder())
+    assert manifest["work"]["lengths"]["prompt"] == [2] * 4 + [4] * 4
+    drawn = draw_prompts(manifest, 0)
+    assert all(torch.equal(drawn[0], drawn[row]) for row in range(4)) and not torch.equal(drawn[0], drawn[4])
+    assert engine.calls == ["generate", "score", "train", "train", "train", "train"], "no reference phase"
+    assert (stats["value_loss"], stats["kl"], stats["clip_share"]) == (None, None, 0.0)
+
+
+def test_prompts_that_come_back_changed_fail_the_run() -> None:
+    with pytest.raises(ConfigError, match="3 of 8 samples do not start with their prompts"):
+        Loop(ScriptedEngine(changed_prompts=3), parsed(uneven())).run_iteration(0, NullRecorder())
+
+
+class ScriptedGenerator(Generator):
+    """Gives what the engine gives, and log-probs that differ by ``apart`` from the policy's -1 at the first tokens."""
+
+    def __init__(self, engine: ScriptedEngine, apart: float) -> None:
+        self._engine, self._apart = engine, apart
+
+    def sync(self) -> None:
+        self._engine.calls.append("sync")
+
+    def generate(self, prompts: Samples) -> Samples:
+        self._samples = self._engine.generate(prompts)
+        return self._samples
+
+    def sleep(self) -> None:
+        self._engine.calls.append("sleep")
+
+    @property
+    def finish_seconds(self) -> list[float]:
+        return [0.1 * length for length in self._samples.response_lengths]
+
+    @property
+    def logprobs(self) -> torch.Tensor:
+        mask = self._samples.mask()
+        apart = torch.zeros(mask.shape)
+        apart[:, 0] = self._apart
+        return (-1.0 - apart) * mask
+
+
+def rollout_of(apart: float, folder: Path) -> tuple[list[str], dict[str, Any]]:
+    engine = ScriptedEngine()
+    Loop(engine, parsed(uneven()), ScriptedGenerator(engine, apart)).run_iteration(0, recorder(folder))
+    event = events_in(folder)[-1]
+    assert wrong_field(event, FIELDS["rank"]["iteration"], "") is None
+    return engine.calls, event["rollout"]
+
+
+def test_a_generator_is_given_weights_first_and_sleeps_before_scoring(tmp_path: Path) -> None:
+    calls, _ = rollout_of(0.0, tmp_path)
+    assert calls[:4] == ["sync", "generate", "sleep", "score"]
+
+
+def test_idle_slots_and_mismatch_of_log_probs_are_in_the_iterations_event(tmp_path: Path) -> None:
+    apart = 0.5
+    _, found = rollout_of(apart, tmp_path)
+    assert found["idle_slot_seconds"] == pytest.approx(0.1 * (8 - 34 / 8))
+    assert found["logprob_difference_mean"] == pytest.approx(8 * apart / 34)
+    assert found["logprob_difference_max"] == pytest.approx(apart)
+    weights = [math.exp(apart)] * 8 + [1.0] * 26
+    expected = math.fsum(weights) ** 2 / (34 * math.fsum(weight**2 for weight in weights))
+    assert found["effective_sample_size"] == pytest.approx(expected)
+
+
+def test_equal_log_probs_are_an_effective_sample_size_of_one(tmp_path: Path) -> None:
+    _, found = rollout_of(0.0, tmp_path)
+    assert (found["effective_sample_size"], found["logprob_difference_max"]) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("apart", [float("inf"), float("nan"), 1e4])
+def test_log_probs_that_are_no_numbers_or_far_apart_give_null_or_a_number(apart: float, tmp_path: Path) -> None:
+    _, found = rollout_of(apart, tmp_path)
+    mismatch = [value for name, value in found.items() if name != "idle_slot_seconds"]
+    if math.isfinite(apart):
+        assert found["effective_sample_size"] == pytest.approx(8 / 34)
+    else:
+        assert mismatch == [None] * 3
 
 
 def test_statistics_tell_reward_kl_and_losses() -> None:
