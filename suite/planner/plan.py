@@ -13,15 +13,17 @@ from suite.planner.formulas.offload import SWAP_HOST_BYTES
 from suite.planner.hardware import Hardware
 from suite.planner.host_memory import host_memory
 from suite.planner.iteration import phase_seconds, step_parts_of
-from suite.planner.iteration_memory import PARTS, iteration_memory
+from suite.planner.iteration_memory import PARTS, engine_waves, iteration_memory
 from suite.planner.jobs import Column
+from suite.planner.lengths import MOST_DRAWN, SEED
 from suite.planner.parameters import Band, Parameters, RateBand
 from suite.planner.profiles import Profile
-from suite.planner.space import Space, candidates
+from suite.planner.space import USUAL, Manner, Space, candidates
 from suite.spec.base import Frozen
 from suite.spec.layout import Layout
 from suite.spec.manifest import Work
 from suite.spec.phases import TIMED_NAMES
+from suite.spec.resolve import sample_lengths
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 from suite.theory.flops import iteration_flops
@@ -32,7 +34,7 @@ GIB = 2**30
 
 
 class Option(Frozen):
-    """One layout with what it is predicted to need and to give. Times are of one PPO iteration."""
+    """One layout with what it is predicted to need and to give. Times are of one iteration."""
 
     layout: Layout
     label: str
@@ -100,12 +102,14 @@ def make_plan(
     most: int = 8,
     power_watts: float | None = None,
     fold_twins: bool = False,
+    manner: Manner = USUAL,
 ) -> Plan:
     """Rank every layout of the backend on each number of devices. ``price`` is money per device and hour.
 
-    ``fold_twins``: of layouts with one prediction the first stands for all and names the others.
+    ``fold_twins``: of layouts with one prediction the first stands for all and names the others. ``manner``: what is
+    not searched over.
     """
-    space = candidates(shape, workload, hardware, profile, devices)
+    space = candidates(shape, workload, hardware, profile, devices, manner)
     table = predict(space, hardware, profile, parameters)
     memory_error = parameters.bands["memory"].p90
     measure = table.measure(objective)
@@ -161,6 +165,7 @@ class Table:
         self.samples = space.choices["rollouts"] * space.choices["data"]
         self.rate = self.samples / self.iteration
         self.devices = space.choices["devices"]
+        self.sample_tokens = space.work.sample_tokens
         self.per_device = self.devices / self.rate
 
     def measure(self, objective: Objective) -> Column:
@@ -178,15 +183,18 @@ def predict(
     factor = float(np.exp(parameters.effect(groups)))
     known_factor = parameters.ppo.slower if parameters.ppo and profile.plain_model else 1.0
     work = replace(space.work, slower=known_factor if slower is None else slower)
-    own = parameters.phases
+    own, apart = parameters.phases, frozenset[str]()
+    if work.engine:  # it is no part of the training stack, whose effects are not its own
+        work = replace(work, waves=engine_waves(work, parameters.memory, profile))
+        apart = frozenset(("sync", "prefill", "decode", "generate"))
     parts = {"prefill": "generate", "decode": "generate", "swap": "reference"}
     seconds = {
-        name: column * factor * own.get(parts.get(name, name), 1.0)
+        name: column * (1.0 if name in apart else factor) * own.get(parts.get(name, name), 1.0)
         for name, column in phase_seconds(work, parameters.values).items()
     }
     training = step_parts_of(work, parameters.values)
     training = {name: column * factor * own.get("train", 1.0) for name, column in training.items()}
-    memory = iteration_memory(space.work, parameters.memory, profile)
+    memory = iteration_memory(work, parameters.memory, profile)
     memory = {name: column * parameters.memory_factor for name, column in memory.items()}
     return Table(seconds, training, memory, host_memory(space.work, profile), space)
 
@@ -240,8 +248,9 @@ def _option(
         replica_rollouts=replica,
         replica_batch=replica // workload.optimizer_steps,
         micro_batch=micro,
+        lengths=sample_lengths(workload, int(samples), SEED) if samples <= MOST_DRAWN else None,
     )
-    flops = iteration_flops(shape, workload, int(samples)).model
+    flops = _model_flops(shape, workload, work)
     memory = {kind: int(table.memory[kind][index]) for kind in PARTS if table.memory[kind][index] >= 1}
     rate = samples / seconds
     return Option(
@@ -259,7 +268,7 @@ def _option(
         phases={name: float(column[index]) for name, column in table.seconds.items()},
         training={name: float(column[index]) for name, column in table.training.items() if column[index] > 0},
         samples_per_second=rate,
-        tokens_per_second=rate * workload.sequence_tokens,
+        tokens_per_second=rate * float(table.sample_tokens[index]),
         mfu=flops / seconds / (layout.ranks * hardware.peak),
         kilowatt_hours=power_watts * layout.ranks * seconds / 3.6e6 if power_watts else None,
         cost_per_1000_samples=price * layout.ranks / 3600 / rate * 1000 if price is not None else None,
@@ -267,6 +276,10 @@ def _option(
         host_memory_bytes=int(table.host[index] / layout.nodes),
         twins=[space.layout(twin, node_devices).label() for twin in twins],
     )
+
+
+def _model_flops(shape: Shape, workload: Workload, work: Work) -> float:
+    return iteration_flops(shape, workload, work.global_rollouts).model
 
 
 def _miss(space: Space, table: Table, index: int, hardware: Hardware) -> Miss:
@@ -310,8 +323,16 @@ def _notes(
         )
     if hardware.architecture in ("volta", "other"):
         notes.append(f"no published step time of {hardware.name} is in the fit: its matrix rate is an assumption")
-    if shape.architecture != "gpt2" and profile.name in ("deepspeed", "megatron"):
-        notes.append(f"the engine backends build GPT-2 style models: {shape.name} could be planned but not run")
+    if shape.experts is not None:
+        notes.append(
+            "no published step time of a mixture of experts is in the fit: experts are taken to be chosen alike often, "
+            "and their products to be as fast as those of a dense model"
+        )
+    if space.work.engine:
+        notes.append(
+            "generation by vLLM is a first model by bandwidth and FLOPs alone, checked against no published row: no "
+            "launches, no scheduling, no cost of sleep, so it may well take longer; sync is one copy of the weights"
+        )
     if not len(space.work.jobs):
         notes.append(f"no layout divides the model and the work on {', '.join(map(str, devices))} devices")
     return notes

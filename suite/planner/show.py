@@ -14,7 +14,7 @@ from suite.spec.workload import Workload
 
 _WIDEST_BAR, _NARROWEST_BAR, _WIDEST_LABEL = 44, 16, 34
 #: one mark for each part of the memory, the same wherever it is drawn
-_MARKS = dict(zip(PARTS, "█▓▒░▚▞▤▦◫·", strict=True))
+_MARKS = dict(zip(PARTS, "█▓▒░▚▞▤▨▦◫·", strict=True))
 _TIGHT = "!"
 _BARS = 4
 
