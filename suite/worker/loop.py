@@ -56,13 +56,17 @@ class Loop:
         numbers = list(range(engine.data_parallel_rank * rows, (engine.data_parallel_rank + 1) * rows))
         prompts = self._prompts(iteration, numbers)
         recorder.begin(iteration)
-        if self._generator is not None:
+        generator = self._generator
+        if generator is not None and not generator.overlaps:
             with recorder.phase("sync"):
-                self._generator.sync()
+                generator.sync()
         with recorder.phase("generate"):
-            samples = (self._generator or engine).generate(prompts)
-            if self._generator is not None:
-                self._generator.sleep()
+            samples = (generator or engine).generate(prompts)
+            if generator is not None:
+                generator.sleep()
+        if generator is not None and generator.overlaps:
+            with recorder.phase("sync"):
+                generator.sync()
         self._check_lengths(prompts, samples)
         with recorder.phase("score"):
             logprobs, values = engine.score(samples)
@@ -93,13 +97,7 @@ class Loop:
 
     def _prompts(self, iteration: int, numbers: Sequence[int]) -> Samples:
         """This replica's prompts, with the response lengths that are to be forced."""
-        prompts, responses = self._lengths
-        rows = draw_prompts(self._manifest, iteration)[list(numbers)].to(self._engine.device)
-        own = [prompts[number] for number in numbers]
-        rows = rows[:, : max(own)]
-        columns = torch.arange(rows.size(1), device=rows.device)
-        rows = rows * (columns < torch.tensor(own, device=rows.device).unsqueeze(1))
-        return Samples(rows, own, [responses[number] for number in numbers])
+        return prompts_of(self._manifest, iteration, numbers, self._engine.device)
 
     def _score(self, samples: Samples, iteration: int) -> torch.Tensor:
         """[N] fp32: scores of all samples, from the main process, where a reward model would run, to every rank."""
@@ -197,6 +195,17 @@ def draw_prompts(manifest: Dict[str, Any], iteration: int) -> torch.Tensor:
     group = manifest["workload"].get("group", 1)
     shape = (manifest["work"]["global_rollouts"] // group, manifest["workload"]["prompt_tokens"])
     return torch.randint(manifest["size"]["vocab"], shape, generator=generator).repeat_interleave(group, dim=0)
+
+
+def prompts_of(manifest: Dict[str, Any], iteration: int, numbers: Sequence[int], device: torch.device) -> Samples:
+    """The prompts of these samples, with the response lengths that are to be forced."""
+    prompts, responses = sample_lengths(manifest["workload"], manifest["work"])
+    rows = draw_prompts(manifest, iteration)[list(numbers)].to(device)
+    own = [prompts[number] for number in numbers]
+    rows = rows[:, : max(own)]
+    columns = torch.arange(rows.size(1), device=rows.device)
+    rows = rows * (columns < torch.tensor(own, device=rows.device).unsqueeze(1))
+    return Samples(rows, own, [responses[number] for number in numbers])
 
 
 def expected_counts(workload: Dict[str, Any], work: Dict[str, Any]) -> Counts:
