@@ -16,7 +16,11 @@ from suite.worker.world import World
 
 #: What the generation side's layout has of the training side's: everything but how that shards and trains.
 _PLAIN: Dict[str, Any] = {
-    **{"tensor": 1, "pipeline": 1, "expert": 1, "zero_stage": 0, "recompute": "none"},
+    "tensor": 1,
+    "pipeline": 1,
+    "expert": 1,
+    "zero_stage": 0,
+    "recompute": "none",
     **dict.fromkeys(("sequence_parallel", "distributed_optimizer", "gather_for_generation"), False),
     **dict.fromkeys(("offload_optimizer", "offload_parameters"), False),
 }

@@ -79,11 +79,17 @@ class Link:
             self._group.recv([tensor], rank, 0).wait()
 
     def _is_there(self, word: str) -> bool:
-        """Whether a word comes within the time between two signs of life. Raises where the store itself is gone."""
+        """Whether a word comes within the time between two signs of life.
+
+        Raises RuntimeError where the store is gone, which is in the process of rank 0 or of the launcher.
+        """
         try:
             self._store.wait([word], timedelta(seconds=self._every))
-        except RuntimeError:  # it did not come, or the store went with its process: the next question tells
-            return bool(self._store.check([word]))
+        except RuntimeError:  # it did not come, or there is nobody to ask any more
+            try:
+                return bool(self._store.check([word]))
+            except RuntimeError as error:
+                raise RuntimeError("Connection closed by peer: nobody keeps what the sides tell any more") from error
         return True
 
     def _pulse(self) -> int:

@@ -19,8 +19,8 @@ from suite.worker.world import World
 _NOTES = (
     "split placement: ranks 0 to {last} train, the other {generation} generate the next batch meanwhile (one step off "
     "policy); an iteration lasts from train end to train end",
-    "split placement: the first batch was generated before iteration 0, with the weights before any update (the fill of "
-    "the pipeline, in no iteration); the last one was generated and not trained on",
+    "split placement: the first batch was generated before iteration 0, with the weights before any update (the fill "
+    "of the pipeline, in no iteration); the last one was generated and not trained on",
     "split placement: every parameter of the policy but the value head is sent anew in each iteration, frozen ones too",
 )
 

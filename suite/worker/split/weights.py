@@ -24,27 +24,26 @@ class Publisher:
         """Waits for the generation side. Raises ConfigError where it wants what this engine does not hold so."""
         self._link = link
         held = _policy(engine)
-        wanted: List[Any] = link.hear(_WANTED, progress)["parameters"]
-        self._parameters = [(name, held.get(name)) for name, _, _ in wanted]
-        for (name, parameter), (_, shape, dtype) in zip(self._parameters, wanted):
-            found = None if parameter is None else _form(parameter)
-            if found != (shape, dtype):
+        self._wanted: List[Tuple[torch.nn.Parameter, torch.dtype]] = []
+        for name, shape, dtype in link.hear(_WANTED, progress)["parameters"]:
+            if name not in held or _shape(held[name]) != shape:
                 raise ConfigError(
-                    "the generation side wants {} as {} {}, the training side holds {}".format(
-                        name, shape, dtype, "none" if found is None else "{} {}".format(*found)
+                    "the generation side wants {} of shape {}, the training side holds {}".format(
+                        name, shape, _shape(held[name]) if name in held else "none"
                     )
                 )
+            self._wanted.append((held[name], getattr(torch, dtype)))
 
     def publish(self) -> float:
-        """Send every parameter as it is now; the sum to check by. Collective over the training side.
+        """Send every parameter as it is now, in the type that the other side holds; the sum to check by.
 
-        On ranks that hand nothing over the sum is of what they would have sent.
+        Collective over the training side. On ranks that hand nothing over the sum is of what they would have sent.
         """
         sums = []
         with torch.no_grad():
-            for _, parameter in self._parameters:
+            for parameter, dtype in self._wanted:
                 with _whole(parameter):
-                    tensor = parameter.detach().contiguous()
+                    tensor = parameter.detach().to(dtype).contiguous()
                     if self._link.carries_tensors:
                         self._link.broadcast(tensor)
                     sums.append(_partial_sum(tensor))
@@ -58,7 +57,8 @@ class Subscriber:
         self._link = link
         self._parameters = _policy(engine)
         if is_leader:
-            link.tell(_WANTED, parameters=[(name, *_form(each)) for name, each in self._parameters.items()])
+            wanted = [(name, _shape(each), str(each.dtype)[len("torch.") :]) for name, each in self._parameters.items()]
+            link.tell(_WANTED, parameters=wanted)
 
     def receive(self) -> float:
         """Take one publication; the sum of what is then held. The word that it begins was heard before."""
@@ -72,9 +72,9 @@ def _policy(engine: Engine) -> Named:
     return dict(engine.models[0].named_parameters())
 
 
-def _form(parameter: torch.nn.Parameter) -> Tuple[List[int], str]:
-    """Shape and type, of a parameter that ZeRO-3 partitions the whole one's."""
-    return list(getattr(parameter, "ds_shape", parameter.shape)), str(parameter.dtype)
+def _shape(parameter: torch.nn.Parameter) -> List[int]:
+    """Of a parameter that ZeRO-3 partitions, that of the whole one."""
+    return list(getattr(parameter, "ds_shape", parameter.shape))
 
 
 @contextmanager
