@@ -62,19 +62,9 @@ class Loop:
         sampler = self._generator or engine
         prompts = self._prompts(iteration)
         recorder.begin(iteration)
-        generator = self._generator
-        if generator is not None and not generator.overlaps:
-            with recorder.phase("sync"):
-                generator.sync()
-        with recorder.phase("generate"):
-            generated = sampler.generate(prompts)
-            if generator is not None:
-                generator.sleep()
-        if generator is not None and generator.overlaps:
-            with recorder.phase("sync"):
-                generator.sync()
+        generated = self._generate(prompts, recorder)
         self._check_lengths(prompts, generated)
-        sampled_logprobs = None if generator is None else generator.logprobs
+        sampled_logprobs = None if self._generator is None else self._generator.logprobs
         samples, sampled_logprobs = self._exchange(generated, sampled_logprobs)
         with recorder.phase("score"):
             logprobs, values = engine.score(samples)
@@ -104,6 +94,24 @@ class Loop:
         optional = {**self._skipped(trained.steps), **self._rollout(rollouts, sampled_logprobs, sampler.finish_seconds)}
         recorder.finish(counts, stats, **optional)
         return counts, stats
+
+    def _generate(self, prompts: Samples, recorder: NullRecorder) -> Samples:
+        """The samples of this iteration: from the engine, or from a generator that is given the weights for it.
+
+        One that works ahead has had them: it hands over what it has, and takes the weights for the next samples.
+        """
+        generator = self._generator
+        if generator is not None and not generator.overlaps:
+            with recorder.phase("sync"):
+                generator.sync()
+        with recorder.phase("generate"):
+            samples = (generator or self._engine).generate(prompts)
+            if generator is not None:
+                generator.sleep()
+        if generator is not None and generator.overlaps:
+            with recorder.phase("sync"):
+                generator.sync()
+        return samples
 
     def _deal(self) -> List[List[int]]:
         """Which samples each replica scores and trains; it generates its share of them in their order."""
@@ -136,8 +144,7 @@ class Loop:
     def _prompts(self, iteration: int) -> Samples:
         """This replica's prompts, with the response lengths that are to be forced."""
         first = self._engine.data_parallel_rank * self._rows
-        numbers = range(first, first + self._rows)
-        return prompts_of(self._manifest, iteration, numbers, self._engine.device)
+        return prompts_of(self._manifest, iteration, range(first, first + self._rows), self._engine.device)
 
     def _score(self, samples: Samples, iteration: int) -> torch.Tensor:
         """[N] fp32: scores of all samples, from the main process, where a reward model would run, to every rank."""

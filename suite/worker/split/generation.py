@@ -7,6 +7,7 @@ import torch.distributed as dist
 
 from suite.worker.engines.base import Engine
 from suite.worker.loop import Counts, prompts_of, sample_lengths
+from suite.worker.mismatch import idle_slot_seconds
 from suite.worker.progress import Progress
 from suite.worker.recorder import Recorder
 from suite.worker.samples import Samples
@@ -75,13 +76,11 @@ class Ahead:
 
     def announce(self) -> None:
         """Tell the training side that the batch is there."""
-        finish = self._engine.finish_seconds
         self._link.tell(
             "batch {} of rank {}".format(self._batches, self._rank),
             publication=self._batches,
             updates=self._updates,
             weights_sum=self.weights_sum,
-            finish_seconds=None if finish is None else list(finish),
         )
         self._batches += 1
 
@@ -98,6 +97,11 @@ class Ahead:
         counts.update(trained_tokens=0, optimizer_steps=0, trainable_parameters=0)
         counts["total_parameters"] = self._engine.total_parameters
         return counts
+
+    def rollout(self) -> Dict[str, Any]:
+        """What is known of the last generation beyond its time; nothing where nothing is."""
+        finish = self._engine.finish_seconds
+        return {} if finish is None else {"rollout": {"idle_slot_seconds": idle_slot_seconds(finish)}}
 
     def finish(self) -> None:
         self._link.tell("rank {} is done".format(self._rank))
@@ -126,5 +130,5 @@ def generate_ahead(
             ahead.generate()
         ahead.announce()
         recorder.stop()
-        recorder.finish(ahead.counts(), {"weights_sum": ahead.weights_sum})
+        recorder.finish(ahead.counts(), {"weights_sum": ahead.weights_sum}, **ahead.rollout())
     ahead.finish()
