@@ -13,9 +13,9 @@ from suite.worker.algorithms import build_algorithm
 from suite.worker.engines.base import Engine, LossFunction
 from suite.worker.engines.megatron import native
 from suite.worker.engines.megatron.batch import MicroBatch
+from suite.worker.engines.megatron.checks import check
 from suite.worker.engines.megatron.cpu import apply_cpu_patches
 from suite.worker.engines.megatron.export import export_weights
-from suite.worker.engines.megatron.family import FAMILIES
 from suite.worker.engines.megatron.generate import Sampler
 from suite.worker.engines.megatron.model import PolicyModel, build_config
 from suite.worker.engines.megatron.optimizer import build_optimizer, kernels, wrap_for_training
@@ -39,7 +39,7 @@ class MegatronEngine(Engine):
 
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
         """Collective over all ranks. Raises ValueError for what Megatron cannot do."""
-        _check(manifest, world)
+        check(manifest, world)
         layout, seed = manifest["layout"], manifest["measure"]["seed"]
         self.device = world.device
         self.notes = _prepare_process(world, layout)
@@ -198,30 +198,6 @@ def _in_precision(model: PolicyModel) -> Any:
     """Megatron's wrapper for half precision, which casts the weights it holds; fp32 needs none."""
     config = model.config
     return Float16Module(config, model) if config.fp16 or config.bf16 else model
-
-
-def _check(manifest: Dict[str, Any], world: World) -> None:
-    layout = manifest["layout"]
-    if manifest["size"]["architecture"] not in FAMILIES:
-        raise ValueError(
-            "the megatron engine builds no {} shapes, but {}".format(
-                manifest["size"]["architecture"], ", ".join(FAMILIES)
-            )
-        )
-    if manifest["workload"]["reference"] == "hydra":
-        raise ValueError("megatron keeps a full reference copy; use reference full")
-    if layout["zero_stage"] or layout["offload_parameters"]:
-        raise ValueError("ZeRO stages and parameter offload belong to the deepspeed backend")
-    if layout["offload_optimizer"] and world.device.type == "cpu":
-        raise ValueError("offloading the optimizer to the host means nothing on a CPU")
-    if layout["offload_optimizer"] and not layout["distributed_optimizer"]:
-        raise ValueError("megatron offloads the optimizer only with the distributed optimizer")
-    if layout["offload_optimizer"] and manifest["measure"]["precision"] == "fp32":
-        raise ValueError("megatron offloads the optimizer in bf16 and fp16 only: its fp32 shards are no leaf tensors")
-    if layout.get("kernels") == "native":
-        reason = native.refusal(world.device, manifest["measure"]["precision"])
-        if reason is not None:
-            raise ValueError(reason)
 
 
 def _prepare_process(world: World, layout: Dict[str, Any]) -> Tuple[str, ...]:

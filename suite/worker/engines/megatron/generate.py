@@ -10,7 +10,7 @@ from suite.worker.engines.megatron.model import PolicyModel
 from suite.worker.engines.megatron.stack import P2PCommunicator, StaticInferenceContext, parallel_state
 from suite.worker.samples import Samples
 
-_SEQUENCE_PARALLEL_SWITCHES = ("sequence_parallel", "scatter_to_sequence_parallel")
+_SEQUENCE_PARALLEL_SWITCHES = ("sequence_parallel", "scatter_to_sequence_parallel", "reduce_scatter_embeddings")
 
 
 class Sampler:

@@ -39,7 +39,6 @@ CASES: dict[str, tuple[int, str, dict[str, Any]]] = {
     "mixtral": (1, "mixtral", {}),
     "qwen3_moe": (1, "qwen3_moe", {}),
     "gpt2-tp2-sp-packed": (2, "gpt2", {"tensor": 2, "sequence_parallel": True, "packing": True}),
-    "gpt2-pp2": (2, "gpt2", {"pipeline": 2}),
     "llama-tp2-sp": (2, "llama", {"tensor": 2, "sequence_parallel": True}),
     "llama-tp2-sp-packed-recompute": (
         2,
@@ -47,9 +46,7 @@ CASES: dict[str, tuple[int, str, dict[str, Any]]] = {
         {"tensor": 2, "sequence_parallel": True, "packing": True, "recompute": "full"},
     ),
     "llama-pp2-packed": (2, "llama", {"pipeline": 2, "packing": True}),
-    "llama-dp2-distributed": (2, "llama", {"data": 2, "distributed_optimizer": True}),
     "qwen2-tp2": (2, "qwen2", {"tensor": 2}),
-    "qwen2-pp2": (2, "qwen2", {"pipeline": 2}),
     "qwen3-tp2-sp": (2, "qwen3", {"tensor": 2, "sequence_parallel": True}),
     "qwen3-pp2": (2, "qwen3", {"pipeline": 2}),
     "mixtral-ep2": (2, "mixtral", {"data": 2, "expert": 2}),

@@ -635,7 +635,7 @@ def test_the_architecture_is_hugging_faces_gpt2(seen: Any, case: str) -> None:
 
 
 def test_the_notes_name_the_patches(seen: Any) -> None:
-    assert sum(note.startswith("CPU patch:") for note in seen["one"][0]["notes"]) == 5
+    assert sum(note.startswith("CPU patch:") for note in seen["one"][0]["notes"]) == 6
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ MANIFEST: dict[str, Any] = {
     "size": {"architecture": "gpt2"},
     "workload": {"reference": "full"},
     "layout": {
+        "tensor": 1,
         "zero_stage": 0,
         "offload_parameters": False,
         "offload_optimizer": False,
@@ -35,6 +36,7 @@ MANIFEST: dict[str, Any] = {
     ("section", "field", "value", "world", "message"),
     [
         ("size", "architecture", "opt", CPU, "builds no opt shapes, but gpt2, llama"),
+        ("size", "experts", {"count": 4, "per_token": 1}, CPU, "no router that gives"),
         ("workload", "reference", "hydra", CPU, "megatron keeps a full reference copy; use reference full"),
         ("layout", "zero_stage", 2, CPU, "deepspeed"),
         ("layout", "offload_parameters", True, CPU, "deepspeed"),
