@@ -22,7 +22,7 @@ class ScriptedModel:
         self.global_steps = self.skipped_steps = 0
         self._skips, self._output = skips, output
 
-    def __call__(self, tokens: torch.Tensor, prompt_tokens: int) -> Any:
+    def __call__(self, samples: Samples) -> Any:
         return self._output
 
     def backward(self, loss: torch.Tensor) -> None:
@@ -41,6 +41,7 @@ def counted(policy: list[bool], critic: list[bool] | None) -> list[float]:
     engine, response = DeepSpeedEngine.__new__(DeepSpeedEngine), torch.zeros(2, 2)
     engine._policy, engine._micro_batch = SimpleNamespace(train=lambda: None), 2
     engine._engine = ScriptedModel(policy, (response, response))
+    engine._packs = False
     engine._critic = None if critic is None else ScriptedModel(critic, response)
     samples, batch = Samples.even(torch.zeros(2, 4), 2), {"logprobs": response, "values": response}
     parts = dict.fromkeys(("loss", "policy_loss", "value_loss"), torch.zeros(()))
