@@ -75,7 +75,7 @@ class Iterations:
     #: an engine of its own generates; it may free its memory when it has
     engine: bool = False
     engine_sleeps: bool = False
-    #: how many times as many steps an engine takes whose cache does not hold all samples at once
+    #: how many times over its samples would fill an engine
     waves: Column | float = 1.0
 
 
@@ -163,13 +163,14 @@ def _prefill(work: Iterations, p: Mapping[str, float]) -> Column:
 def _decode(work: Iterations, p: Mapping[str, float]) -> Column:
     """Steps after the first token: weights and cache read, matrices multiplied, launches, collectives, gathers.
 
-    The training stack's own loop keeps every row until the longest response is complete. An engine drops rows, is not
-    bound by launches, and begins anew for samples that its cache had no room for.
+    The training stack's own loop keeps every row until the longest response is complete. An engine drops rows for
+    others that wait, and is not bound by launches.
     """
     jobs, rate = work.jobs, rates(work.jobs, p)
-    steps = (work.decoding.new - 1) * (work.waves if work.engine else 1)
+    steps: Column = work.decoding.new - 1
     width = jobs.width * jobs.kv_share
     if work.engine:
+        steps = np.maximum(steps, work.waves * work.decoding.steps / work.rollouts)
         rows = work.decoding.steps / np.maximum(steps, 1)
         cache = decode.position_bytes(work.decoding.read, jobs.layers, width, jobs.tensor)
     else:

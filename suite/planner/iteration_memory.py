@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from suite.planner.formulas.activations import kv_cache_bytes
-from suite.planner.formulas.engine import BATCHED_TOKENS, LOGIT_SEQUENCES, pool_bytes
+from suite.planner.formulas.engine import BATCHED_TOKENS, MOST_AT_ONCE, pool_bytes
 from suite.planner.formulas.pipeline import in_flight, micro_batches
 from suite.planner.formulas.recipes import megatron_bytes, zero_bytes
 from suite.planner.iteration import Iterations
@@ -62,23 +62,31 @@ def phase_memory(work: Iterations, p: Mapping[str, float], profile: Profile) -> 
         for name in standing:
             phases[name]["generation engine"] = states["whole"]
         others = np.max([np.asarray(sum(phases[name].values())) for name in standing], axis=0)
-        needed, longest = _engine_cache(work)
+        wanted, longest = _engine_cache(work)
         for name in standing:
-            phases[name]["KV cache"] = pool_bytes(work.jobs.capacity, others, needed, longest)
+            phases[name]["KV cache"] = pool_bytes(work.jobs.capacity - others, wanted, longest)
     return phases
 
 
 def engine_waves(work: Iterations, p: Mapping[str, float], profile: Profile) -> Column:
-    """Over how many rounds an engine's samples are spread: what they need of its cache over what there is."""
-    held = phase_memory(work, p, profile)["generate"]["KV cache"]
-    return _engine_cache(work)[0] / held
+    """How many times over an engine's samples would fill its pool or its places, at their fullest moment; 1 or more."""
+    pool = phase_memory(work, p, profile)["generate"]["KV cache"]
+    needed = kv_cache_bytes(1, work.decoding.held, *_spread(work))
+    return np.maximum(1, np.maximum(needed / pool, work.rollouts / MOST_AT_ONCE))
 
 
 def _engine_cache(work: Iterations) -> tuple[Column, Column]:
-    """Bytes of keys and values: of all samples of a replica at their fullest moment, and of the longest one."""
-    jobs, decoding = work.jobs, work.decoding
-    spread = (jobs.layers / jobs.pipeline, jobs.width, jobs.kv_share, jobs.tensor)
-    return kv_cache_bytes(1, decoding.held, *spread), kv_cache_bytes(1, decoding.prompt + decoding.new, *spread)
+    """Bytes of keys and values: of all samples that run at once, each at its end, and of the longest one."""
+    decoding = work.decoding
+    at_once = decoding.whole * np.minimum(1, MOST_AT_ONCE / work.rollouts)
+    longest = decoding.prompt + decoding.new
+    return kv_cache_bytes(1, at_once, *_spread(work)), kv_cache_bytes(1, longest, *_spread(work))
+
+
+def _spread(work: Iterations) -> tuple[Column, Column, Column, Column]:
+    """Layers of a device, width of all heads, share of key-value heads, and over how many devices these are divided."""
+    jobs = work.jobs
+    return jobs.layers / jobs.pipeline, jobs.width, jobs.kv_share, jobs.tensor
 
 
 def _phase(work: Iterations, p: Mapping[str, float], states: Mapping[str, Column], phase: str) -> dict[str, Column]:
@@ -122,9 +130,8 @@ def _generation(work: Iterations) -> dict[str, Column]:
     jobs, decoding = work.jobs, work.decoding
     tokens, rows = work.rollouts * decoding.prompt, work.rollouts
     if work.engine:
-        tokens, rows = np.minimum(decoding.prompts, BATCHED_TOKENS), np.minimum(rows, LOGIT_SEQUENCES)
-    positions, depth = decoding.prompt + decoding.new, jobs.layers / jobs.pipeline
-    cache = kv_cache_bytes(work.rollouts, positions, depth, jobs.width, jobs.kv_share, jobs.tensor)
+        tokens, rows = np.minimum(decoding.prompts, BATCHED_TOKENS), np.minimum(rows, MOST_AT_ONCE)
+    cache = kv_cache_bytes(work.rollouts, decoding.prompt + decoding.new, *_spread(work))
     return {
         "activations": 2 * 4 * tokens * jobs.hidden,
         "logits": 2 * 4 * rows * jobs.vocab / jobs.tensor,

@@ -54,7 +54,8 @@ class Decoding:
     """Generation by the replica whose longest response is longest: ``prompt`` and ``new`` of its longest samples.
 
     The rest is what an engine meets that drops a sample once it is complete: tokens of all ``prompts``, ``steps`` of
-    all samples after the first token, ``read`` positions of the cache in them, and the most positions ``held`` at once.
+    all samples after the first token, ``read`` positions of the cache in them, the most positions ``held`` at once, and
+    those of all samples ``whole``.
     """
 
     prompt: Column
@@ -63,6 +64,7 @@ class Decoding:
     steps: Column
     read: Column
     held: Column
+    whole: Column
 
 
 def drawn(workload: Workload, samples: int, seed: int = SEED) -> Drawn | None:
@@ -153,7 +155,7 @@ def decoding(by_devices: Mapping[int, Drawn], columns: Mapping[str, Column]) -> 
     keys = np.stack([columns["devices"], columns["rollouts"]], axis=1)
     unique, back = np.unique(keys, axis=0, return_inverse=True)
     found = [_decoding(by_devices[int(devices)], int(replica)) for devices, replica in unique]
-    return Decoding(*np.array(found).reshape(-1, 6)[back.reshape(-1)].T)
+    return Decoding(*np.array(found).reshape(-1, 7)[back.reshape(-1)].T)
 
 
 def _decoding(lengths: Drawn, replica: int) -> tuple[float, ...]:
@@ -176,6 +178,7 @@ def _decoding(lengths: Drawn, replica: int) -> tuple[float, ...]:
         float(more * steps.sum()),
         float(more * (steps * own + steps * (steps - 1) / 2).sum()),
         float(more * held.max()),
+        float(more * (own + new).sum()),
     )
 
 
@@ -189,4 +192,5 @@ def even_decoding(prompt: int, new: int, rollouts: Column) -> Decoding:
         steps=steps * rollouts,
         read=(steps * prompt + steps * (steps - 1) / 2) * rollouts,
         held=(prompt + new) * rollouts,
+        whole=(prompt + new) * rollouts,
     )

@@ -88,7 +88,8 @@ def candidates(
     manner: Manner = USUAL,
 ) -> Space:
     """Every layout of ``profile`` that divides shape and work on ``devices``; micro batches up to the workload's."""
-    rows = [row for count in devices for row in _degrees(shape, workload, profile, count)]
+    whole_layers = manner.generation == "vllm"  # it holds whole layers on every rank
+    rows = [row for count in devices for row in _degrees(shape, workload, profile, count, whole_layers)]
     columns = {name: np.array([row[index] for row in rows], dtype=float) for index, name in enumerate(_COLUMNS)}
     return Space(iterations(shape, workload, hardware, profile, columns, manner), columns, manner)
 
@@ -100,12 +101,15 @@ _COLUMNS = (
 )
 
 
-def _degrees(shape: Shape, workload: Workload, profile: Profile, devices: int) -> list[tuple[int, ...]]:
+def _degrees(
+    shape: Shape, workload: Workload, profile: Profile, devices: int, whole_layers: bool
+) -> list[tuple[int, ...]]:
     rollouts = workload.global_rollouts(devices)
     rows: list[tuple[int, ...]] = []
     if rollouts % workload.group:
         return rows
-    for tensor, pipeline in product(_TENSOR if profile.tensor else (1,), _PIPELINE if profile.pipeline else (1,)):
+    pipelines = _PIPELINE if profile.pipeline and not whole_layers else (1,)
+    for tensor, pipeline in product(_TENSOR if profile.tensor else (1,), pipelines):
         if shape.heads % tensor or shape.kv_heads % tensor or shape.ffn % tensor or shape.layers % pipeline:
             continue
         if devices % (tensor * pipeline):

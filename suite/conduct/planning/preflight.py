@@ -93,7 +93,7 @@ class Preflight(Frozen):
         guessed = list(dict.fromkeys(phase for expected in self.known for phase in expected.unchecked_phases))
         if guessed:
             yield (
-                f"{' and '.join(guessed)} by vLLM: seconds by a first model that was compared with no published row, and "
+                f"{' and '.join(guessed)} by vLLM: seconds by a model that was compared with no published row, and "
                 "may be too few"
             )
         for reason in self.unchecked:
