@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from suite.backends.base import BackendKind, engine_errors, has_room, own_worker_argv
+from suite.backends.generation import generation_choices
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.resolve import layout_errors, resolve_work
@@ -29,7 +30,7 @@ class DeepSpeed:
     extra_work: tuple[str, ...] = ("lora_rank", "critic")
     settings: tuple[str, ...] = (
         *("zero_stage", "recompute", "kernels", "gather_for_generation"),
-        *("offload_optimizer", "offload_parameters"),
+        *("offload_optimizer", "offload_parameters", "generation", "engine_sleep"),
     )
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
@@ -41,6 +42,7 @@ class DeepSpeed:
                 **layout.model_dump(),
                 "kernels": request.kernels or "torch",
                 "gather_for_generation": bool(request.gather_for_generation),
+                **generation_choices(request),
             }
         )
         if request.gather_for_generation is None and self._gathers(size, workload, layout, request.device_memory_bytes):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from suite.backends.base import BackendKind, engine_errors, has_room, own_worker_argv
+from suite.backends.generation import generation_choices
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.resolve import layout_errors
@@ -28,6 +29,8 @@ class Megatron:
         "recompute",
         "offload_optimizer",
         "kernels",
+        "generation",
+        "engine_sleep",
     )
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
@@ -63,6 +66,7 @@ class Megatron:
             sequence_parallel=sequence,
             distributed_optimizer=request.distributed_optimizer is not False,
             kernels=request.kernels or "torch",
+            **generation_choices(request),
             **request.switches(Megatron.settings),
         )
 
