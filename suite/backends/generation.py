@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from suite.spec.layout import Layout, LayoutRequest
+from suite.spec.layout import Layout
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
 
@@ -19,11 +19,6 @@ _FILE = Path(__file__).parents[1] / "worker" / "generation" / "vllm.json"
 def limits() -> Mapping[str, Any]:
     """What ``suite/worker/generation/vllm.json`` declares for driver and worker alike."""
     return json.loads(_FILE.read_text(encoding="utf-8"))
-
-
-def generation_choices(request: LayoutRequest) -> dict[str, Any]:
-    """The layout's fields of a generation engine, as asked for; without a word the stack generates itself."""
-    return {"generation": request.generation or "hf", "engine_sleep": bool(request.engine_sleep)}
 
 
 def generation_errors(size: Shape, layout: Layout, measure: Measure) -> list[str]:
