@@ -36,6 +36,8 @@ class Megatron:
         "expert",
         "packing",
         "balance",
+        "generation",
+        "engine_sleep",
     )
     extra_work: tuple[str, ...] = ("algorithm", "group", "lengths", "prompt_lengths")
 
@@ -85,6 +87,8 @@ class Megatron:
             distributed_optimizer=request.distributed_optimizer is not False,
             kernels=request.kernels or "torch",
             **placed(request),
+            generation=request.generation or "hf",
+            engine_sleep=bool(request.engine_sleep),
             **request.switches(Megatron.settings),
         )
 
