@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from suite.spec.algorithms import PPO_NAME, Algorithm
+from suite.spec.algorithms import PPO_NAME, Algorithm, declarations
 from suite.spec.base import Frozen
 from suite.spec.fields import Declared, Declaring
 from suite.spec.lengths import Lengths
@@ -82,6 +82,8 @@ class Critic(Frozen):
 
 
 PPO_ALGORITHM = Algorithm(name=PPO_NAME)
+*_FIRST, _LAST = declarations()
+_ALGORITHMS = f"{', '.join(_FIRST)} or {_LAST}"
 
 
 class Workload(Declaring):
@@ -102,7 +104,7 @@ class Workload(Declaring):
         Algorithm,
         Declared(
             "--algorithm",
-            "ppo, grpo, rloo or reinforce++, with its options: grpo:kl_coefficient=0.001,clip_high=0.28",
+            f"{_ALGORITHMS}, with its options: grpo:kl_coefficient=0.001,clip_high=0.28",
             written="when set",
             feature="algorithms but PPO",
         ),
