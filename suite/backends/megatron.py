@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from suite.backends.base import BackendKind, engine_errors, has_room, own_worker_argv
+from suite.backends.placement import placed, placement_errors, training_ranks
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.resolve import layout_errors
@@ -28,12 +29,14 @@ class Megatron:
         "recompute",
         "offload_optimizer",
         "kernels",
+        "placement",
+        "generation_ranks",
     )
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
         """Data parallel as far as the model fits: the smallest tensor degree whose memory floor leaves room."""
-        if request.tensor is not None:
-            return self._with_tensor(request, request.tensor, workload)
+        if request.tensor is not None or request.placement == "split":
+            return self._with_tensor(request, request.tensor or 1, workload)
         degrees = [degree for degree in (1, 2, 4, 8, 16) if request.devices_per_node % degree == 0]
         layouts = [self._with_tensor(request, degree, workload) for degree in degrees if self._divides(request, degree)]
         possible = [layout for layout in layouts if not layout_errors(size, workload, layout)]
@@ -44,13 +47,13 @@ class Megatron:
 
     @staticmethod
     def _divides(request: LayoutRequest, tensor: int) -> bool:
-        return request.ranks % (tensor * (request.pipeline or 1)) == 0
+        return training_ranks(request) % (tensor * (request.pipeline or 1)) == 0
 
     @staticmethod
     def _with_tensor(request: LayoutRequest, tensor: int, workload: Workload) -> Layout:
-        pipeline = request.pipeline or 1
-        if request.ranks % (tensor * pipeline):
-            raise ValueError(f"{request.ranks} ranks do not divide into tensor parallel {tensor} x pipeline {pipeline}")
+        pipeline, ranks = request.pipeline or 1, training_ranks(request)
+        if ranks % (tensor * pipeline):
+            raise ValueError(f"{ranks} ranks do not divide into tensor parallel {tensor} x pipeline {pipeline}")
         sequence = request.sequence_parallel
         if sequence is None:
             sequence = tensor > 1 and workload.sequence_tokens % tensor == 0
@@ -59,16 +62,17 @@ class Megatron:
             devices_per_node=request.devices_per_node,
             tensor=tensor,
             pipeline=pipeline,
-            data=request.ranks // (tensor * pipeline),
+            data=ranks // (tensor * pipeline),
             sequence_parallel=sequence,
             distributed_optimizer=request.distributed_optimizer is not False,
             kernels=request.kernels or "torch",
+            **placed(request),
             **request.switches(Megatron.settings),
         )
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Beyond divisibility: what the engine cannot do."""
-        errors = engine_errors(size, measure)
+        errors = engine_errors(size, measure) + placement_errors(layout)
         if workload.reference == "hydra":
             errors.append("the megatron backend keeps a full reference copy; use --reference full")
         if layout.zero_stage or layout.offload_parameters:
