@@ -15,6 +15,8 @@ from suite.bundle.record import (
     Floor,
     Iterations,
     Memory,
+    Overlap,
+    OverlapSide,
     Peaks,
     Phase,
     Phases,
@@ -138,8 +140,8 @@ def workload(name: str = "smoke", **changes: Any) -> Workload:
 def grpo(**changes: Any) -> Workload:
     """GRPO on groups of four samples of uneven length."""
     lengths = "lognormal:mean=48,sigma=0.6,cap=128,at-cap=0.1"
-    fields = {"algorithm": "grpo", "group": 4, "lengths": lengths, "rollouts": 16}
-    return workload("reasoning", **{**fields, **changes})
+    fields = {"name": "reasoning", "algorithm": "grpo", "group": 4, "lengths": lengths, "rollouts": 16}
+    return workload(**{**fields, **changes})
 
 
 def manifest(
@@ -184,6 +186,7 @@ def entry(
     details: dict[str, float] | None = None,
     rollout: dict[str, float] | None = None,
     staleness: int | None = None,
+    overlap: Overlap | None = None,
     **asked: Any,
 ) -> Entry:
     """A run that ended well: ``rate`` samples/s, iterations and runs noisy by ``spread``.
@@ -197,7 +200,31 @@ def entry(
     seconds = tuple(mean * (1 + spread * noise.gauss(0, 1)) for _ in range(made.measure.iterations))
     measured = _measured(made, (2 * mean, mean, *seconds), shares or SHARES, peak_factor, verdict, facts, notes)
     told = {"details": details, "rollout": Rollout(**{**ROLLOUT, **rollout}) if rollout else None}
-    return _entry(made, {**measured, **told, "staleness": staleness})
+    return _entry(made, {**measured, **told, "staleness": staleness, "overlap": overlap})
+
+
+def overlapped(iteration: float, ranks: int) -> Overlap:
+    """What the sides of a split run tell, one rank of which generates."""
+    peaks = Peaks(
+        peak_allocated_bytes=300 << 20, peak_reserved_bytes=None, peak_device_bytes=None, peak_resident_bytes=600 << 20
+    )
+    phases = {"score": 0.2 * iteration, "train": 0.6 * iteration}
+    side = OverlapSide(
+        ranks=ranks - 1,
+        busy_seconds=0.8 * iteration,
+        waiting_seconds=0.15 * iteration,
+        phases={"generate": 0.15 * iteration, **phases},
+        memory=peaks,
+    )
+    generates = {"busy_seconds": 0.9 * iteration, "waiting_seconds": 0.1 * iteration}
+    return Overlap(
+        exposed_generate_seconds=0.15 * iteration,
+        generation_busy_seconds=0.9 * iteration,
+        sides={
+            "training": side,
+            "generation": side.model_copy(update={"ranks": 1, "phases": {"generate": 0.9 * iteration}, **generates}),
+        },
+    )
 
 
 def failed(

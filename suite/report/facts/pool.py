@@ -137,6 +137,7 @@ def _order(manifest: Manifest, machine: str) -> tuple:
     setting = (machine, manifest.backend.kind, manifest.track)
     where = (layout.ranks, layout.nodes, workload.name, workload.scaling == "strong", manifest.work_hash)
     return (
+        kind_of(manifest),
         parameter_count(size).total,
         size.name,
         *setting,

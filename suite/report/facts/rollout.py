@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from suite.bundle.record import Record, Rollout
+from suite.bundle.record import Overlap as RecordedOverlap
+from suite.bundle.record import Peaks, Record, Rollout
 from suite.spec.base import digest
 from suite.spec.manifest import Manifest
 from suite.stats.intervals import pooled_mean
@@ -44,6 +45,23 @@ class Unevenness:
 
 
 @dataclass(frozen=True)
+class Overlap:
+    """Generation beside training, on ranks of its own, in seconds of an iteration.
+
+    ``generating``: that the one side generates, of which training waits for ``exposed``; ``training``: that the other
+    side works; ``waiting``: that the generation side has nothing to do. ``memory``: the greatest peak of each side in
+    bytes, reserved on a GPU and resident on a CPU; null where a run does not know.
+    """
+
+    generating: float
+    exposed: float
+    training: float
+    waiting: float
+    training_bytes: int | None
+    generation_bytes: int | None
+
+
+@dataclass(frozen=True)
 class Generation:
     """An engine, or ranks, that generate in the policy's place, and how well their log-probs agree with its own.
 
@@ -58,6 +76,7 @@ class Generation:
     logprob_difference_mean: float | None
     logprob_difference_max: float | None
     effective_sample_size: float | None
+    overlap: Overlap | None
 
 
 def lengths_hash_of(manifest: Manifest) -> str:
@@ -103,7 +122,36 @@ def generation_of(manifest: Manifest, records: Sequence[Record]) -> Generation |
         logprob_difference_mean=_mean(records, _rollout(lambda told: told.logprob_difference_mean)),
         logprob_difference_max=max((one for one in greatest if one is not None), default=None),
         effective_sample_size=_mean(records, _rollout(lambda told: told.effective_sample_size)),
+        overlap=_overlap(records),
     )
+
+
+def _overlap(records: Sequence[Record]) -> Overlap | None:
+    """Null where a run does not tell."""
+    told = [record.overlap for record in records if record.overlap]
+    if not told or len(told) < len(records):
+        return None
+    weights = [record.steady_state.iterations for record in records]
+
+    def mean(read: Callable[[RecordedOverlap], float]) -> float:
+        return pooled_mean([read(one) for one in told], weights).value
+
+    return Overlap(
+        generating=mean(lambda one: one.generation_busy_seconds),
+        exposed=mean(lambda one: one.exposed_generate_seconds),
+        training=mean(lambda one: one.sides["training"].busy_seconds),
+        waiting=mean(lambda one: one.sides["generation"].waiting_seconds),
+        training_bytes=_greatest([one.sides["training"].memory for one in told]),
+        generation_bytes=_greatest([one.sides["generation"].memory for one in told]),
+    )
+
+
+def _greatest(peaks: Sequence[Peaks]) -> int | None:
+    for name in ("peak_reserved_bytes", "peak_allocated_bytes"):
+        found = [getattr(one, name) for one in peaks]
+        if all(found):
+            return int(max(found))
+    return None
 
 
 def _rollout(read: Callable[[Rollout], float | None]) -> Callable[[Record], float | None]:

@@ -61,6 +61,8 @@ def _label(key: Key, keys: Sequence[Key]) -> str:
     """The backend, and its strategy or, where it has several lines, the setting in which they differ."""
     own = [other for other in keys if other[0] == key[0]]
     differing = [index for index in range(1, len(key)) if len({other[index] for other in own}) > 1] or [1]
+    if len({other[_WORK] for other in keys}) > 1:
+        differing = sorted({*differing, _WORK})
     if _WORK in differing and _WORKLOAD in differing:
         shorter = [index for index in differing if index != _WORKLOAD]
         tells = len({tuple(other[index] for index in shorter) for other in own}) == len(own)

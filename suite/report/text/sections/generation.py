@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
-from suite.report.facts.rollout import Generation
+from suite.report.facts.rollout import Generation, Overlap
 from suite.report.formatting.escape import inline
 from suite.report.formatting.grid import Column, grid
 from suite.report.formatting.numbers import UNKNOWN, counted, gib, interval, number, percent
@@ -16,17 +16,21 @@ from suite.report.text.section import Section
 _PHASES = ("sync", "generate", "train")
 _WHAT = (
     "Rows whose samples are not generated on the training stack of the same ranks. Sync: the policy's weights go to "
-    "what generates. Seconds per iteration [95 %], and share of it; below them GiB in use at the peak of each phase "
-    "(allocated on a GPU, resident on a CPU), the greatest of all runs, and whether the engine holds its memory while "
-    "the policy trains."
+    "what generates. Seconds per iteration [95 %], and share of it."
+)
+_MEMORY = (
+    "Whether the engine keeps its weights and cache while the policy trains, and GiB in use at the peak of each phase "
+    "(allocated on a GPU, resident on a CPU), the greatest of all runs."
 )
 _MISMATCH = (
     "Log-probs of the generated tokens, the engine's own against those of the policy that trains: absolute difference "
     "per token, and the effective sample size of the importance weights between them, of which 100 % is full agreement."
 )
 _SPLIT = (
-    "Where ranks of their own generate the next batch, generate is the part of it that training waited for; staleness "
-    "is how many updates the weights that generated lag behind those that train."
+    "Where ranks of their own generate the next batch while the others train, an iteration lasts from one training's "
+    "end to the next. Generating and training overlap, so they do not add up to it: exposed is the part of generating "
+    "that training waited for, its phase generate, and idle what the generating ranks wait. Staleness: how many "
+    "updates the weights that generated lag behind those that train. GiB: the greatest peak of each side's ranks."
 )
 
 
@@ -39,9 +43,12 @@ def _blocks(model: ReportModel) -> Iterator[str]:
     columns += [(Column(f"{name} s"), _seconds(name)) for name in _PHASES]
     columns += [(Column("iteration s"), lambda row: number(row.iteration_seconds))]
     yield grid(table_of([*IDENTITY, *columns], rows))
+    together = [row for row in rows if row.generation and not row.generation.ranks]
     memory: list[Shown] = [(Column("while training", False), _shown(_state))]
     memory += [(Column(f"{name} GiB"), _peak(name)) for name in _PHASES]
-    yield grid(table_of([*IDENTITY, *memory], rows))
+    if together:
+        yield _MEMORY
+        yield grid(table_of([*IDENTITY, *memory], together))
     told = [row for row in rows if row.generation and row.generation.logprob_difference_mean is not None]
     if told:
         yield _MISMATCH
@@ -55,8 +62,14 @@ def _blocks(model: ReportModel) -> Iterator[str]:
     if split:
         yield _SPLIT
         stale: list[Shown] = [
-            (Column("ranks that generate"), _shown(lambda one: str(one.ranks))),
+            (Column("generating ranks"), _shown(lambda one: str(one.ranks))),
             (Column("staleness"), _shown(lambda one: UNKNOWN if one.staleness is None else str(one.staleness))),
+            (Column("generating s"), _beside(lambda one: number(one.generating))),
+            (Column("exposed s"), _beside(lambda one: number(one.exposed))),
+            (Column("training s"), _beside(lambda one: number(one.training))),
+            (Column("generating ranks idle s"), _beside(lambda one: number(one.waiting))),
+            (Column("generating GiB"), _beside(lambda one: gib(one.generation_bytes))),
+            (Column("training GiB"), _beside(lambda one: gib(one.training_bytes))),
         ]
         yield grid(table_of([*IDENTITY, *stale], split))
 
@@ -65,14 +78,16 @@ def _shown(show: Callable[[Generation], str]) -> Callable[[Row], str]:
     return lambda row: show(row.generation) if row.generation else UNKNOWN
 
 
+def _beside(show: Callable[[Overlap], str]) -> Callable[[Row], str]:
+    return _shown(lambda one: show(one.overlap) if one.overlap else UNKNOWN)
+
+
 def _engine(one: Generation) -> str:
     own = "the stack's own" if one.engine == "hf" else inline(one.engine)
     return f"{own}, on {counted(one.ranks, 'rank')} of its own" if one.ranks else own
 
 
 def _state(one: Generation) -> str:
-    if one.ranks:
-        return "generates"
     return "asleep" if one.asleep else "awake"
 
 

@@ -133,7 +133,17 @@ def _table(groups: Sequence[Group]) -> Table:
             "Unsteady: iterations of some runs of this row kept getting slower or faster, or spread too far "
             "(Throughput says how many), so their rates depend on when they were measured, which no interval covers."
         )
+    if any(_is_stale(ranked) for _, ranked in members):
+        notes.append(
+            "Stale samples: this row trains on samples of older weights (Generation says how many updates older), so "
+            "it need not wait for them; what a policy learns from them is not measured."
+        )
     return Table(columns, rows, tuple(notes))
+
+
+def _is_stale(ranked: RankedRow) -> bool:
+    generation = ranked.row.generation
+    return generation is not None and bool(generation.staleness)
 
 
 def _cells(group: Group, ranked: RankedRow, extra: Sequence[Shown]) -> tuple[str, ...]:
@@ -152,6 +162,7 @@ def _remarks(ranked: RankedRow) -> str:
     remarks = (["equal within 5 %"] if ranked.equivalent else []) + (["provisional"] if ranked.provisional else [])
     remarks += [] if ranked.in_turns else ["not in turns"]
     remarks += ["unsteady"] if ranked.row.unsteady_runs else []
+    remarks += ["stale samples"] if _is_stale(ranked) else []
     return f" ({', '.join(remarks)})" if remarks else ""
 
 
