@@ -101,12 +101,12 @@ def _phases(
     if not workload.uses_reference:
         resident.pop("reference")
         beside.pop("reference")
-    engine = _engine(size, workload, work, layout, precision) if layout.placement == "colocated" else {}
+    engine = _engine(size, workload, work, layout, precision)
     awake = {} if layout.engine_sleep else engine
     if engine:
         beside |= {"sync": {"engine": engine["engine"]}, "generate": engine}
     if layout.placement == "split":  # these devices train, and others generate
-        beside["sync"], beside["generate"] = {}, {}
+        beside |= {"sync": {}, "generate": {}}
     known = [phase.name for phase in TIMED if phase.name in beside or not phase.optional]
     known = [name for name in known if name != "reference" or workload.uses_reference]
     return {name: {**resident, **awake, **beside.get(name, {})} for name in known}

@@ -391,8 +391,8 @@ def test_a_record_names_its_fields_as_the_contract_does(tmp_path):
     body = json.loads(record_of(make_bundle(tmp_path)).model_dump_json(by_alias=True))
     assert list(body) == [
         "schema", "run", "status", "failure", "counts", "throughput", "phases", "details",
-        "phase_intervals", "waits", "void_iterations", "memory", "compute", "energy", "steady_state", "iterations",
-        "environment", "predicted", "notes",
+        "phase_intervals", "waits", "void_iterations", "algorithm", "lengths", "padding", "rollout", "staleness",
+        "memory", "compute", "energy", "steady_state", "iterations", "environment", "predicted", "notes",
     ]  # fmt: skip
     contract = {
         "run": "id plan backend backend_kind size ranks layout strategy launcher repeat started ended workload scaling "
