@@ -143,11 +143,8 @@ def _family_errors(size: Shape, layout: Layout) -> list[str]:
         )
     if size.experts is not None and size.experts.normalise and size.experts.per_token == 1:
         errors.append("megatron-core has no router that gives the one expert of a token the whole weight")
-    if layout.kernels == "native" and size.architecture != "gpt2":
-        errors.append(
-            f"native kernels are set up for gpt2 shapes alone, and {size.name} is of the {size.architecture} family: "
-            "use torch kernels"
-        )
+    if layout.kernels == "native" and size.experts is not None:
+        errors.append("native kernels are set up for models without experts alone: use --kernels torch")
     if layout.kernels == "native" and layout.packing:
         errors.append("packed samples are attended one by one by torch's kernels: use --kernels torch")
     return errors

@@ -16,6 +16,7 @@ from suite.worker.engines.megatron.batch import MicroBatch
 from suite.worker.engines.megatron.checks import check
 from suite.worker.engines.megatron.cpu import apply_cpu_patches
 from suite.worker.engines.megatron.export import export_weights
+from suite.worker.engines.megatron.family import is_rotary
 from suite.worker.engines.megatron.generate import Sampler
 from suite.worker.engines.megatron.model import PolicyModel, build_config
 from suite.worker.engines.megatron.optimizer import build_optimizer, kernels, wrap_for_training
@@ -42,7 +43,7 @@ class MegatronEngine(Engine):
         check(manifest, world)
         layout, seed = manifest["layout"], manifest["measure"]["seed"]
         self.device = world.device
-        self.notes = _prepare_process(world, layout)
+        self.notes = _prepare_process(world, manifest)
         if layout["pipeline"] > 1:
             self.notes += ("generation: the batch goes through the pipeline's stages one by one; the others idle",)
         parallel_state.initialize_model_parallel(
@@ -200,11 +201,18 @@ def _in_precision(model: PolicyModel) -> Any:
     return Float16Module(config, model) if config.fp16 or config.bf16 else model
 
 
-def _prepare_process(world: World, layout: Dict[str, Any]) -> Tuple[str, ...]:
+def _prepare_process(world: World, manifest: Dict[str, Any]) -> Tuple[str, ...]:
+    layout, norm = manifest["layout"], "RMSNorm" if is_rotary(manifest["size"]) else "LayerNorm"
     notes: Tuple[str, ...] = (
-        *native.notes(layout.get("kernels", "torch"), world.device),
+        *native.notes(layout.get("kernels", "torch"), world.device, norm),
         "generation: one batch per replica through a static key-value cache, without CUDA graphs",
     )
+    if manifest["work"].get("lengths"):
+        notes += ("generation: the shortest prompt is prefilled, the rest of longer ones goes through token by token",)
+    if layout.get("packing"):
+        notes += ("packing: samples of a micro batch in one row, attention sample by sample",)
+    if manifest["size"].get("experts"):
+        notes += ("experts: one after another on each rank, none of a token's dropped, no balancing loss",)
     if world.device.type == "cpu":
         return (*notes, "none of Megatron's fused kernels on a CPU", *apply_cpu_patches())
     if layout["offload_optimizer"]:
