@@ -55,12 +55,7 @@ def own_worker_argv(manifest_path: str, bundle_path: str) -> tuple[str, ...]:
 def engine_errors(size: Shape, measure: Measure) -> list[str]:
     """What neither engine backend can do."""
     errors = []
-    if size.architecture != "gpt2":
-        errors.append(
-            f"deepspeed and megatron build GPT-2 style models, and {size.name} is of the {size.architecture} family: "
-            "--backend trlx-deepspeed measures it, and `suite plan --shape` predicts it"
-        )
-    elif size.kv_heads != size.heads:
+    if size.architecture == "gpt2" and size.kv_heads != size.heads:
         errors.append(f"GPT-2 style models have as many key-value heads as heads; {size.name} has {size.kv_heads}")
     if measure.device == "cpu" and measure.precision == "fp16":
         errors.append("fp16 is not trained on a CPU; use fp32 or bf16")
