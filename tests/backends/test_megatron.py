@@ -31,7 +31,7 @@ MOE = shape("mixtral", experts={"count": 8, "per_token": 2})
 @pytest.mark.parametrize(
     ("size", "layout", "words"),
     [
-        (shape("opt"), {}, "builds no OPT models"),
+        (shape("opt"), {}, "builds no models of the opt family"),
         (MOE, {"devices_per_node": 2, "tensor": 2}, "spread the experts with --ep and leave --tp at 1"),
         (shape("mixtral", experts={"count": 8, "per_token": 1}), {}, "no router that gives the one expert"),
         (MOE, {"kernels": "native"}, "native kernels are set up for models without experts alone"),
