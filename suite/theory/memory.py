@@ -22,7 +22,7 @@ from suite.spec.manifest import Work
 from suite.spec.phases import TIMED
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
-from suite.theory.lengths import drawn, fullest_micro_batch, generated_together, positions_held
+from suite.theory.lengths import drawn, fullest_micro_batch, generated_together, longest_sample, positions_held
 from suite.theory.parameters import parameter_count
 from suite.theory.shards import WEIGHT_BYTES, Stage, decoding_layout, largest_share, stages, states
 
@@ -137,7 +137,7 @@ def _engine(size: Shape, workload: Workload, work: Work, layout: Layout, precisi
     """
     if layout.generation == "hf" or layout.placement == "split":
         return {}
-    longest = max(map(sum, chain.from_iterable(generated_together(workload, work, layout)))) - 1
+    longest = longest_sample(chain.from_iterable(generated_together(workload, work, layout)))
     layers = size.layers // layout.pipeline
     weights = largest_share(parameter_count(size).total, layout.tensor, layout.pipeline)
     return {
@@ -151,7 +151,7 @@ def _generating_alone(size: Shape, workload: Workload, work: Work, layout: Layou
     alone = decoding_layout(layout)
     shares = generated_together(workload, work, layout)
     if layout.generation == "vllm":
-        positions = max(map(sum, chain.from_iterable(shares))) - 1
+        positions = longest_sample(chain.from_iterable(shares))
     else:
         positions = max(positions_held(samples) for samples in shares)
     return {
