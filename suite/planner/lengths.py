@@ -101,6 +101,15 @@ def of_samples(lengths: SampleLengths) -> Drawn:
     return Drawn(np.asarray(lengths.prompt, dtype=float), np.asarray(lengths.response, dtype=float))
 
 
+def as_samples(lengths: Drawn | None) -> SampleLengths | None:
+    """The same as a manifest has them."""
+    if lengths is None:
+        return None
+    return SampleLengths(
+        prompt=tuple(map(int, lengths.prompts.tolist())), response=tuple(map(int, lengths.responses.tolist()))
+    )
+
+
 def passes(
     by_devices: Mapping[int, Drawn], columns: Mapping[str, Column], packed: bool, balanced: bool
 ) -> tuple[Pass, Pass]:

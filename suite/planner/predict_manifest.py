@@ -13,7 +13,7 @@ from suite.planner.hardware import Hardware, hardware_of
 from suite.planner.iteration_memory import PARTS
 from suite.planner.lengths import of_samples
 from suite.planner.parameters import Parameters, load_parameters
-from suite.planner.plan import make_plan, predict
+from suite.planner.plan import fitting_on, predict
 from suite.planner.profiles import PROFILES
 from suite.planner.space import Manner, Space, iterations
 from suite.spec.catalogue import devices, find_device
@@ -160,14 +160,14 @@ def fitting_layouts(
     fits, tight = bool(own.fits[0]), is_tight(float(own.total[0]), device_memory_bytes)
     if fits and not (spare and tight):
         return []
-    manner = Manner.of(layout)
-    options = make_plan(size, workload, hardware, profile, [layout.ranks], known, most=64, manner=manner).options
+    found = fitting_on(size, workload, hardware, profile, layout.ranks, known, Manner.of(layout))
     settings = layout.model_dump()
     nodes = {"nodes": layout.nodes, "devices_per_node": layout.devices_per_node}
+    even = workload.model_copy(update={"lengths": None, "prompt_lengths": None})  # micro batches do not depend on them
     usable: list[tuple[bool, int, int, Layout]] = []
-    for option in options:
+    for option in found:
         other = layout.model_copy(update={name: getattr(option.layout, name) for name in PLANNED} | nodes)
-        same_batch = option.micro_batch == resolve_work(size, workload, option.layout).micro_batch
+        same_batch = option.micro_batch == resolve_work(size, even, option.layout).micro_batch
         if same_batch and not (fits and option.tight):
             body = other.model_dump()
             changes = sum(settings.get(name) != body.get(name) for name in settings.keys() | body.keys())
@@ -185,8 +185,7 @@ def fewest_devices(
     hardware = replace(_any_hardware(), memory_bytes=float(device_memory_bytes))
     for doubled in range(1, MOST_DOUBLINGS + 1):
         count = layout.ranks * 2**doubled
-        known, manner = load_parameters(), Manner.of(layout)
-        options = make_plan(size, workload, hardware, profile, [count], known, most=1, manner=manner).options
-        if options:
-            return options[0].layout
+        found = fitting_on(size, workload, hardware, profile, count, load_parameters(), Manner.of(layout))
+        if found:
+            return found[0].layout
     return None
