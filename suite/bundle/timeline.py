@@ -104,19 +104,28 @@ def _phase_seconds(events: Events, completed: int) -> dict[str, tuple[float, ...
 def _counts(
     by_rank: list[list[Event]], iterations: Sequence[int], manifest: Manifest
 ) -> tuple[Counts | None, str | None]:
-    """The work of one iteration, or why there is no such one number."""
+    """The work of one iteration, or why there is no such one number.
+
+    Which uneven samples share a micro batch differs from iteration to iteration, and with it the padding, of which the
+    mean is taken; all ranks tell the same of each iteration.
+    """
     if not iterations:
         return None, None
+    uneven = manifest.work.lengths is not None
     first = by_rank[0][iterations[0]]["counts"]
-    counts = Counts.model_construct(**{name: first[name] for name in Counts.model_fields})
+    padded = [by_rank[0][index]["counts"]["padded_tokens"] for index in iterations]
+    told = {name: first[name] for name in Counts.model_fields}
+    counts = Counts.model_construct(**{**told, "padded_tokens": round(math.fsum(padded) / len(padded))})
     for rank, rows in enumerate(by_rank):
         for index in iterations:
             found = rows[index]["counts"]
             for name in Counts.model_fields:
-                if found[name] != first[name]:
+                base = index if uneven and name == "padded_tokens" else iterations[0]
+                wanted = by_rank[0][base]["counts"][name]
+                if found[name] != wanted:
                     return None, (
                         f"{name} is {found[name]} on rank {rank} in iteration {index}, "
-                        f"but {first[name]} on rank 0 in iteration {iterations[0]}"
+                        f"but {wanted} on rank 0 in iteration {base}"
                     )
     problem = _not_as_asked(counts, manifest)
     return (None, problem) if problem else (counts, None)

@@ -99,6 +99,27 @@ def test_padding_is_a_share_of_all_positions_that_train(tmp_path: Path) -> None:
     assert padding and (padding.padded_tokens, padding.share, padding.packed) == (0, 0.0, True)
 
 
+def test_padding_may_differ_between_iterations_and_its_mean_is_told(tmp_path: Path) -> None:
+    def change(rank: int, events: list[Event]) -> None:
+        for event in iterations(events):
+            event["counts"] = {**event["counts"], "padded_tokens": 100 + event["iteration"] % 2}
+
+    record = derived(tmp_path / "uneven", uneven_manifest(), change)
+    assert record.counts and record.counts.padded_tokens == 100, "of 100.5, to the even one"
+    record = derived(tmp_path / "even", synthetic_manifest(layout=ENGINE), change)
+    assert record.counts is None and "padded_tokens is 101 on rank 0 in iteration 3" in record.notes[0]
+
+
+def test_ranks_that_tell_different_padding_of_one_iteration_have_no_rate(tmp_path: Path) -> None:
+    def change(rank: int, events: list[Event]) -> None:
+        event = iterations(events)[4]
+        event["counts"] = {**event["counts"], "padded_tokens": 100 + rank}
+
+    record = derived(tmp_path, uneven_manifest(), change)
+    assert record.counts is None
+    assert "padded_tokens is 101 on rank 1 in iteration 4, but 100 on rank 0 in iteration 4" in record.notes[0]
+
+
 def test_slots_are_idle_from_a_samples_end_to_that_of_the_longest_of_its_replica(tmp_path: Path) -> None:
     manifest = uneven_manifest(lengths={"kind": "list", "listed": [2, 4, 6, 8]}, group=2, rollouts=2)
     record = derived(tmp_path / "two", manifest)
