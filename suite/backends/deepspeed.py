@@ -18,19 +18,21 @@ ZERO_3_FROM_PARAMETERS = 3_000_000_000
 #: Weights are gathered for a whole generation by default only if they and the memory floor of generation leave the rest
 #: of the device to what the floor leaves out.
 GATHERED_SHARE_OF_DEVICE = 0.7
+#: Families that the engine builds (suite/worker/engines/deepspeed/config.py refuses the others too).
+FAMILIES = ("gpt2", "llama", "qwen2", "qwen3")
 
 
 class DeepSpeed:
-    """ZeRO shards over data parallel ranks; there is no tensor or pipeline parallelism."""
+    """ZeRO shards over data parallel ranks; there is no tensor, pipeline or expert parallelism."""
 
     name = "deepspeed"
     kind: BackendKind = "engine"
     summary = "the suite's PPO iteration on DeepSpeed ZeRO and a Hugging Face model"
     packages: tuple[str, ...] = ("torch", "deepspeed", "transformers")
-    extra_work: tuple[str, ...] = ("lora_rank", "critic")
+    extra_work: tuple[str, ...] = ("lora_rank", "critic", "algorithm", "group", "lengths", "prompt_lengths")
     settings: tuple[str, ...] = (
         *("zero_stage", "recompute", "kernels", "gather_for_generation"),
-        *("offload_optimizer", "offload_parameters"),
+        *("offload_optimizer", "offload_parameters", "packing", "balance", "generation", "engine_sleep"),
         *("placement", "generation_ranks"),
     )
 
@@ -43,6 +45,8 @@ class DeepSpeed:
                 **layout.model_dump(),
                 "kernels": request.kernels or "torch",
                 "gather_for_generation": bool(request.gather_for_generation),
+                "generation": request.generation or "hf",
+                "engine_sleep": bool(request.engine_sleep),
             }
         )
         if request.gather_for_generation is None and self._gathers(size, workload, layout, request.device_memory_bytes):
@@ -69,7 +73,7 @@ class DeepSpeed:
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Beyond divisibility: what the engine cannot do."""
-        errors = engine_errors(size, measure) + placement_errors(layout)
+        errors = engine_errors(size, measure) + family_errors(size) + placement_errors(layout)
         if layout.tensor > 1 or layout.pipeline > 1:
             errors.append("the deepspeed backend is data parallel only: tensor and pipeline parallel must be 1")
         return errors
@@ -84,6 +88,23 @@ class DeepSpeed:
 
     def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
         return own_worker_argv(manifest_path, bundle_path)
+
+
+def family_errors(size: Shape) -> list[str]:
+    """Why the engine does not build this model; empty when it does."""
+    if size.experts is not None:
+        return [
+            f"the deepspeed backend has no expert parallelism and builds no mixtures of experts, as {size.name} "
+            f"({size.architecture}) is: `suite plan --shape` predicts it"
+        ]
+    if size.architecture not in FAMILIES:
+        return [
+            f"the deepspeed backend builds {', '.join(FAMILIES)} models, and {size.name} is of the "
+            f"{size.architecture} family: --backend trlx-deepspeed measures it, and `suite plan --shape` predicts it"
+        ]
+    if size.architecture == "llama" and size.hidden % size.heads:
+        return [f"Hugging Face's Llama needs hidden {size.hidden} to be divisible by its {size.heads} heads"]
+    return []
 
 
 def zero_layout(size: Shape, workload: Workload, request: LayoutRequest, settings: tuple[str, ...]) -> Layout:

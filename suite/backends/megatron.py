@@ -12,6 +12,8 @@ from suite.spec.resolve import layout_errors
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 
+_DEGREES = [1, 2, 4, 8, 16]
+
 
 class Megatron:
     """Tensor, pipeline, sequence and data parallel with a distributed optimizer."""
@@ -29,50 +31,71 @@ class Megatron:
         "recompute",
         "offload_optimizer",
         "kernels",
+        "expert",
+        "packing",
+        "balance",
+        "generation",
+        "engine_sleep",
         "placement",
         "generation_ranks",
     )
+    extra_work: tuple[str, ...] = ("algorithm", "group", "lengths", "prompt_lengths")
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
-        """Data parallel as far as the model fits: the smallest tensor degree whose memory floor leaves room."""
-        if request.tensor is not None or request.placement == "split":
-            return self._with_tensor(request, request.tensor or 1, workload)
-        degrees = [degree for degree in (1, 2, 4, 8, 16) if request.devices_per_node % degree == 0]
-        layouts = [self._with_tensor(request, degree, workload) for degree in degrees if self._divides(request, degree)]
+        """Data parallel as far as the model fits: the smallest tensor degree whose memory floor leaves room.
+
+        Of a mixture of experts it is the smallest expert degree, since expert layers are not split by tensor degrees.
+        Where weights cross to ranks that generate, no degree is chosen: these take whole parameters.
+        """
+        degrees = [1] if request.placement == "split" else _DEGREES
+        tensors = [request.tensor] if request.tensor else [1] if size.experts else degrees
+        experts = [request.expert] if request.expert else degrees if size.experts else [1]
+        choices = [(tensor, expert) for tensor in tensors for expert in experts]
+        if len(choices) == 1:
+            return self._with_degrees(request, *choices[0], workload)
+        layouts = [
+            self._with_degrees(request, tensor, expert, workload)
+            for tensor, expert in choices
+            if self._divides(request, tensor, expert)
+        ]
         possible = [layout for layout in layouts if not layout_errors(size, workload, layout)]
         for layout in possible:
             if has_room(size, workload, layout, request.device_memory_bytes):
                 return layout
-        return (possible or [self._with_tensor(request, 1, workload)])[-1]
+        return (possible or [self._with_degrees(request, tensors[0], experts[0], workload)])[-1]
 
     @staticmethod
-    def _divides(request: LayoutRequest, tensor: int) -> bool:
-        return training_ranks(request) % (tensor * (request.pipeline or 1)) == 0
+    def _divides(request: LayoutRequest, tensor: int, expert: int) -> bool:
+        whole = request.devices_per_node % tensor == 0 or tensor == request.tensor
+        return whole and training_ranks(request) % (tensor * (request.pipeline or 1) * expert) == 0
 
     @staticmethod
-    def _with_tensor(request: LayoutRequest, tensor: int, workload: Workload) -> Layout:
+    def _with_degrees(request: LayoutRequest, tensor: int, expert: int, workload: Workload) -> Layout:
         pipeline, ranks = request.pipeline or 1, training_ranks(request)
         if ranks % (tensor * pipeline):
             raise ValueError(f"{ranks} ranks do not divide into tensor parallel {tensor} x pipeline {pipeline}")
         sequence = request.sequence_parallel
         if sequence is None:
-            sequence = tensor > 1 and workload.sequence_tokens % tensor == 0
+            sequence = tensor > 1 and (workload.uneven or workload.sequence_tokens % tensor == 0)
         return Layout(
             nodes=request.nodes,
             devices_per_node=request.devices_per_node,
             tensor=tensor,
             pipeline=pipeline,
             data=ranks // (tensor * pipeline),
+            expert=expert,
             sequence_parallel=sequence,
             distributed_optimizer=request.distributed_optimizer is not False,
             kernels=request.kernels or "torch",
+            generation=request.generation or "hf",
+            engine_sleep=bool(request.engine_sleep),
             **placed(request),
             **request.switches(Megatron.settings),
         )
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Beyond divisibility: what the engine cannot do."""
-        errors = engine_errors(size, measure) + placement_errors(layout)
+        errors = [*engine_errors(size, measure), *_family_errors(size, layout), *placement_errors(layout)]
         if workload.reference == "hydra":
             errors.append("the megatron backend keeps a full reference copy; use --reference full")
         if layout.zero_stage or layout.offload_parameters:
@@ -105,3 +128,27 @@ class Megatron:
 
     def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
         return own_worker_argv(manifest_path, bundle_path)
+
+
+def _family_errors(size: Shape, layout: Layout) -> list[str]:
+    errors = []
+    if size.architecture == "opt":
+        errors.append(
+            "megatron builds no OPT models, whose ReLU and position offset Megatron-Core has no options for: "
+            "--backend trlx-deepspeed measures them"
+        )
+    if size.experts is not None and layout.tensor > 1:
+        errors.append(
+            "megatron-core's expert layers take tensor parallelism only with sequence parallelism, which a response "
+            "generated token by token cannot have: spread the experts with --ep and leave --tp at 1"
+        )
+    if size.experts is not None and size.experts.normalise and size.experts.per_token == 1:
+        errors.append("megatron-core has no router that gives the one expert of a token the whole weight")
+    if layout.kernels == "native" and size.architecture != "gpt2":
+        errors.append(
+            f"native kernels are set up for gpt2 shapes alone, and {size.name} is of the {size.architecture} family: "
+            "use torch kernels"
+        )
+    if layout.kernels == "native" and layout.packing:
+        errors.append("packed samples are attended one by one by torch's kernels: use --kernels torch")
+    return errors

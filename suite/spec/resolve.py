@@ -44,7 +44,7 @@ def layout_errors(size: Shape, workload: Workload, layout: Layout) -> list[str]:
         errors.append(f"{size.name} has {size.layers} layers, not divisible by pipeline parallel {pipeline}")
     if tokens > size.positions:
         errors.append(f"{tokens} tokens per sample exceed the {size.positions} positions of {size.name}")
-    if layout.sequence_parallel and tokens % tensor:
+    if layout.sequence_parallel and tokens % tensor and not workload.uneven:
         errors.append(f"{tokens} tokens per sample are not divisible by tensor parallel {tensor} (sequence parallel)")
     if workload.trainable_layers is not None and workload.trainable_layers > size.layers:
         errors.append(

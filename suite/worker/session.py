@@ -15,6 +15,8 @@ from suite.worker.engines import engine_class
 from suite.worker.engines.base import Engine
 from suite.worker.events import EventLog
 from suite.worker.facts import allows_tf32, collect_facts
+from suite.worker.generation import find_generator
+from suite.worker.generation.base import Generator
 from suite.worker.idle import cpu_idle, gpu_idle, require_idle
 from suite.worker.loop import Loop
 from suite.worker.memory import MemoryProbe
@@ -52,6 +54,8 @@ def run(
     device_type = manifest["measure"]["device"]
     with without_collector():
         build = (find_build or own_build)(manifest)
+        progress.beat()
+        make_generator = find_generator(manifest)
     progress.beat()
     if device_type == "cuda":
         check_torch_devices(os.environ, torch.cuda.device_count())
@@ -70,6 +74,7 @@ def run(
     facts["ceilings"] = measure_ceilings(world, manifest["measure"]["precision"])
     progress.beat()
     subject: Optional[Subject] = None
+    generator: Optional[Generator] = None
     try:
         facts["network"] = measure_network(world)
         communicators.note("network_measured")
@@ -81,6 +86,9 @@ def run(
         began = time.perf_counter()
         with _beating(progress):
             subject = build(manifest if split is None else split.manifest, world)
+            if make_generator is not None and isinstance(subject, Engine):
+                generator = make_generator(manifest, world, subject, progress)
+                notes += generator.notes
         communicators.note("built")
     finally:
         # Emitted also where the network or the model fails: a reader wants to know where that was.
@@ -97,7 +105,7 @@ def run(
     elif split is not None:
         split.run(subject, log, memory, sampler, progress)
     else:
-        loop, recorder = Loop(subject, manifest), Recorder(world, log, memory, sampler, progress)
+        loop, recorder = Loop(subject, manifest, generator), Recorder(world, log, memory, sampler, progress)
         recorder.watch(*subject.models)
         for iteration in range(iterations):
             loop.run_iteration(iteration, recorder)

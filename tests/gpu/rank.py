@@ -22,15 +22,17 @@ import torch.distributed as dist
 
 from suite.worker.engines import engine_class
 from suite.worker.events import EventLog
-from suite.worker.loop import PPOLoop, ppo_loss
+from suite.worker.loop import Loop
 from suite.worker.memory import MemoryProbe
 from suite.worker.nvml import open_gpu
 from suite.worker.progress import Progress
 from suite.worker.rank import read_rank
 from suite.worker.recorder import NullRecorder, Recorder
 from suite.worker.resident import peak_resident_bytes, resident_bytes
+from suite.worker.samples import Samples
 from suite.worker.trainers.clock import _marker
 from suite.worker.world import World, join, leave
+from tests.worker.engines.batches import even_batch, loss_of
 
 STEPS, ROWS, PROMPT_TOKENS, NEW_TOKENS = 4, 8, 8, 24
 #: the shape whose weights are carried from one engine to the other: that of megatron/test_layouts.py, wider
@@ -81,7 +83,7 @@ def own_memory(device: torch.device) -> dict[str, Any]:
 def clock(manifest: dict[str, Any], folder: Path, world: World) -> dict[str, Any]:
     """Phases by the recorder and by the device itself; a block of known size; whose device is sampled."""
     baseline = resident_bytes()
-    loop = PPOLoop(_engine(manifest, world), manifest)
+    loop = Loop(_engine(manifest, world), manifest)
     recorder = MarkedRecorder(world, folder, baseline)
     warmup, iterations = manifest["measure"]["warmup"], manifest["measure"]["iterations"]
     for iteration in range(warmup + iterations):
@@ -164,7 +166,7 @@ def eager(manifest: dict[str, Any], folder: Path, world: World) -> dict[str, Any
 def held(manifest: dict[str, Any], folder: Path, world: World) -> dict[str, Any]:
     """Bytes that stay between two iterations, on the device and on the host."""
     before = resident_bytes()
-    loop = PPOLoop(_engine(manifest, world), manifest)
+    loop = Loop(_engine(manifest, world), manifest)
     for iteration in range(2):
         loop.run_iteration(iteration, NullRecorder())
     gc.collect()
@@ -183,7 +185,7 @@ def overflow(manifest: dict[str, Any], folder: Path, world: World) -> dict[str, 
         from suite.worker.engines.megatron import optimizer
 
         optimizer.INITIAL_LOSS_SCALE = 2.0**OVERFLOWING_SCALE_POWER
-    loop = PPOLoop(_engine(manifest, world), manifest)
+    loop = Loop(_engine(manifest, world), manifest)
     log = EventLog(str(folder), world.rank, mirror=False)
     recorder = Recorder(world, log, MemoryProbe(world.device, 0), None, Progress())
     for iteration in range(2):
@@ -203,17 +205,17 @@ def _steps(engine: Any, manifest: dict[str, Any], world: World) -> list[dict[str
     noise = partial(torch.randn, ROWS, NEW_TOKENS, generator=generator)
     drawn = {name: noise() for name in ("logprobs", "values", "advantages", "returns")}
     tokens, *given = (tensor.to(world.device) for tensor in (tokens, *drawn.values()))
-    batch = {"tokens": tokens, **dict(zip(drawn, given, strict=True))}
-    logprobs, values = engine.score(tokens, PROMPT_TOKENS)
+    samples, batch = Samples.even(tokens, PROMPT_TOKENS), dict(zip(drawn, given, strict=True))
+    logprobs, values = engine.score(samples)
     # Off policy, so that both clips bite.
     batch["logprobs"] = logprobs + 0.2 * batch["logprobs"]
     batch["values"] = values + 0.2 * batch["values"]
-    loss = partial(ppo_loss, coefficients=manifest["workload"]["ppo"])
+    batch, loss = even_batch(manifest, **batch), loss_of(manifest)
     steps = []
     for _ in range(STEPS):
-        logprobs, values = engine.score(tokens, PROMPT_TOKENS)
+        logprobs, values = engine.score(samples)
         step = {"logprobs": logprobs.flatten().tolist(), "values": values.flatten().tolist()}
-        step.update(engine.train(dict(batch), PROMPT_TOKENS, loss))
+        step.update(engine.train(samples, dict(batch), loss))
         steps.append(step)
     return steps
 

@@ -77,7 +77,7 @@ def test_versions_that_cannot_do_the_work_are_refused_before_anything_runs() -> 
         ({"backends": ("deepspede",)}, "did you mean 'deepspeed'"),
         ({"backends": ("deepspeed",), "layout": LayoutChoices(tensor=(2,))}, "--tp means nothing to deepspeed"),
         ({"nodes": 2, "ranks": (3,)}, "3 ranks do not divide over 2 nodes"),
-        ({"sizes": (shape(architecture="llama"),)}, "GPT-2 style"),
+        ({"sizes": (shape(architecture="opt"),)}, "of the opt family"),
     ],
 )
 def test_what_cannot_be_run_is_told_in_one_line(changes: dict, words: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.worker.engines.batches import even_batch, loss_of
 from tests.worker.tiny import ROOT, tiny_manifest
 
 STEPS, PROMPT_TOKENS, NEW_TOKENS, ROWS = 4, 8, 8, 4
@@ -37,8 +38,8 @@ def rank_program(zero_stage: int, distributed_optimizer: bool) -> None:
     import torch
 
     from suite.worker.engines import engine_class
-    from suite.worker.loop import ppo_loss
     from suite.worker.rank import RankIdentity
+    from suite.worker.samples import Samples
     from suite.worker.world import join
     from tests.worker.engines.megatron.test_layouts import copy_weights
 
@@ -55,19 +56,20 @@ def rank_program(zero_stage: int, distributed_optimizer: bool) -> None:
                 parameter.copy_(source[name])
     generator = torch.Generator().manual_seed(4)
     tokens = torch.randint(256, (ROWS, PROMPT_TOKENS + NEW_TOKENS), generator=generator)
+    samples = Samples.even(tokens, PROMPT_TOKENS)
     noise = partial(torch.randn, ROWS, NEW_TOKENS, generator=generator)
-    logprobs, values = deepspeed.score(tokens, PROMPT_TOKENS)
+    logprobs, values = deepspeed.score(samples)
     # Off policy, so that both clips bite.
-    batch = {"tokens": tokens, "logprobs": logprobs + 0.2 * noise(), "values": values + 0.2 * noise()}
-    batch.update(advantages=noise(), returns=noise())
-    loss = partial(ppo_loss, coefficients=manifest["workload"]["ppo"])
+    off_policy = {"logprobs": logprobs + 0.2 * noise(), "values": values + 0.2 * noise()}
+    batch = even_batch(manifest, **off_policy, advantages=noise(), returns=noise())
+    loss = loss_of(manifest)
     told = []
     for engine in (deepspeed, megatron):
         steps = []
         for _ in range(STEPS):
-            logprobs, values = engine.score(tokens, PROMPT_TOKENS)
+            logprobs, values = engine.score(samples)
             steps.append({"logprobs": logprobs.flatten().tolist(), "values": values.flatten().tolist()})
-            steps[-1].update(engine.train(dict(batch), PROMPT_TOKENS, loss))
+            steps[-1].update(engine.train(samples, dict(batch), loss))
         told.append(steps)
     print(json.dumps(told))
 

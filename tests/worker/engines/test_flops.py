@@ -54,7 +54,7 @@ def count(backend: str, manifest: dict[str, Any], world: Any) -> dict[str, int]:
     from torch.utils.flop_counter import FlopCounterMode
 
     from suite.worker.engines import engine_class
-    from suite.worker.loop import PPOLoop
+    from suite.worker.loop import Loop
     from suite.worker.recorder import NullRecorder
 
     found: dict[str, int] = {}
@@ -66,7 +66,7 @@ def count(backend: str, manifest: dict[str, Any], world: Any) -> dict[str, int]:
                 yield
             found[name] = counter.get_total_flops()
 
-    PPOLoop(engine_class(backend, "cpu")(manifest, world), manifest).run_iteration(0, Counter())
+    Loop(engine_class(backend, "cpu")(manifest, world), manifest).run_iteration(0, Counter())
     return found
 
 

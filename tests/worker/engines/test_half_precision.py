@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.worker.engines.batches import even_batch, loss_of
 from tests.worker.engines.megatron.test_layouts import FFN, HIDDEN, LAYERS, whole_weights
 from tests.worker.tiny import ROOT, clean_environment, free_port, rank_environment, tiny_manifest
 
@@ -161,7 +162,7 @@ def observe(engine: Any, manifest: dict[str, Any], parameters: Any) -> dict[str,
     """Log-probs and values of this replica's rows before and after some steps; losses and updates of these steps."""
     import torch
 
-    from suite.worker.loop import ppo_loss
+    from suite.worker.samples import Samples
 
     rows = ROWS // engine.data_parallel_size
     own = slice(engine.data_parallel_rank * rows, (engine.data_parallel_rank + 1) * rows)
@@ -174,11 +175,12 @@ def observe(engine: Any, manifest: dict[str, Any], parameters: Any) -> dict[str,
 
     seen: dict[str, Any] = {}
     before = parameters()
-    logprobs, values = engine.score(batch["tokens"], PROMPT_TOKENS)
+    samples = Samples.even(batch.pop("tokens"), PROMPT_TOKENS)
+    batch = even_batch(manifest, **batch)
+    logprobs, values = engine.score(samples)
     seen["logprobs"], seen["values"] = placed(logprobs), placed(values)
-    loss = partial(ppo_loss, coefficients=manifest["workload"]["ppo"])
-    steps = [engine.train(dict(batch), PROMPT_TOKENS, loss) for _ in range(STEPS)]
-    logprobs, values = engine.score(batch["tokens"], PROMPT_TOKENS)
+    steps = [engine.train(samples, dict(batch), loss_of(manifest)) for _ in range(STEPS)]
+    logprobs, values = engine.score(samples)
     seen["trained logprobs"], seen["trained values"] = placed(logprobs), placed(values)
     after = parameters()
     updates = {name: after[name].float() - before[name].float() for name in before if is_compared(name)}

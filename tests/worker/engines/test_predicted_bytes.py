@@ -32,6 +32,7 @@ from suite.planner.predict_manifest import one_layout
 from suite.planner.profiles import PROFILES
 from suite.spec.catalogue import devices
 from suite.spec.manifest import Manifest
+from tests.worker.engines.batches import even_batch, loss_of
 from tests.worker.tiny import ROOT, clean_environment, free_port, rank_environment, tiny_manifest
 
 #: Its matrices have more than 1e5 elements each: smaller parameters stay whole under ZeRO-3.
@@ -112,18 +113,18 @@ def train_once(engine: Any, manifest: dict[str, Any], peaks: list[int] | None) -
     """One optimizer step on random numbers; the peak of each model's step is added to ``peaks``, if given."""
     import torch
 
-    from suite.worker.loop import ppo_loss
+    from suite.worker.samples import Samples
 
     rows, prompt, new = manifest["work"]["replica_batch"], 8, 8
-    tokens = torch.randint(SHAPE["vocab"], (rows, prompt + new))
+    samples = Samples.even(torch.randint(SHAPE["vocab"], (rows, prompt + new)), prompt)
     if manifest["workload"]["reference"] == "hydra":
-        engine.score(tokens, prompt)
-    engine.reference(tokens, prompt)
+        engine.score(samples)
+    engine.reference(samples)
     batch = {name: torch.randn(rows, new) for name in ("logprobs", "values", "advantages", "returns")}
     wrapped = [] if peaks is None else [optimizer for optimizer in optimizers_of(engine) if optimizer is not None]
     for optimizer in wrapped:
         optimizer.step = partial(measured, optimizer.step, peaks)
-    engine.train({"tokens": tokens, **batch}, prompt, partial(ppo_loss, coefficients=manifest["workload"]["ppo"]))
+    engine.train(samples, even_batch(manifest, **batch), loss_of(manifest))
     for optimizer in wrapped:
         del optimizer.step
 

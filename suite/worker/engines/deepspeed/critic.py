@@ -4,27 +4,35 @@ from typing import Any, Dict
 
 import torch
 from torch import nn
-from transformers.models.gpt2.modeling_gpt2 import GPT2Model
 
-from suite.worker.engines.deepspeed.policy import build_config
+from suite.worker.engines.deepspeed import attention
+from suite.worker.engines.deepspeed.families import FAMILIES, build_config, class_of
+from suite.worker.engines.deepspeed.rows import Rows
+from suite.worker.samples import Samples
 
 
 class Critic(nn.Module):
     """A GPT-2 trunk and one linear layer without bias: values of response positions."""
 
     branch = None
+    family = FAMILIES["gpt2"]
 
-    def __init__(self, size: Dict[str, Any], critic: Dict[str, int]) -> None:
-        """Vocabulary and positions are those of the policy's ``size``."""
+    def __init__(self, size: Dict[str, Any], critic: Dict[str, int], packs: bool = False) -> None:
+        """Vocabulary and positions are those of the policy's ``size``, of whichever family that is."""
         super().__init__()
-        self.config = build_config(dict(size, **critic))
-        self.transformer = GPT2Model(self.config)
-        self.value_head = nn.Linear(self.config.n_embd, 1, bias=False)
+        own = {"architecture": "gpt2", "vocab": size["vocab"], "positions": size["positions"], "tied_embeddings": True}
+        if size["architecture"] == "gpt2":
+            own["norm_epsilon"] = size.get("norm_epsilon")
+        self.packs = packs
+        self.config = build_config({**own, **critic}, attention.register() if packs else "sdpa")
+        self.transformer = class_of("gpt2", "GPT2Model")(self.config)
+        self.value_head = nn.Linear(self.config.hidden_size, 1, bias=False)
 
-    def forward(self, tokens: torch.Tensor, prompt_tokens: int) -> torch.Tensor:
-        """[b, T] -> [b, R] fp32; column j is the value of the state before response token j."""
-        states = self.transformer(tokens, use_cache=False).last_hidden_state[:, prompt_tokens - 1 : -1]
-        return self.value_head(states).squeeze(-1).float()
+    def forward(self, samples: Samples) -> torch.Tensor:
+        """[b, R] fp32, zero behind a response; column j is the value of the state before response token j."""
+        rows = Rows(samples, self.packs)
+        states = self.transformer(rows.tokens, use_cache=False, **rows.options).last_hidden_state
+        return rows.spread(self.value_head(rows.before_responses(states)).squeeze(-1).float())
 
 
 def joined_losses(policy: Dict[str, torch.Tensor], critic: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:

@@ -1,49 +1,54 @@
-"""The DeepSpeed engine: a Hugging Face GPT-2 policy, ZeRO over data parallel ranks."""
+"""The DeepSpeed engine: a Hugging Face policy, ZeRO over data parallel ranks."""
 
 import importlib
 import logging
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple
 
 import deepspeed
 import torch
-import transformers
 from deepspeed.runtime.zero import unwrap_model_for_generation
-from transformers import GenerationConfig
 
 from suite.worker.algorithms import build_algorithm
 from suite.worker.engines.base import Engine, LossFunction
 from suite.worker.engines.deepspeed import config as deepspeed_config
 from suite.worker.engines.deepspeed.critic import Critic, joined_losses
+from suite.worker.engines.deepspeed.families import check_stack
+from suite.worker.engines.deepspeed.generation import generate
+from suite.worker.engines.deepspeed.notes import notes_of
 from suite.worker.engines.deepspeed.optimizer import build_optimizer, load_kernels
 from suite.worker.engines.deepspeed.policy import (
     Policy,
-    build_config,
-    count_parameters,
-    draw_weights,
+    build_policy,
     freeze_below,
-    held_elements,
+    keep_rotary_exact,
     recompute_blocks,
 )
+from suite.worker.engines.deepspeed.weights import (
+    DTYPES,
+    count_parameters,
+    draw_weights,
+    held_elements,
+    plain_weights,
+)
 from suite.worker.samples import Samples, join_responses
-from suite.worker.vocabulary import padded_vocab
 from suite.worker.world import World
-
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class DeepSpeedEngine(Engine):
     """Every rank is a replica of its own; ZeRO shards optimizer states, gradients and parameters among them."""
 
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
-        """Collective over all ranks. Raises ValueError for what DeepSpeed or Hugging Face's GPT-2 cannot do."""
+        """Collective over all ranks. Raises ValueError for what DeepSpeed or Hugging Face cannot do."""
         deepspeed_config.check(manifest)
+        check_stack(manifest)
         self._manifest = manifest
         self._stage = manifest["layout"]["zero_stage"]
         self._gathers_once = manifest["layout"].get("gather_for_generation", False)
         self._trainable_layers = manifest["workload"]["trainable_layers"]
-        self._is_hydra = manifest["workload"]["reference"] == "hydra"
         self._micro_batch = manifest["work"]["micro_batch"]
+        self._packs = manifest["layout"].get("packing", False)
         self.device = world.device
         self.data_parallel_rank, self.data_parallel_size = world.rank, world.world_size
         self.replica_leader = True
@@ -51,6 +56,7 @@ class DeepSpeedEngine(Engine):
         trains = not manifest.get("generates_only", False)
         self._uses_values = algorithm.uses_values and trains
         self._uses_reference = algorithm.uses_reference and trains
+        self._is_hydra = self._uses_reference and manifest["workload"]["reference"] == "hydra"
         _prepare_process(world)
         kernels = load_kernels(manifest)
         policy = self._build_policy()
@@ -61,30 +67,21 @@ class DeepSpeedEngine(Engine):
         has_copy = self._uses_reference and not self._is_hydra
         self._reference = self._build_reference() if has_copy else None
         self.models = tuple(model for model in (policy, self._critic, self._reference) if model is not None)
-        self._trunk: Optional[Tuple[Samples, torch.Tensor]] = None
-        self.notes = (*kernels, *_notes(manifest, world))
+        self._trunk: Optional[Tuple[Samples, List[torch.Tensor]]] = None
+        self.notes = (*kernels, *notes_of(manifest, world))
         torch.manual_seed(manifest["measure"]["seed"] + world.rank)
 
     def generate(self, prompts: Samples) -> Samples:
-        prompt_tokens, new_tokens = prompts.prompt_lengths[0], prompts.response_lengths[0]
-        config = GenerationConfig(
-            do_sample=True,
-            temperature=self._manifest["workload"]["ppo"]["temperature"],
-            top_k=0,
-            top_p=1.0,
-            min_new_tokens=new_tokens,
-            max_new_tokens=new_tokens,
-            use_cache=True,
-        )
         self._policy.eval()
         gathers_layers = self._stage == 3 and not self._gathers_once
+        temperature = self._manifest["workload"]["ppo"]["temperature"]
+        synced = gathers_layers and self.data_parallel_size > 1
         with torch.no_grad(), self._whole_weights():
-            tokens = self._policy.generate(
-                prompts.tokens,
-                generation_config=config,
-                synced_gpus=gathers_layers and self.data_parallel_size > 1,
-            )
-        return Samples.even(tokens, prompt_tokens)
+            samples, self.finish_seconds = generate(self._policy, prompts, temperature, synced)
+        return samples
+
+    def weights(self) -> Iterator[Tuple[str, torch.Tensor]]:
+        return plain_weights(self._policy, self._gathered)
 
     def _whole_weights(self) -> ContextManager[Any]:
         """Where the layout asks for it: ZeRO-3's weights on every rank, without its hooks, partitioned again behind."""
@@ -97,12 +94,12 @@ class DeepSpeedEngine(Engine):
         trunk: List[torch.Tensor] = []
         micros = [micro for micro, _ in samples.micro_batches(self._micro_batch)]
         with torch.no_grad(), self._keeping_trunk_states(trunk):
-            parts = [self._policy(micro.tokens, prompt_tokens=micro.prompt_lengths[0]) for micro in micros]
+            parts = [self._policy(samples=micro) for micro in micros]
             values = [values for _, values in parts]
             if self._critic is not None:
-                values = [self._critic(micro.tokens, prompt_tokens=micro.prompt_lengths[0]) for micro in micros]
+                values = [self._critic(samples=micro) for micro in micros]
         if self._is_hydra:
-            self._trunk = (samples, torch.cat(trunk))
+            self._trunk = (samples, trunk)
         logprobs = join_responses([logprobs for logprobs, _ in parts], samples.longest_response)
         return logprobs, join_responses(values, samples.longest_response) if self._uses_values else None
 
@@ -110,23 +107,21 @@ class DeepSpeedEngine(Engine):
         micros = [micro for micro, _ in samples.micro_batches(self._micro_batch)]
         with torch.no_grad():
             if self._reference is not None:
-                parts = [self._reference(micro.tokens, prompt_tokens=micro.prompt_lengths[0])[0] for micro in micros]
+                parts = [self._reference(samples=micro)[0] for micro in micros]
             else:
                 assert self._trunk is not None and self._trunk[0] is samples, "score comes before reference"
-                states = self._trunk[1].split(self._micro_batch)
-                self._trunk = None
-                parts = [
-                    self._policy(micro.tokens, prompt_tokens=micro.prompt_lengths[0], trunk_states=kept)[0]
-                    for micro, kept in zip(micros, states)
-                ]
+                trunk, self._trunk = self._trunk[1], None
+                parts = [self._policy(samples=micro, trunk_states=kept)[0] for micro, kept in zip(micros, trunk)]
         return join_responses(parts, samples.longest_response)
 
     def train(self, samples: Samples, batch: Dict[str, torch.Tensor], loss_fn: LossFunction) -> Dict[str, float]:
         self._policy.train()
         rows, steps_before, skipped = len(samples), self._engine.global_steps, self._skipped_steps()
         sums: Dict[str, torch.Tensor] = {}
+        padded = 0
         for micro, rows_of_batch in samples.micro_batches(self._micro_batch, batch):
             parts = self._train_micro(micro, rows_of_batch, loss_fn)
+            padded += 0 if self._packs else micro.tokens.numel() - micro.real_tokens
             for name, value in parts.items():
                 sums[name] = sums.get(name, 0) + value
         assert self._engine.global_steps == steps_before + 1, "a batch is one optimizer step"
@@ -136,6 +131,7 @@ class DeepSpeedEngine(Engine):
             means["gradient_norm"] = float(norm)
         # Policy and critic have a loss scale each; a step that either skipped is one step not made.
         means["skipped_steps"] = float(max(after - before for before, after in zip(skipped, self._skipped_steps())))
+        means["padded_tokens"] = float(padded)
         return means
 
     def _skipped_steps(self) -> Tuple[int, ...]:
@@ -147,14 +143,13 @@ class DeepSpeedEngine(Engine):
         self, samples: Samples, micro: Dict[str, torch.Tensor], loss_fn: LossFunction
     ) -> Dict[str, torch.Tensor]:
         """Forward, backward and step of the policy; then of the critic, where it is a model of its own."""
-        prompt_tokens = samples.prompt_lengths[0]
-        logprobs, values = self._engine(samples.tokens, prompt_tokens=prompt_tokens)
+        logprobs, values = self._engine(samples=samples)
         loss, parts = loss_fn(logprobs, micro.get("values") if values is None else values, micro)
         self._engine.backward(loss)
         self._engine.step()
         if self._critic is None:
             return parts
-        values = self._critic(samples.tokens, prompt_tokens=prompt_tokens)
+        values = self._critic(samples=samples)
         loss, critic_parts = loss_fn(micro["logprobs"], values, micro)
         self._critic.backward(loss)
         self._critic.step()
@@ -163,7 +158,7 @@ class DeepSpeedEngine(Engine):
     def _build_policy(self) -> Policy:
         workload = self._manifest["workload"]
         policy = self._build_model(
-            hydra_layers=self._trainable_layers if self._is_hydra and self._uses_reference else None,
+            hydra_layers=self._trainable_layers if self._is_hydra else None,
             with_value_head=self._uses_values and not workload.get("critic"),
             lora_rank=workload.get("lora_rank"),
         )
@@ -174,13 +169,12 @@ class DeepSpeedEngine(Engine):
 
     def _build_model(self, **options: Any) -> Policy:
         """Random weights in the run's precision on the device; under ZeRO-3 partitioned as they are made."""
-        config = build_config(self._manifest["size"])
-        return self._drawn(lambda: Policy(config, **options))
+        return self._drawn(lambda: build_policy(self._manifest["size"], self._packs, **options))
 
     def _build_critic(self) -> Any:
         """The critic in an engine of its own; its parameters are added to the counts."""
         workload = self._manifest["workload"]
-        critic = self._drawn(lambda: Critic(self._manifest["size"], workload["critic"]))
+        critic = self._drawn(lambda: Critic(self._manifest["size"], workload["critic"], self._packs))
         total, trainable = count_parameters(critic)
         self.total_parameters += total
         self.trainable_parameters += trainable
@@ -189,21 +183,25 @@ class DeepSpeedEngine(Engine):
     def _drawn(self, make: Callable[[], Any]) -> Any:
         with self._construction():
             model = make()
-        draw_weights(model, self._manifest["measure"]["seed"], self._gathered)
+        draw_weights(model, self._manifest["measure"]["seed"], partial(self._gathered, writes=True))
         return model
 
     def _wrap(self, model: Any) -> Any:
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         optimizer = build_optimizer(self._manifest, trained)
         config = deepspeed_config.training_config(self._manifest, sum(map(held_elements, trained)))
-        return deepspeed.initialize(model=model, optimizer=optimizer, config=config)[0]
+        engine = deepspeed.initialize(model=model, optimizer=optimizer, config=config)[0]
+        keep_rotary_exact(model)
+        return engine
 
     def _build_reference(self) -> Any:
         """A full frozen copy: under ZeRO-3 partitioned like the policy, else whole on every rank."""
         model = self._build_model(with_value_head=False).requires_grad_(False).eval()
-        if self._stage < 3:
-            return model
-        return deepspeed.initialize(model=model, config=deepspeed_config.inference_config(self._manifest))[0]
+        engine = model
+        if self._stage == 3:
+            engine = deepspeed.initialize(model=model, config=deepspeed_config.inference_config(self._manifest))[0]
+        keep_rotary_exact(model)
+        return engine
 
     @contextmanager
     def _construction(self) -> Iterator[None]:
@@ -221,10 +219,10 @@ class DeepSpeedEngine(Engine):
         finally:
             torch.set_default_dtype(before)
 
-    def _gathered(self, parameter: torch.nn.Parameter) -> ContextManager[Any]:
+    def _gathered(self, parameters: List[torch.nn.Parameter], writes: bool = False) -> ContextManager[Any]:
         if self._stage < 3:
             return nullcontext()
-        return deepspeed.zero.GatheredParameters([parameter], modifier_rank=0)
+        return deepspeed.zero.GatheredParameters(parameters, modifier_rank=0 if writes else None)
 
     @contextmanager
     def _keeping_trunk_states(self, kept: List[torch.Tensor]) -> Iterator[None]:
@@ -246,53 +244,3 @@ def _prepare_process(world: World) -> None:
         # Compiled at start (40 s) for a faster all-reduce in shared memory; without it gloo is used.
         importlib.import_module("deepspeed.comm.torch").build_shm_op = lambda: None
     deepspeed.init_distributed(auto_mpi_discovery=False, verbose=False)
-
-
-def _notes(manifest: Dict[str, Any], world: World) -> Iterator[str]:
-    layout, stage = manifest["layout"], manifest["layout"]["zero_stage"]
-    yield "torch.compile is off (TORCHDYNAMO_DISABLE): torch compiles nothing in this engine"
-    precision = manifest["measure"]["precision"]
-    rows = padded_vocab(manifest["size"]["vocab"])
-    if rows != manifest["size"]["vocab"]:
-        yield "vocabulary padded to {} rows: no probability, no gradient, not counted".format(rows)
-    if precision != "fp32":
-        yield "gradients are accumulated and reduced in {} (DeepSpeed's default)".format(precision)
-    if deepspeed_config.overlaps(manifest):
-        yield "gradients are reduced while backward still runs (overlap_comm, as DeepSpeed-Chat sets it)"
-    if getattr(Policy, "_supports_sdpa", False):
-        yield "attention: PyTorch's scaled dot-product attention"
-    else:
-        yield "eager attention: transformers {} has no SDPA for GPT-2".format(transformers.__version__)
-    yield "logits are computed for response positions only; log-probs in fp32"
-    yield "generation: one batch per replica, Hugging Face generate with a dynamic key-value cache"
-    if not build_algorithm(manifest["workload"]).uses_reference:
-        yield "no reference policy: the algorithm asks it for nothing"
-    elif manifest["workload"]["reference"] == "hydra":
-        yield "hydra reference: the trunk's states are kept from the score phase; the frozen output head is shared"
-    elif stage == 3:
-        yield "the full reference copy is partitioned by ZeRO-3, as DeepSpeed-Chat does"
-    else:
-        yield "the full reference copy is whole on every rank"
-    if stage:
-        yield "ZeRO reduction bucket at most as large as the trainable parameters (DeepSpeed's default: 5e8 elements)"
-    if layout.get("gather_for_generation"):
-        yield "generation under ZeRO-3 gathers all weights once (DeepSpeed's unwrap_model_for_generation, as under TRL)"
-    elif stage == 3:
-        yield "generation under ZeRO-3 gathers every layer's weights anew for each token (no hybrid engine for GPT-2)"
-    if stage == 3:
-        yield "ZeRO-3 keeps parameters below 1e5 elements whole (DeepSpeed's default persistence threshold)"
-    if manifest["workload"].get("lora_rank") or manifest["workload"].get("critic"):
-        yield from _chat_notes(manifest["workload"])
-    if world.device.type == "cpu":
-        yield "CPU patch: DeepSpeed's shared-memory all-reduce is not compiled; gloo is used"
-
-
-def _chat_notes(workload: Dict[str, Any]) -> Iterator[str]:
-    """How far a workload with adapters or a critic goes as in DeepSpeed-Chat."""
-    yield "no hybrid engine: DeepSpeed has none for GPT-2 style models; generation runs on the training weights"
-    if workload.get("lora_rank"):
-        yield "LoRA adapters stay unfused in generation; query, key and value have one each on their joint matrix"
-        yield "biases, LayerNorms and embeddings train beside the adapters, as in DeepSpeed-Chat's scripts"
-    if workload.get("critic"):
-        yield "critic: a GPT-2 trunk of its own shape on the policy's vocabulary, never recomputed, in its own engine"
-        yield "gradient norm is the policy's; policy and critic are clipped apart"

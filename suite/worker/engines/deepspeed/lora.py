@@ -1,12 +1,9 @@
-"""Low-rank adapters (Hu et al., arXiv 2106.09685) beside the frozen matrices of Hugging Face's GPT-2 blocks."""
+"""Low-rank adapters (Hu et al., arXiv 2106.09685) beside the frozen matrices of Hugging Face's blocks."""
 
-from typing import Any
+from typing import Any, Dict
 
 import torch
 from torch import nn
-
-#: c_attn holds the matrices of query, key and value side by side: one adapter each, as for matrices of their own
-_MATRICES = {"attn.c_attn": 3, "attn.c_proj": 1, "mlp.c_fc": 1, "mlp.c_proj": 1}
 
 
 class LowRank(nn.Module):
@@ -17,9 +14,11 @@ class LowRank(nn.Module):
     """
 
     def __init__(self, base: Any, rank: int, groups: int) -> None:
-        """``base``: a Conv1D of transformers, whose weight is [in, out]; under ZeRO-3 perhaps partitioned already."""
+        """``base``: a Linear, or transformers' Conv1D, whose weight is [in, out]; under ZeRO-3 perhaps partitioned."""
         super().__init__()
-        inside, outside = getattr(base.weight, "ds_shape", base.weight.shape)
+        self.transposed = isinstance(base, nn.Linear)
+        shape = getattr(base.weight, "ds_shape", base.weight.shape)
+        inside, outside = reversed(shape) if self.transposed else shape
         self.base = base
         self.base.weight.requires_grad_(False)
         self.rank, self.groups = rank, groups
@@ -32,11 +31,18 @@ class LowRank(nn.Module):
         added = torch.bmm(low, self.up).transpose(0, 1).reshape(*states.shape[:-1], -1)
         return self.base(states) + added / self.rank
 
+    def merged(self) -> torch.Tensor:
+        """The weight of one matrix that computes the same, laid out as ``base``'s; all three are whole here."""
+        downs = self.down.split(self.rank, dim=1)
+        added = torch.cat([down @ up for down, up in zip(downs, self.up)], dim=1) / self.rank
+        merged: torch.Tensor = self.base.weight + (added.t() if self.transposed else added)
+        return merged
 
-def add_adapters(blocks: nn.ModuleList, rank: int) -> None:
-    """Put an adapter beside each of the four matrices of every block; biases, norms and embeddings go on training."""
+
+def add_adapters(blocks: nn.ModuleList, matrices: Dict[str, int], rank: int) -> None:
+    """Put an adapter beside each of the ``matrices`` (path -> groups) of every block; the rest goes on training."""
     for block in blocks:
-        for path, groups in _MATRICES.items():
+        for path, groups in matrices.items():
             parent_name, name = path.split(".")
             parent = getattr(block, parent_name)
             setattr(parent, name, LowRank(getattr(parent, name), rank, groups))

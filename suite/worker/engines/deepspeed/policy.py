@@ -1,139 +1,168 @@
-"""GPT-2 as Hugging Face builds it, with a value head: log-probs and values of response positions.
+"""A family's causal language model as Hugging Face builds it, with a value head: log-probs and values of responses.
 
-b sequences, P prompt tokens, R response tokens, T = P + R. Logits are computed for response positions only. Embedding
-and output matrix are padded (``suite.worker.vocabulary``) with rows of zeros: no token finds them, no logit shows them.
+b samples, R the longest response, T the longest sample. Logits are computed for response positions only. Embedding and
+output matrix are padded (``suite.worker.vocabulary``) with rows of zeros: no token finds them, no logit shows them.
 """
 
 import inspect
-import math
-import zlib
-from functools import partial
-from typing import Any, Callable, ContextManager, Dict, Optional, Tuple
-from unittest import mock
+from functools import lru_cache, partial
+from typing import Any, Callable, Dict, Optional, Type
 
 import torch
-import transformers.utils
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from suite.worker.engines.deepspeed import attention
+from suite.worker.engines.deepspeed.families import FAMILIES, Family, build_config, class_of
 from suite.worker.engines.deepspeed.lora import add_adapters
+from suite.worker.engines.deepspeed.rows import Rows
+from suite.worker.samples import Samples
 from suite.worker.value_head import build_value_head
-from suite.worker.vocabulary import padded_vocab
-
-# transformers imports scipy, if it finds it, for losses of object detectors: half a second that no rank needs.
-with mock.patch.object(transformers.utils, "is_scipy_available", lambda: False):
-    from transformers.models.gpt2.configuration_gpt2 import GPT2Config
-    from transformers.models.gpt2.modeling_gpt2 import GPT2Block, GPT2LMHeadModel
-
-INITIAL_DEVIATION = 0.02
-#: their outputs are added to the residual stream: GPT-2 scales their deviation by 1 / sqrt(2 layers)
-_RESIDUAL_WEIGHT = "c_proj.weight"
-_VOCABULARY_WEIGHTS = ("transformer.wte.weight", "lm_head.weight")
-
-#: gives a context in which the parameter is whole on every rank, and changes of rank 0 reach the others
-Gather = Callable[[nn.Parameter], ContextManager[Any]]
-
-
-def build_config(size: Dict[str, Any]) -> GPT2Config:
-    """The configuration of a manifest's ``size``: no dropout, no token that could end a response early.
-
-    ``vocab_size`` is the padded one, as the matrices are; ``unpadded_vocab`` holds the number of tokens.
-    """
-    config = GPT2Config(
-        vocab_size=padded_vocab(size["vocab"]),
-        n_positions=size["positions"],
-        n_embd=size["hidden"],
-        n_layer=size["layers"],
-        n_head=size["heads"],
-        n_inner=size["ffn"],
-        activation_function="gelu_pytorch_tanh",  # GPT-2's tanh approximation, in one kernel
-        resid_pdrop=0.0,
-        embd_pdrop=0.0,
-        attn_pdrop=0.0,
-        bos_token_id=None,
-        eos_token_id=None,
-        pad_token_id=None,
-        tie_word_embeddings=size["tied_embeddings"],
-        attn_implementation="sdpa",
-    )
-    config.unpadded_vocab = size["vocab"]
-    return config
 
 
 class HydraBranch(nn.Module):
-    """A frozen copy of the last ``layers`` blocks and of the final LayerNorm, on the policy's frozen trunk."""
+    """A frozen copy of the last ``layers`` blocks and of the final norm, on the policy's frozen trunk.
 
-    def __init__(self, config: GPT2Config, layers: int) -> None:
-        super().__init__()
-        first = config.n_layer - layers
-        self.h = nn.ModuleList([GPT2Block(config, layer_idx=first + index) for index in range(layers)])
-        self.ln_f = nn.LayerNorm(config.n_embd, eps=config.layer_norm_epsilon)
-
-    def forward(self, states: torch.Tensor) -> torch.Tensor:
-        """[b, T, h] -> [b, T, h]; blocks without an attention mask are causal."""
-        for block in self.h:
-            output = block(states)
-            states = output[0] if isinstance(output, tuple) else output
-        return self.ln_f(states)
-
-
-class Policy(GPT2LMHeadModel):
-    """A causal language model that also speaks of responses; ``prompt_tokens`` chooses that way of being called.
-
-    Everything goes through ``forward``, because ZeRO-3 gathers parameters from the root module's hooks on.
+    Its parts are called as those of the trunk, so that its weights are drawn as theirs.
     """
+
+    def __init__(self, config: Any, family: Family, trunk: nn.Module, layers: int) -> None:
+        super().__init__()
+        blocks, norm = getattr(trunk, family.blocks), getattr(trunk, family.norm)
+        first, epsilon = len(blocks) - layers, getattr(norm, "eps", None) or norm.variance_epsilon
+        copies = [type(blocks[0])(config, layer_idx=first + index) for index in range(layers)]
+        self.depth = layers
+        setattr(self, family.blocks, nn.ModuleList(copies))
+        setattr(self, family.norm, type(norm)(config.hidden_size, eps=epsilon))
+        self._parts = (family.blocks, family.norm)
+
+    def forward(self, states: torch.Tensor, options: Dict[str, Any]) -> torch.Tensor:
+        """[b, T, h] -> [b, T, h]; blocks without an attention mask are causal."""
+        blocks, norm = (getattr(self, name) for name in self._parts)
+        for block in blocks:
+            output = block(states, **options)
+            states = output[0] if isinstance(output, tuple) else output
+        result: torch.Tensor = norm(states)
+        return result
+
+
+class Policy(nn.Module):
+    """A causal language model that also speaks of responses; ``samples`` chooses that way of being called.
+
+    ``policy_class`` puts it before a family's own class, whose names of parameters it keeps. Everything goes through
+    ``forward``, because ZeRO-3 gathers parameters from the root module's hooks on.
+    """
+
+    family: Family
 
     def __init__(
         self,
-        config: GPT2Config,
+        config: Any,
         hydra_layers: Optional[int] = None,
         with_value_head: bool = True,
         lora_rank: Optional[int] = None,
+        packs: bool = False,
     ) -> None:
+        """``packs``: samples go through end to end in one row, for which ``config`` names the attention that can."""
         super().__init__(config)
+        self.packs = packs
         if lora_rank is not None:
-            add_adapters(self.transformer.h, lora_rank)
-        self.value_head = build_value_head(config.n_embd) if with_value_head else None
-        self.branch = None if hydra_layers is None else HydraBranch(config, hydra_layers).requires_grad_(False)
+            add_adapters(self.blocks, self.family.matrices, lora_rank)
+        self.value_head = build_value_head(config.hidden_size) if with_value_head else None
+        self.branch = None
+        if hydra_layers is not None:
+            self.branch = HydraBranch(config, self.family, self.trunk, hydra_layers).requires_grad_(False)
 
     def forward(
         self,
         input_ids: Optional[torch.Tensor] = None,
-        prompt_tokens: Optional[int] = None,
+        samples: Optional[Samples] = None,
         trunk_states: Optional[torch.Tensor] = None,
         logits_to_keep: int = 0,
         **options: Any,
     ) -> Any:
-        """Without ``prompt_tokens`` Hugging Face's own forward, which generation calls; logits of tokens alone.
+        """Without ``samples`` Hugging Face's own forward, which generation calls; logits of tokens alone.
 
-        With it: ``input_ids`` [b, T] -> log-probs and values, each [b, R] fp32 (values None without a value head).
-        With ``trunk_states`` [b, T, h] too: log-probs of the reference branch and None.
+        With it: log-probs and values, each [b, R] fp32, zero behind a response (values None without a value head).
+        With ``trunk_states``, as a hook on the trunk's ``first_trainable`` sees them: those of the reference branch
+        and None.
         """
-        if prompt_tokens is None:
+        if samples is None:
             if logits_to_keep:  # transformers before 4.45 neither asks for it nor knows it
                 options["logits_to_keep"] = logits_to_keep
             output = super().forward(input_ids, **options)
             output.logits = output.logits[..., : self.config.unpadded_vocab]
             return output
-        assert input_ids is not None
+        rows = Rows(samples, self.packs)
         if trunk_states is None:
-            states = self.transformer(input_ids, use_cache=False).last_hidden_state
+            states = self.trunk(rows.tokens, use_cache=False, **rows.options).last_hidden_state
         else:
-            states = self.branch(trunk_states)
-        before_response = states[:, prompt_tokens - 1 : -1]
+            assert self.branch is not None
+            states = self.branch(trunk_states, self._block_options(trunk_states, rows))
+        before_response = rows.before_responses(states)
         logits = self.lm_head(before_response)
-        logprobs = token_logprobs(logits, input_ids[:, prompt_tokens:], self.config.unpadded_vocab)
+        logprobs = token_logprobs(logits, rows.responses(), self.config.unpadded_vocab)
         if trunk_states is not None or self.value_head is None:
-            return logprobs, None
-        return logprobs, self.value_head(before_response).squeeze(-1).float()
+            return rows.spread(logprobs), None
+        return rows.spread(logprobs), rows.spread(self.value_head(before_response).squeeze(-1).float())
+
+    def prepare_inputs_for_generation(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: Optional[torch.Tensor] = None,
+        position_ids: Optional[torch.Tensor] = None,
+        **options: Any,
+    ) -> Any:
+        """Hugging Face's own; its names tell ``generate`` that a mask and positions may be given."""
+        given = {"attention_mask": attention_mask, "position_ids": position_ids}
+        options.update({name: tensor for name, tensor in given.items() if tensor is not None})
+        return super().prepare_inputs_for_generation(input_ids, **options)  # type: ignore[misc]
+
+    def _block_options(self, states: torch.Tensor, rows: Rows) -> Dict[str, Any]:
+        """What the trunk would give to its blocks."""
+        options = dict(rows.options)
+        positions = options.pop("position_ids", None)
+        if self.family.rotary:
+            if positions is None:
+                positions = torch.arange(states.size(1), device=states.device).unsqueeze(0)
+            options["position_embeddings"] = self.trunk.rotary_emb(states, positions)
+        return options
+
+    @property
+    def trunk(self) -> Any:
+        return getattr(self, self.family.trunk)
+
+    @property
+    def blocks(self) -> nn.ModuleList:
+        found: nn.ModuleList = getattr(self.trunk, self.family.blocks)
+        return found
+
+    @property
+    def final_norm(self) -> nn.Module:
+        found: nn.Module = getattr(self.trunk, self.family.norm)
+        return found
 
     def first_trainable(self, trainable_layers: int) -> nn.Module:
         """The module that sees the states of the frozen trunk."""
-        return self.transformer.h[-trainable_layers] if trainable_layers else self.transformer.ln_f
+        return self.blocks[-trainable_layers] if trainable_layers else self.final_norm
+
+
+@lru_cache(maxsize=None)
+def policy_class(architecture: str) -> Type[Policy]:
+    """The policy of a family. Raises ValueError where this transformers does not have the family."""
+    family = FAMILIES[architecture]
+    made: Type[Policy] = type(family.prefix + "Policy", (Policy, class_of(architecture)), {"family": family})
+    return made
+
+
+def build_policy(size: Dict[str, Any], packs: bool = False, **options: Any) -> Policy:
+    """The policy of a manifest's ``size``, its weights not yet drawn."""
+    config = build_config(size, attention.register() if packs else "sdpa")
+    return policy_class(size["architecture"])(config, packs=packs, **options)
 
 
 def token_logprobs(logits: torch.Tensor, tokens: torch.Tensor, vocab: int) -> torch.Tensor:
-    """Log-probability of each token under its logits, in fp32: [b, R, V], [b, R] -> [b, R].
+    """Log-probability of each token under its logits, in fp32: [*, V], [*] -> [*].
 
     Logits from ``vocab`` on are padding. Those of fp32 are overwritten: nobody else reads them.
     """
@@ -144,66 +173,24 @@ def token_logprobs(logits: torch.Tensor, tokens: torch.Tensor, vocab: int) -> to
     return chosen - wide.logsumexp(-1)
 
 
-@torch.no_grad()
-def draw_weights(model: Policy, seed: int, gather: Gather) -> None:
-    """Normal weights of deviation 0.02, biases zero, LayerNorm one, as GPT-2's.
-
-    Each parameter has a generator of its own, seeded by its name, so that policy, reference and hydra branch start
-    from equal weights, and ZeRO-3 from those of the other stages. Rows that pad the vocabulary are zero.
-    """
-    for name, parameter in model.named_parameters():
-        with gather(parameter):
-            if parameter.numel():
-                drawn = parameter
-                if name in _VOCABULARY_WEIGHTS:
-                    drawn = parameter[: model.config.unpadded_vocab]
-                    parameter[model.config.unpadded_vocab :] = 0
-                _draw(_twin_name(name, model.config.n_layer, model.branch), drawn, seed, model.config.n_layer)
-
-
-def _twin_name(name: str, layers: int, branch: Optional[HydraBranch]) -> str:
-    """The name of the plain policy's parameter that a parameter of branch or adapter stands for; else the name."""
-    name = name.replace(".base.", ".")
-    if branch is None or not name.startswith("branch."):
-        return name
-    parts = name.split(".")
-    if parts[1] == "h":
-        parts[2] = str(layers - len(branch.h) + int(parts[2]))
-    return ".".join(["transformer", *parts[1:]])
-
-
-def _draw(name: str, parameter: torch.Tensor, seed: int, layers: int) -> None:
-    if name.endswith(("bias", ".up")):  # a fresh adapter adds nothing
-        parameter.zero_()
-    elif ".ln_" in name:
-        parameter.fill_(1.0)
-    else:
-        deviation = INITIAL_DEVIATION / (math.sqrt(2 * layers) if name.endswith(_RESIDUAL_WEIGHT) else 1.0)
-        generator = torch.Generator(device=parameter.device)
-        generator.manual_seed(zlib.crc32("{}:{}".format(seed, name).encode()))
-        whole = torch.empty(parameter.shape, device=parameter.device)
-        parameter.copy_(whole.normal_(0.0, deviation, generator=generator))
-
-
 def freeze_below(model: Policy, trainable_layers: Optional[int]) -> None:
-    """Only the last ``trainable_layers`` blocks, the final LayerNorm and the value head train; None: everything."""
+    """Only the last ``trainable_layers`` blocks, the final norm and the value head train; None: everything."""
     if trainable_layers is None:
         return
-    first = model.config.n_layer - trainable_layers
     for parameter in model.parameters():
         parameter.requires_grad_(False)
-    trained: Any = [model.transformer.ln_f] + ([] if model.value_head is None else [model.value_head])
-    for module in trained + list(model.transformer.h[first:]):
+    trained: Any = [model.final_norm] + ([] if model.value_head is None else [model.value_head])
+    for module in trained + list(model.blocks[len(model.blocks) - trainable_layers :]):
         module.requires_grad_(True)
 
 
-def recompute_blocks(model: Policy) -> None:
+def recompute_blocks(model: Any) -> None:
     """Of each block only the input is kept for the backward pass, which runs the block once more."""
     if "gradient_checkpointing_kwargs" in inspect.signature(model.gradient_checkpointing_enable).parameters:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         return
     # transformers before 4.35 has no choice: its reentrant kind gives no gradients to blocks above a frozen trunk
-    for block in model.transformer.h:
+    for block in model.blocks:
         block.forward = partial(_recomputed, block.forward)
 
 
@@ -213,21 +200,14 @@ def _recomputed(forward: Callable[..., Any], *arguments: Any, **options: Any) ->
     return checkpoint(forward, *arguments, use_reentrant=False, **options)
 
 
-def count_parameters(model: nn.Module) -> Tuple[int, int]:
-    """A model without its reference branch: all parameters, and those that train.
+def keep_rotary_exact(model: nn.Module) -> None:
+    """Frequencies of rotary positions in fp32, as Hugging Face and Megatron compute them, whatever the run's precision.
 
-    Whole under ZeRO-3 too; without vocabulary padding.
+    DeepSpeed converts all of a model to 16 bit, its buffers too, and ZeRO-3 rounds them as they are made.
     """
-    own = [(name, parameter) for name, parameter in model.named_parameters() if not name.startswith("branch.")]
-    sizes = [(_unpadded_size(name, parameter, model.config), parameter.requires_grad) for name, parameter in own]
-    return sum(size for size, _ in sizes), sum(size for size, trains in sizes if trains)
-
-
-def held_elements(parameter: nn.Parameter) -> int:
-    """Elements of the whole parameter, with vocabulary padding; of a partitioned one too."""
-    return int(getattr(parameter, "ds_numel", parameter.numel()))
-
-
-def _unpadded_size(name: str, parameter: nn.Parameter, config: GPT2Config) -> int:
-    padding = config.vocab_size - config.unpadded_vocab if name in _VOCABULARY_WEIGHTS else 0
-    return held_elements(parameter) - padding * config.n_embd
+    for module in model.modules():
+        if hasattr(module, "inv_freq"):
+            with module.inv_freq.device:
+                fresh = type(module)(config=module.config)
+            for name, buffer in list(fresh.named_buffers()):
+                setattr(module, name, buffer.float())

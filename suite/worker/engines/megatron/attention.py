@@ -4,12 +4,20 @@ Without Transformer Engine, Megatron-Core multiplies out all scores and keeps th
 engine's model uses PyTorch's scaled dot-product attention; with this module both do.
 """
 
-from typing import Any, Optional
+from typing import Any, List, Optional
 
 import torch
 import torch.nn.functional as F
 
-from suite.worker.engines.megatron.stack import AttnMaskType, DotProductAttention
+from suite.worker.engines.megatron.stack import AttnMaskType, DotProductAttention, PackedSeqParams
+
+
+class Segments(PackedSeqParams):
+    """Samples packed end to end into one row: how long each is. To Megatron's layers the row is one sequence."""
+
+    def __init__(self, lengths: List[int]) -> None:
+        super().__init__(qkv_format="sbhd")
+        self.lengths = lengths
 
 
 class FusedAttention(DotProductAttention):
@@ -22,12 +30,13 @@ class FusedAttention(DotProductAttention):
         value: torch.Tensor,
         attention_mask: Optional[torch.Tensor],
         attn_mask_type: Optional[AttnMaskType] = None,
+        packed_seq_params: Optional[Segments] = None,
         **options: Any,
     ) -> torch.Tensor:
         """Queries [s, b, heads, d], keys and values [t, b, groups, d] -> [s, b, heads x d].
 
-        Causal over a whole sequence (s = t); behind a key-value cache, where Megatron says ``no_mask``, the new
-        position sees all t. A mask as a tensor is not taken.
+        Causal over a whole sequence (s = t), or over each segment of it alone; behind a key-value cache, where Megatron
+        says ``no_mask``, the new position sees all t. A mask as a tensor is not taken.
         """
         assert attention_mask is None and not any(option is not None for option in options.values())
         causal = attn_mask_type == AttnMaskType.causal
@@ -35,6 +44,12 @@ class FusedAttention(DotProductAttention):
         shared = query.size(2) // key.size(2)
         if shared > 1:
             key, value = key.repeat_interleave(shared, dim=2), value.repeat_interleave(shared, dim=2)
+        if packed_seq_params is None:
+            return self._attend(query, key, value, causal)
+        parts = (tensor.split(packed_seq_params.lengths) for tensor in (query, key, value))
+        return torch.cat([self._attend(*segment, causal) for segment in zip(*parts)])
+
+    def _attend(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, causal: bool) -> torch.Tensor:
         context = F.scaled_dot_product_attention(
             *(tensor.permute(1, 2, 0, 3) for tensor in (query, key, value)),
             is_causal=causal,

@@ -25,6 +25,7 @@ CPU_PATCHES = (
     "CPU patch: helper tensors of schedules, clip_grads, optimizer, grad_scaler, utils are made on the CPU, not 'cuda'",
     "CPU patch: Tensor.cuda does nothing (tied embeddings are moved before the pipeline stages share them)",
     "CPU patch: Tensor.type names float tensors torch.cuda.* (the optimizers compare these names)",
+    "CPU patch: tokens for experts are counted where they are, not copied from a device on a stream of its own",
     "CPU patch: CUDA generator states are not saved and restored (recompute; dropout is 0)",
 )
 
@@ -76,6 +77,16 @@ def _forget_state(*_args: Any, **_options: Any) -> None:
     return None
 
 
+def _read_counts(dispatcher: Any, point: str, tokens_per_expert: Any = None) -> Any:
+    """What is copied to the host at this point of a dispatch, as the numbers that the copies are."""
+    if point == dispatcher.cuda_dtoh_point:
+        for name in ("input_splits", "output_splits", "output_splits_tp"):
+            splits = getattr(dispatcher, name)
+            if torch.is_tensor(splits):
+                setattr(dispatcher, name, splits.tolist())
+    return tokens_per_expert
+
+
 def apply_cpu_patches() -> Tuple[str, ...]:
     """Patch torch and Megatron for this process (again does no harm); the notes that tell a reader."""
     torch.cuda.current_device = _current_device
@@ -85,4 +96,6 @@ def apply_cpu_patches() -> Tuple[str, ...]:
     torch.Tensor.type = _type_as_on_cuda
     stack.parallel_random._get_cuda_rng_state = _no_state
     stack.parallel_random._set_cuda_rng_state = _forget_state
+    stack.MoEAlltoAllTokenDispatcher.cuda_dtoh_stream = "none on a CPU"
+    stack.MoEAlltoAllTokenDispatcher._maybe_dtoh_and_synchronize = _read_counts
     return CPU_PATCHES

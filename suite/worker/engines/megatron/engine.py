@@ -1,4 +1,4 @@
-"""The Megatron-Core engine: tensor, pipeline, sequence and data parallel ranks of one GPT-2 policy."""
+"""The Megatron-Core engine: tensor, pipeline, sequence and data parallel ranks of one policy."""
 
 import math
 import os
@@ -12,10 +12,14 @@ import torch.distributed as dist
 from suite.worker.algorithms import build_algorithm
 from suite.worker.engines.base import Engine, LossFunction
 from suite.worker.engines.megatron import native
+from suite.worker.engines.megatron.batch import MicroBatch
+from suite.worker.engines.megatron.checks import check
 from suite.worker.engines.megatron.cpu import apply_cpu_patches
+from suite.worker.engines.megatron.export import export_weights
 from suite.worker.engines.megatron.generate import Sampler
 from suite.worker.engines.megatron.model import PolicyModel, build_config
 from suite.worker.engines.megatron.optimizer import build_optimizer, kernels, wrap_for_training
+from suite.worker.engines.megatron.pipeline import schedule_options
 from suite.worker.engines.megatron.stack import (
     COMPILED,
     Float16Module,
@@ -35,7 +39,7 @@ class MegatronEngine(Engine):
 
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
         """Collective over all ranks. Raises ValueError for what Megatron cannot do."""
-        _check(manifest, world)
+        check(manifest, world)
         layout, seed = manifest["layout"], manifest["measure"]["seed"]
         self.device = world.device
         self.notes = _prepare_process(world, layout)
@@ -44,6 +48,7 @@ class MegatronEngine(Engine):
         parallel_state.initialize_model_parallel(
             tensor_model_parallel_size=layout["tensor"],
             pipeline_model_parallel_size=layout["pipeline"],
+            expert_model_parallel_size=layout.get("expert", 1),
             create_gloo_process_groups=False,
             distributed_timeout_minutes=max(1, math.ceil(manifest["limits"]["silence_seconds"] / 60)),
         )
@@ -52,6 +57,9 @@ class MegatronEngine(Engine):
         self.data_parallel_rank = parallel_state.get_data_parallel_rank()
         self.data_parallel_size = parallel_state.get_data_parallel_world_size()
         self._micro_batch = manifest["work"]["micro_batch"]
+        self._size = manifest["size"]
+        self._packing = layout.get("packing", False)
+        self._length_multiple = layout["tensor"] if layout["sequence_parallel"] else 1
         self._build_models(manifest)
         sampling_seed = zlib.crc32("{}:sampling:{}".format(seed, self.data_parallel_rank).encode())
         self._sampler = Sampler(self._model, manifest["workload"]["ppo"]["temperature"], sampling_seed)
@@ -88,11 +96,14 @@ class MegatronEngine(Engine):
         config = build_config(manifest, self.device)
         return PolicyModel(config, manifest["size"], with_value_head).to(self.device)
 
+    def weights(self) -> Iterator[Tuple[str, torch.Tensor]]:
+        return export_weights(self._model, self._size)
+
     def generate(self, prompts: Samples) -> Samples:
         self._policy.eval()
-        return Samples.even(
-            self._sampler.sample(prompts.tokens, prompts.response_lengths[0]), prompts.prompt_lengths[0]
-        )
+        samples = self._sampler.sample(prompts)
+        self.finish_seconds = self._sampler.finish_seconds
+        return samples
 
     def score(self, samples: Samples) -> Tuple[torch.Tensor, Optional[torch.Tensor]]:
         self._policy.eval()
@@ -106,13 +117,15 @@ class MegatronEngine(Engine):
     def _evaluate(self, model: Any, samples: Samples, num_results: int) -> torch.Tensor:
         """[num_results, b, R]: log-probs, then values, on every rank of the replica."""
 
-        def forward(micros: Iterator[Tuple[Samples, Micro]], stage: Any) -> Tuple[Any, Optional[Callable]]:
+        def forward(micros: Iterator[Tuple[MicroBatch, Micro]], stage: Any) -> Tuple[Any, Optional[Callable]]:
             micro, _ = next(micros)
-            return stage(micro.tokens, micro.prompt_lengths[0]), None
+            output = stage(micro.tokens, micro)
+            # One tensor, since where there are experts Megatron asks for its device.
+            return (torch.stack(output[:num_results]) if parallel_state.is_pipeline_last_stage() else output), None
 
-        outputs = self._run(model, samples, {}, forward, forward_only=True)
+        outputs = self._run(model, self._micros(samples, {}), forward, forward_only=True)
         if parallel_state.is_pipeline_last_stage():
-            parts = zip(*(output[:num_results] for output in outputs))
+            parts = zip(*outputs)
             results = torch.stack([join_responses(part, samples.longest_response) for part in parts])
         else:
             results = torch.empty((num_results, len(samples), samples.longest_response), device=self.device)
@@ -128,33 +141,41 @@ class MegatronEngine(Engine):
         def loss(micro: Micro, output: Tuple[torch.Tensor, Optional[torch.Tensor]]) -> Tuple[torch.Tensor, Micro]:
             return loss_fn(output[0], output[1], micro)
 
-        def forward(micros: Iterator[Tuple[Samples, Micro]], stage: Any) -> Tuple[Any, Callable]:
+        def forward(micros: Iterator[Tuple[MicroBatch, Micro]], stage: Any) -> Tuple[Any, Callable]:
             part, micro = next(micros)
-            return stage(part.tokens, part.prompt_lengths[0]), partial(loss, micro)
+            return stage(part.tokens, part), partial(loss, micro)
 
         self._policy.train()
         self._policy.zero_grad_buffer()
         self._optimizer.zero_grad()
-        outputs = self._run(self._policy, samples, batch, forward, forward_only=False)
+        micros = self._micros(samples, batch)
+        outputs = self._run(self._policy, micros, forward, forward_only=False)
         updated, gradient_norm, _zeros = self._optimizer.step()
         statistics = self._share_statistics(outputs)
         # Megatron looks for an overflow on all ranks of a replica together, so that they skip together.
         statistics["skipped_steps"] = int(not updated)
+        statistics["padded_tokens"] = sum(part.padded_tokens for part, _ in micros)
         if gradient_norm is not None:
             statistics["gradient_norm"] = float(gradient_norm)
         return statistics
 
-    def _run(self, model: Any, samples: Samples, batch: Micro, forward: Callable, forward_only: bool) -> List[Any]:
+    def _micros(self, samples: Samples, batch: Micro) -> List[Tuple[MicroBatch, Micro]]:
+        return [
+            (MicroBatch(part, self._packing, self._length_multiple), own)
+            for part, own in samples.micro_batches(self._micro_batch, batch)
+        ]
+
+    def _run(
+        self, model: Any, micros: List[Tuple[MicroBatch, Micro]], forward: Callable, forward_only: bool
+    ) -> List[Any]:
         """One pass of Megatron's schedule over the micro batches; the last stage's statistics of each, else empty."""
-        micros = list(samples.micro_batches(self._micro_batch, batch))
         return get_forward_backward_func()(
             forward_step_func=forward,
             data_iterator=iter(micros),
             model=model,
             num_microbatches=len(micros),
-            seq_length=samples.tokens.size(1),
-            micro_batch_size=self._micro_batch,
             forward_only=forward_only,
+            **schedule_options(self._model.config, [part for part, _ in micros]),
         )
 
     def _share_statistics(self, statistics: Sequence[Micro]) -> Dict[str, float]:
@@ -177,26 +198,6 @@ def _in_precision(model: PolicyModel) -> Any:
     """Megatron's wrapper for half precision, which casts the weights it holds; fp32 needs none."""
     config = model.config
     return Float16Module(config, model) if config.fp16 or config.bf16 else model
-
-
-def _check(manifest: Dict[str, Any], world: World) -> None:
-    layout = manifest["layout"]
-    if manifest["size"]["architecture"] != "gpt2":
-        raise ValueError("the megatron engine builds gpt2 shapes, not {}".format(manifest["size"]["architecture"]))
-    if manifest["workload"]["reference"] == "hydra":
-        raise ValueError("megatron keeps a full reference copy; use reference full")
-    if layout["zero_stage"] or layout["offload_parameters"]:
-        raise ValueError("ZeRO stages and parameter offload belong to the deepspeed backend")
-    if layout["offload_optimizer"] and world.device.type == "cpu":
-        raise ValueError("offloading the optimizer to the host means nothing on a CPU")
-    if layout["offload_optimizer"] and not layout["distributed_optimizer"]:
-        raise ValueError("megatron offloads the optimizer only with the distributed optimizer")
-    if layout["offload_optimizer"] and manifest["measure"]["precision"] == "fp32":
-        raise ValueError("megatron offloads the optimizer in bf16 and fp16 only: its fp32 shards are no leaf tensors")
-    if layout.get("kernels") == "native":
-        reason = native.refusal(world.device, manifest["measure"]["precision"])
-        if reason is not None:
-            raise ValueError(reason)
 
 
 def _prepare_process(world: World, layout: Dict[str, Any]) -> Tuple[str, ...]:

@@ -1,14 +1,16 @@
 """Sampling from a Megatron policy: prefill, then one token a step out of a key-value cache."""
 
+import time
 from contextlib import contextmanager
-from typing import Iterator
+from typing import Iterator, List, Tuple
 
 import torch
 
 from suite.worker.engines.megatron.model import PolicyModel
 from suite.worker.engines.megatron.stack import P2PCommunicator, StaticInferenceContext, parallel_state
+from suite.worker.samples import Samples
 
-_SEQUENCE_PARALLEL_SWITCHES = ("sequence_parallel", "scatter_to_sequence_parallel")
+_SEQUENCE_PARALLEL_SWITCHES = ("sequence_parallel", "scatter_to_sequence_parallel", "reduce_scatter_embeddings")
 
 
 class Sampler:
@@ -26,6 +28,8 @@ class Sampler:
         )
         self._replica = parallel_state.get_model_parallel_group()
         self._leader = self._find_leader()
+        #: when each row of the last batch was complete, in seconds after its start
+        self.finish_seconds: List[float] = []
 
     def _find_leader(self) -> int:
         rank = torch.tensor([torch.distributed.get_rank() if self.is_leader else -1], device=self._device)
@@ -33,20 +37,49 @@ class Sampler:
         return int(rank.item())
 
     @torch.no_grad()
-    def sample(self, prompts: torch.Tensor, new_tokens: int) -> torch.Tensor:
-        """[b, P] -> [b, P + new_tokens], the whole batch at once; a pipeline therefore idles between its stages."""
-        batch, prompt_tokens = prompts.shape
-        tokens = torch.empty(batch, prompt_tokens + new_tokens, dtype=prompts.dtype, device=prompts.device)
-        tokens[:, :prompt_tokens] = prompts
-        cache = StaticInferenceContext(max_batch_size=batch, max_sequence_length=prompt_tokens + new_tokens)
+    def sample(self, prompts: Samples) -> Samples:
+        """The whole batch at once, so that a pipeline idles between its stages; all rows start at the first column.
+
+        The shortest prompt is prefilled. Longer ones go through the cache token by token beside the responses of
+        others, and rows that are complete go on idly until the last is. ``finish_seconds`` then has when each was.
+        """
+        started = time.perf_counter()
+        lengths = prompts.lengths
+        shortest, longest = self._steps(prompts)
+        tokens = torch.zeros(len(prompts), longest, dtype=prompts.tokens.dtype, device=prompts.tokens.device)
+        tokens[:, : prompts.tokens.size(1)] = prompts.tokens
+        drawn_here = _response_columns(prompts, longest)
+        self.finish_seconds = [0.0] * len(prompts)
+        cache = StaticInferenceContext(max_batch_size=len(prompts), max_sequence_length=longest)
         with _whole_sequences(self._model):
-            fed = prompts
-            for column in range(prompt_tokens, prompt_tokens + new_tokens):
-                tokens[:, column] = self._next_token(fed, cache)
+            fed = tokens[:, :shortest]
+            for column in range(shortest, longest):
+                drawn = self._next_token(fed, cache)
+                tokens[:, column] = torch.where(drawn_here[:, column], drawn, tokens[:, column])
                 cache.sequence_len_offset = column
                 cache.enable_decode_mode()
                 fed = tokens[:, column : column + 1]
-        return tokens
+                self._note_finished(column + 1, lengths, started)
+        return Samples(tokens, prompts.prompt_lengths, prompts.response_lengths)
+
+    def _steps(self, prompts: Samples) -> Tuple[int, int]:
+        """Columns from which and to which is sampled: replicas that share experts must take the same steps."""
+        shortest, longest = min(prompts.prompt_lengths), max(prompts.lengths)
+        if self._model.config.expert_model_parallel_size == 1:
+            return shortest, longest
+        ends = torch.tensor([-shortest, longest], device=self._device)
+        group = parallel_state.get_expert_model_parallel_group()
+        torch.distributed.all_reduce(ends, op=torch.distributed.ReduceOp.MAX, group=group)
+        negative, longest = ends.tolist()
+        return -negative, longest
+
+    def _note_finished(self, length: int, lengths: List[int], started: float) -> None:
+        """Rows of this length are complete. Launches run ahead of a GPU, so it is waited for, but only then."""
+        complete = [row for row, wanted in enumerate(lengths) if wanted == length]
+        if complete and self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        for row in complete:
+            self.finish_seconds[row] = time.perf_counter() - started
 
     def _next_token(self, fed: torch.Tensor, cache: StaticInferenceContext) -> torch.Tensor:
         """Through all stages, then the leader's draw to every rank of the replica: [b, s] -> [b]."""
@@ -65,6 +98,16 @@ class Sampler:
     def _draw(self, logits: torch.Tensor) -> torch.Tensor:
         probabilities = torch.softmax(logits.float() / self._temperature, dim=-1)
         return torch.multinomial(probabilities, 1, generator=self._generator).squeeze(1)
+
+
+def _response_columns(samples: Samples, longest: int) -> torch.Tensor:
+    """[b, T] bool: which columns of each row are its response."""
+    device = samples.tokens.device
+    columns = torch.arange(longest, device=device)
+    prompts, ends = (
+        torch.tensor(each, device=device).unsqueeze(1) for each in (samples.prompt_lengths, samples.lengths)
+    )
+    return (columns >= prompts) & (columns < ends)
 
 
 @contextmanager

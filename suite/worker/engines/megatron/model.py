@@ -1,4 +1,4 @@
-"""GPT-2 as a Megatron-Core model: configuration, layers, and a policy that gives log-probs and values.
+"""A family as a Megatron-Core model: configuration, and a policy that gives log-probs and values.
 
 Sequence-first inside, as Megatron has it: [s, b, h]; batch-first at the edges: [b, s]. Under tensor parallelism the
 vocabulary is split, padded by the rule of both engines; padded tokens have no probability.
@@ -7,18 +7,17 @@ vocabulary is split, padded by the rule of both engines; padded tokens have no p
 from typing import Any, Dict, Optional, Tuple
 
 import torch
-import torch.nn.functional as F
 
-from suite.worker.engines.megatron.attention import FusedAttention
-from suite.worker.engines.megatron.native import layer_spec_and_norm
+from suite.worker.engines.megatron.attention import Segments
+from suite.worker.engines.megatron.batch import MicroBatch
+from suite.worker.engines.megatron.family import family_options, inverse_frequencies, is_rotary
+from suite.worker.engines.megatron.layers import block_spec
 from suite.worker.engines.megatron.stack import (
     COMPILED,
     AttnBackend,
     GPTModel,
     StaticInferenceContext,
-    TransformerBlockSubmodules,
     TransformerConfig,
-    get_gpt_layer_local_spec,
     parallel_state,
     tensor_parallel,
 )
@@ -26,7 +25,6 @@ from suite.worker.value_head import build_value_head
 from suite.worker.vocabulary import padded_vocab
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-LAYER_NORM_EPSILON = 1e-5
 
 
 def build_config(manifest: Dict[str, Any], device: torch.device) -> TransformerConfig:
@@ -42,9 +40,6 @@ def build_config(manifest: Dict[str, Any], device: torch.device) -> TransformerC
         num_query_groups=size["kv_heads"],
         hidden_dropout=0.0,
         attention_dropout=0.0,
-        layernorm_epsilon=LAYER_NORM_EPSILON,
-        # Megatron's fused GELU is the tanh approximation, which is what GPT-2 uses; F.gelu alone is exact.
-        activation_func=F.gelu if fused else gelu_tanh,
         bias_activation_fusion=fused,
         bias_dropout_fusion=fused,
         masked_softmax_fusion=False,
@@ -63,10 +58,12 @@ def build_config(manifest: Dict[str, Any], device: torch.device) -> TransformerC
         bf16=precision == "bf16",
         tensor_model_parallel_size=layout["tensor"],
         pipeline_model_parallel_size=layout["pipeline"],
+        expert_model_parallel_size=layout.get("expert", 1),
         sequence_parallel=layout["sequence_parallel"],
         deallocate_pipeline_outputs=True,
         cuda_graph_scope=[],
         batch_p2p_sync=device.type == "cuda",
+        **family_options(size, fused),
         **_recompute_settings(layout["recompute"]),
     )
 
@@ -81,54 +78,26 @@ def _leave_as_is(_tensor: torch.Tensor) -> None:
     return None
 
 
-def gelu_tanh(states: torch.Tensor) -> torch.Tensor:
-    """GELU by its tanh approximation, GPT-2's ``gelu_new``."""
-    return F.gelu(states, approximate="tanh")
-
-
-class LayerNorm(torch.nn.LayerNorm):
-    """torch's LayerNorm; Megatron's own wrapper of it refuses sequence parallelism.
-
-    Under sequence parallelism each rank normalises its own positions, so the gradients are summed over tensor ranks:
-    Megatron does that to parameters marked ``sequence_parallel``.
-    """
-
-    def __init__(self, config: TransformerConfig, hidden_size: int, eps: float = LAYER_NORM_EPSILON) -> None:
-        super().__init__(hidden_size, eps=eps)
-        self.weight.sequence_parallel = config.sequence_parallel
-        self.bias.sequence_parallel = config.sequence_parallel
-
-
-def _block_spec(config: TransformerConfig) -> TransformerBlockSubmodules:
-    if config.transformer_impl == "transformer_engine":
-        layer, norm = layer_spec_and_norm()
-    else:
-        layer, norm = get_gpt_layer_local_spec(), LayerNorm
-        layer.submodules.input_layernorm = LayerNorm
-        layer.submodules.pre_mlp_layernorm = LayerNorm
-        layer.submodules.self_attention.submodules.core_attention = FusedAttention
-    layers = config.num_layers // config.pipeline_model_parallel_size
-    return TransformerBlockSubmodules(layer_specs=[layer] * layers, layer_norm=norm)
-
-
 class PolicyModel(GPTModel):
-    """This rank's part of a GPT-2 policy; on the last pipeline stage with output layer and, if asked for, value head.
+    """This rank's part of a policy; on the last pipeline stage with output layer and, if asked for, value head.
 
-    The value head sees the states behind the final LayerNorm. It is the same on all tensor ranks and reads states that
+    The value head sees the states behind the final norm. It is the same on all tensor ranks and reads states that
     were gathered from sequence parallelism, so its gradients are whole on every rank and need no reduction there.
     """
 
     def __init__(self, config: TransformerConfig, size: Dict[str, Any], with_value_head: bool) -> None:
         super().__init__(
             config,
-            _block_spec(config),
+            block_spec(config),
             vocab_size=padded_vocab(size["vocab"], config.tensor_model_parallel_size),
             max_sequence_length=size["positions"],
             pre_process=parallel_state.is_pipeline_first_stage(),
             post_process=parallel_state.is_pipeline_last_stage(),
             share_embeddings_and_output_weights=size["tied_embeddings"],
-            position_embedding_type="learned_absolute",
+            position_embedding_type="rope" if is_rotary(size) else "learned_absolute",
         )
+        if is_rotary(size):
+            self.rotary_pos_emb.inv_freq = inverse_frequencies(size).to(self.rotary_pos_emb.inv_freq.device)
         self.unpadded_vocab = size["vocab"]
         self.value_head = build_value_head(size["hidden"]) if with_value_head and self.post_process else None
         if self.post_process:
@@ -139,33 +108,52 @@ class PolicyModel(GPTModel):
     def forward(
         self,
         tokens: torch.Tensor,
-        prompt_tokens: Optional[int] = None,
+        batch: Optional[MicroBatch] = None,
         cache: Optional[StaticInferenceContext] = None,
     ) -> Any:
-        """[b, s] tokens to what the stage hands on.
+        """[B, s] tokens, of a micro batch or to be fed to the cache, to what the stage hands on.
 
-        Before the last stage: states [s, b, h] (under sequence parallelism this rank's part of s). On the last stage
-        with ``cache``: logits of the next token [b, vocab]. There without: log-probs and values, [b, s -
-        prompt_tokens] each, fp32; values are None without a value head.
+        Before the last stage: states [s, B, h] (under sequence parallelism this rank's part of s). On the last stage
+        with ``cache``: logits of the next token [b, vocab]. There with ``batch``: log-probs and values of its samples,
+        [b, R] each, fp32, zero behind a response; values are None without a value head.
         """
-        states = self._states(tokens, cache)
-        if not self.post_process:
-            return states
         if cache is not None:
-            return self._next_token_logits(states)
-        return self._logprobs_and_values(states, tokens, prompt_tokens)
+            positions = torch.arange(tokens.size(1), device=tokens.device) + cache.sequence_len_offset
+            states = self._states(tokens, positions, self._angles(None, cache.max_sequence_length), cache, None)
+            return self._next_token_logits(states) if self.post_process else states
+        angles = self._angles(batch.positions, batch.longest)
+        segments = None if batch.segments is None else Segments(batch.segments)
+        states = self._states(tokens, batch.positions, angles, None, segments)
+        return self._logprobs_and_values(states, batch) if self.post_process else states
 
-    def _states(self, tokens: torch.Tensor, cache: Optional[StaticInferenceContext]) -> torch.Tensor:
-        start = cache.sequence_len_offset if cache is not None else 0
-        length = tokens.size(1)
+    def _angles(self, positions: Optional[torch.Tensor], longest: int) -> Optional[torch.Tensor]:
+        """[s, 1, 1, head width]: how far each of these positions rotates, or each up to the longest."""
+        if self.position_embedding_type != "rope":
+            return None
+        table = self.rotary_pos_emb(longest)
+        return table if positions is None else table[positions]
+
+    def _states(
+        self,
+        tokens: torch.Tensor,
+        positions: torch.Tensor,
+        angles: Optional[torch.Tensor],
+        cache: Optional[StaticInferenceContext],
+        segments: Optional[Segments],
+    ) -> torch.Tensor:
         embedded = None
         if self.pre_process:
-            positions = torch.arange(start, start + length, device=tokens.device).unsqueeze(0)
-            embedded = self.embedding(tokens, positions)
+            embedded = self.embedding(tokens, positions.unsqueeze(0))
             if self.training and self.config.recompute_granularity is not None and not embedded.requires_grad:
                 # Megatron's checkpoint passes no gradient to weights when its input needs none (frozen embeddings).
                 embedded = embedded.detach().requires_grad_()
-        return self.decoder(hidden_states=embedded, attention_mask=None, inference_context=cache)
+        return self.decoder(
+            hidden_states=embedded,
+            attention_mask=None,
+            inference_context=cache,
+            rotary_pos_emb=angles,
+            packed_seq_params=segments,
+        )
 
     def _logits(self, states: torch.Tensor, gather: bool) -> torch.Tensor:
         weight = self.shared_embedding_or_output_weight() if self.share_embeddings_and_output_weights else None
@@ -176,19 +164,18 @@ class PolicyModel(GPTModel):
         return self._logits(states[-1:], gather=True)[0, :, : self.unpadded_vocab]
 
     def _logprobs_and_values(
-        self, states: torch.Tensor, tokens: torch.Tensor, prompt_tokens: int
+        self, states: torch.Tensor, batch: MicroBatch
     ) -> Tuple[torch.Tensor, Optional[torch.Tensor]]:
         if self.config.sequence_parallel:
             # Everything behind is the same on all tensor ranks: the gradient is whole, so it is only cut back.
             states = tensor_parallel.gather_from_sequence_parallel_region(states, tensor_parallel_output_grad=False)
-        states = states[prompt_tokens - 1 : -1]
+        states = batch.before_responses(states)
         logits = self._logits(states, gather=False)
         self._forbid_padding(logits)
-        targets = tokens[:, prompt_tokens:].t().contiguous()
-        logprobs = -tensor_parallel.vocab_parallel_cross_entropy(logits, targets)
+        logprobs = -tensor_parallel.vocab_parallel_cross_entropy(logits, batch.targets())
         if self.value_head is None:
-            return logprobs.t(), None
-        return logprobs.t(), self.value_head(states).squeeze(-1).float().t()
+            return batch.by_sample(logprobs), None
+        return batch.by_sample(logprobs), batch.by_sample(self.value_head(states).squeeze(-1).float())
 
     def _forbid_padding(self, logits: torch.Tensor) -> None:
         """No probability, and so no gradient, for the padded columns of this rank's [..., vocab / tensor]."""

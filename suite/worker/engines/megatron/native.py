@@ -38,11 +38,11 @@ def refusal(device: torch.device, precision: str) -> Optional[str]:
     return None
 
 
-def layer_spec_and_norm() -> Tuple[Any, Any]:
+def layer_spec_and_norm(config: Any) -> Tuple[Any, Any]:
     """A layer of Transformer Engine's modules, and its norm for behind the last layer."""
     from megatron.core.extensions.transformer_engine import TENorm  # a stand-in raises where there is none
 
-    return get_gpt_layer_with_transformer_engine_spec(), TENorm
+    return get_gpt_layer_with_transformer_engine_spec(qk_layernorm=config.qk_layernorm), TENorm
 
 
 def plain_name(name: str) -> str:

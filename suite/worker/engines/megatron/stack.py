@@ -62,14 +62,22 @@ with _lean_import():
     from megatron.core.models.gpt.gpt_model import GPTModel
     from megatron.core.optimizer import OptimizerConfig, clip_grads, get_megatron_optimizer, grad_scaler
     from megatron.core.optimizer import optimizer as mixed_precision_optimizer
+    from megatron.core.packed_seq_params import PackedSeqParams
     from megatron.core.pipeline_parallel import get_forward_backward_func, schedules
     from megatron.core.pipeline_parallel.p2p_communication import P2PCommunicator
+    from megatron.core.process_groups_config import ProcessGroupCollection
     from megatron.core.tensor_parallel import random as parallel_random
     from megatron.core.transformer.dot_product_attention import DotProductAttention
     from megatron.core.transformer.enums import AttnBackend, AttnMaskType
     from megatron.core.transformer.module import Float16Module
+    from megatron.core.transformer.moe import moe_utils
+    from megatron.core.transformer.moe.token_dispatcher import MoEAlltoAllTokenDispatcher
     from megatron.core.transformer.transformer_block import TransformerBlockSubmodules
     from megatron.core.transformer.transformer_config import TransformerConfig
+
+if not hasattr(moe_utils, "te_general_gemm"):
+    # A router asks whether it has this, and megatron-core forgets to say so where Transformer Engine is absent.
+    moe_utils.te_general_gemm = None
 
 __all__ = [
     "COMPILED",
@@ -80,8 +88,11 @@ __all__ = [
     "DotProductAttention",
     "Float16Module",
     "GPTModel",
+    "MoEAlltoAllTokenDispatcher",
     "OptimizerConfig",
     "P2PCommunicator",
+    "PackedSeqParams",
+    "ProcessGroupCollection",
     "StaticInferenceContext",
     "TransformerBlockSubmodules",
     "TransformerConfig",

@@ -9,19 +9,20 @@ of device.
 import math
 import re
 import zlib
-from typing import Dict, Iterator, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 
 from suite.worker.engines.megatron.model import PolicyModel
 from suite.worker.engines.megatron.native import plain_name
-from suite.worker.engines.megatron.stack import parallel_state
+from suite.worker.engines.megatron.stack import TransformerConfig, parallel_state
 
 INITIAL_DEVIATION = 0.02
 #: their outputs are added to the residual stream: GPT-2 scales their deviation by 1 / sqrt(2 layers)
-_RESIDUAL_WEIGHTS = ("self_attention.linear_proj.weight", "mlp.linear_fc2.weight")
+_RESIDUAL_WEIGHTS = ("self_attention.linear_proj.weight", ".linear_fc2.weight")
 _VOCABULARY_WEIGHTS = ("embedding.word_embeddings.weight", "output_layer.weight")
 _LAYER = re.compile(r"^decoder\.layers\.(\d+)\.")
+_EXPERT = re.compile(r"\.local_experts\.(\d+)\.")
 
 
 def global_parameters(model: PolicyModel) -> Iterator[Tuple[str, torch.nn.Parameter]]:
@@ -34,14 +35,33 @@ def global_parameters(model: PolicyModel) -> Iterator[Tuple[str, torch.nn.Parame
         layer = _LAYER.match(name)
         if layer:
             name = "decoder.layers.{}.{}".format(int(layer.group(1)) + offset, plain_name(name[layer.end() :]))
+            if is_expert(name):
+                name = expert_names(name, config)[parallel_state.get_expert_model_parallel_rank()]
         elif name == "output_layer.weight" and model.share_embeddings_and_output_weights:
             name = "embedding.word_embeddings.weight"
         yield name, parameter
 
 
+def is_expert(name: str) -> bool:
+    """Whether this is one expert's parameter, which only some ranks hold where experts are spread."""
+    return _EXPERT.search(name) is not None
+
+
+def expert_names(name: str, config: TransformerConfig) -> List[str]:
+    """The names of the parameters that the expert ranks hold in this one's place, in the order of the ranks."""
+    held = config.num_moe_experts // config.expert_model_parallel_size
+    number = _EXPERT.search(name)
+    assert number is not None
+    place = int(number.group(1)) % held
+    return [
+        name[: number.start(1)] + str(rank * held + place) + name[number.end(1) :]
+        for rank in range(config.expert_model_parallel_size)
+    ]
+
+
 @torch.no_grad()
 def draw_weights(model: PolicyModel, seed: int) -> None:
-    """Normal weights of deviation 0.02 (GPT-2's), biases zero, LayerNorm one; padded vocabulary rows zero."""
+    """Normal weights of deviation 0.02 (GPT-2's), biases zero, norms one; padded vocabulary rows zero."""
     for name, parameter in global_parameters(model):
         if name.endswith("bias"):
             parameter.zero_()
@@ -57,11 +77,11 @@ def _draw(name: str, parameter: torch.nn.Parameter, model: PolicyModel, seed: in
     deviation = INITIAL_DEVIATION
     if name.endswith(_RESIDUAL_WEIGHTS):
         deviation /= math.sqrt(2 * model.config.num_layers)
-    whole = torch.empty(_whole_shape(name, parameter, model), device=parameter.device)
+    whole = torch.empty(whole_shape(name, parameter, model), device=parameter.device)
     return whole.normal_(0.0, deviation, generator=generator)
 
 
-def _whole_shape(name: str, parameter: torch.nn.Parameter, model: PolicyModel) -> Tuple[int, ...]:
+def whole_shape(name: str, parameter: torch.nn.Parameter, model: PolicyModel) -> Tuple[int, ...]:
     shape = list(parameter.shape)
     if name in _VOCABULARY_WEIGHTS:
         shape[0] = model.unpadded_vocab
@@ -74,7 +94,14 @@ def shard(whole: torch.Tensor, name: str, parameter: torch.nn.Parameter) -> torc
     """This tensor rank's shard of a whole parameter, padded with zero rows where the vocabulary is."""
     if not _is_sharded(parameter):
         return whole
-    dimension, width = parameter.partition_dim, parameter.size(parameter.partition_dim)
+    dimension = parameter.partition_dim
+    parts = whole.chunk(_stride(parameter), dimension)
+    return torch.cat([_own_part(part, name, parameter) for part in parts], dimension)
+
+
+def _own_part(whole: torch.Tensor, name: str, parameter: torch.nn.Parameter) -> torch.Tensor:
+    dimension = parameter.partition_dim
+    width = parameter.size(dimension) // _stride(parameter)
     first = parallel_state.get_tensor_model_parallel_rank() * width
     held = min(max(whole.size(dimension) - first, 0), width)
     own_rows = whole.narrow(dimension, min(first, whole.size(dimension)), held)
@@ -84,12 +111,27 @@ def shard(whole: torch.Tensor, name: str, parameter: torch.nn.Parameter) -> torc
     return torch.nn.functional.pad(own_rows, (0, 0, 0, width - held))
 
 
+def unshard(shards: Sequence[torch.Tensor], parameter: torch.nn.Parameter, shape: Tuple[int, ...]) -> torch.Tensor:
+    """The shards of all tensor ranks as the whole parameter of this shape, without padding."""
+    if not _is_sharded(parameter):
+        return shards[0]
+    dimension = parameter.partition_dim
+    parts = zip(*(each.chunk(_stride(parameter), dimension) for each in shards))
+    whole = torch.cat([torch.cat(part, dimension) for part in parts], dimension)
+    return whole.narrow(dimension, 0, shape[dimension]).contiguous()
+
+
+def _stride(parameter: torch.nn.Parameter) -> int:
+    """Into how many parts Megatron splits over the tensor ranks one by one: gate and up of a gated MLP are two."""
+    return getattr(parameter, "partition_stride", 1)
+
+
 def _is_sharded(parameter: torch.nn.Parameter) -> bool:
     return getattr(parameter, "tensor_model_parallel", False)
 
 
 def freeze_below(model: PolicyModel, trainable_layers: Optional[int]) -> None:
-    """Only the last ``trainable_layers`` blocks, the final LayerNorm and the value head train; None: everything."""
+    """Only the last ``trainable_layers`` blocks, the final norm and the value head train; None: everything."""
     if trainable_layers is None:
         return
     first = model.config.num_layers - trainable_layers
@@ -104,7 +146,8 @@ def count_parameters(model: PolicyModel) -> Dict[str, int]:
     counts = torch.zeros(2, dtype=torch.int64, device=next(model.parameters()).device)
     for name, parameter in global_parameters(model):
         if not getattr(parameter, "shared", False):
-            size = math.prod(_whole_shape(name, parameter, model))
+            size = math.prod(whole_shape(name, parameter, model))
+            size *= model.config.expert_model_parallel_size if is_expert(name) else 1
             counts += torch.tensor([size, size * parameter.requires_grad], device=counts.device)
     torch.distributed.all_reduce(counts, group=parallel_state.get_pipeline_model_parallel_group())
     total, trainable = counts.tolist()

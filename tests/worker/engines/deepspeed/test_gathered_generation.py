@@ -24,9 +24,10 @@ def rank_program() -> None:
     from deepspeed.runtime.zero.partitioned_param_coordinator import PartitionedParameterCoordinator
 
     from suite.worker.engines import engine_class
-    from suite.worker.loop import PPOLoop
+    from suite.worker.loop import Loop
     from suite.worker.rank import RankIdentity
     from suite.worker.recorder import NullRecorder
+    from suite.worker.samples import Samples
     from suite.worker.world import join
 
     torch.set_num_threads(1)
@@ -48,10 +49,10 @@ def rank_program() -> None:
         learning = {"optimizer": {"learning_rate": 1e-2}, "reward": {"kind": "token-below", "threshold": 300}}
         manifest = tiny_manifest(RANKS, layout=layout, shape=shape, workload=learning, stack={})
         engine = engine_class("deepspeed", "cpu")(manifest.model_dump(mode="json", by_alias=True), world)
-        loop = PPOLoop(engine, manifest.model_dump(mode="json", by_alias=True))
+        loop = Loop(engine, manifest.model_dump(mode="json", by_alias=True))
         stats = [loop.run_iteration(iteration, NullRecorder())[1] for iteration in range(ITERATIONS)]
         fetches.clear()
-        tokens = engine.generate(torch.zeros(2, 8, dtype=torch.int64), 8)
+        tokens = engine.generate(Samples(torch.zeros(2, 8, dtype=torch.int64), [8, 8], [8, 8])).tokens
         sharded = [parameter for parameter in engine._policy.parameters() if not parameter.ds_persist]
         told.append(
             {

@@ -12,15 +12,17 @@ from transformers import GenerationConfig
 from suite.worker.engines.deepspeed.critic import Critic
 from suite.worker.engines.deepspeed.policy import (
     Policy,
-    build_config,
-    count_parameters,
-    draw_weights,
+    build_policy,
     freeze_below,
+    policy_class,
     recompute_blocks,
     token_logprobs,
 )
+from suite.worker.engines.deepspeed.weights import count_parameters, draw_weights
+from suite.worker.samples import Samples
 
 SIZE: dict[str, Any] = {
+    "architecture": "gpt2",
     "vocab": 32,
     "positions": 8,
     "hidden": 16,
@@ -30,17 +32,19 @@ SIZE: dict[str, Any] = {
     "tied_embeddings": True,
 }
 
+EVEN = Samples.even(torch.arange(8).reshape(2, 4), 2)
+
 
 def trained(recompute: bool) -> tuple[dict[str, torch.Tensor], int]:
     """Gradients of one pass over the last two of three blocks, and how often the last block ran."""
     torch.manual_seed(0)
-    policy = Policy(build_config(SIZE))
+    policy = build_policy(SIZE)
     freeze_below(policy, 2)
     if recompute:
         recompute_blocks(policy)
     runs: list[int] = []
     policy.transformer.h[-1].ln_1.register_forward_hook(lambda *_: runs.append(1))
-    logprobs, values = policy.train()(torch.arange(8).reshape(2, 4), prompt_tokens=2)
+    logprobs, values = policy.train()(samples=EVEN)
     (logprobs.sum() + values.sum()).backward()
     gradients = {name: parameter.grad for name, parameter in policy.named_parameters() if parameter.requires_grad}
     return gradients, len(runs)
@@ -49,7 +53,9 @@ def trained(recompute: bool) -> tuple[dict[str, torch.Tensor], int]:
 @pytest.mark.parametrize("has_a_choice", [True, False], ids=["now", "before transformers 4.35"])
 def test_recomputed_blocks_run_twice_and_train_alike(has_a_choice: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not has_a_choice:
-        monkeypatch.setattr(Policy, "gradient_checkpointing_enable", lambda policy: pytest.fail("the reentrant kind"))
+        monkeypatch.setattr(
+            policy_class("gpt2"), "gradient_checkpointing_enable", lambda policy: pytest.fail("the reentrant kind")
+        )
     kept, again = trained(recompute=False), trained(recompute=True)
     assert (kept[1], again[1]) == (1, 2)
     assert kept[0].keys() == again[0].keys()
@@ -62,7 +68,7 @@ GPT2_VOCAB, GPT2_ROWS = 50257, 50304
 
 def gpt2_vocabulary(tied: bool = True, **options: Any) -> Policy:
     """A tiny policy on GPT-2's vocabulary, its weights drawn."""
-    policy = Policy(build_config({**SIZE, "vocab": GPT2_VOCAB, "hidden": 8, "tied_embeddings": tied}), **options)
+    policy = build_policy({**SIZE, "vocab": GPT2_VOCAB, "hidden": 8, "tied_embeddings": tied}, **options)
     draw_weights(policy, 3, lambda _parameter: nullcontext())
     return policy
 
@@ -93,7 +99,7 @@ def test_an_optimizer_with_weight_decay_leaves_padded_rows_at_zero(tied: bool) -
     policy = gpt2_vocabulary(tied).train()
     optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-2, weight_decay=0.1, fused=True)
     before = [matrix.detach().clone() for matrix in vocabulary_matrices(policy)]
-    logprobs, values = policy(torch.arange(8).reshape(2, 4), prompt_tokens=2)
+    logprobs, values = policy(samples=EVEN)
     (logprobs.sum() + values.sum()).backward()
     optimizer.step()
     assert len(before) == (1 if tied else 2)

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from suite.worker.engines.deepspeed.engine import DeepSpeedEngine
+from suite.worker.samples import Samples
 
 
 class ScriptedModel:
@@ -21,7 +22,7 @@ class ScriptedModel:
         self.global_steps = self.skipped_steps = 0
         self._skips, self._output = skips, output
 
-    def __call__(self, tokens: torch.Tensor, prompt_tokens: int) -> Any:
+    def __call__(self, samples: Samples) -> Any:
         return self._output
 
     def backward(self, loss: torch.Tensor) -> None:
@@ -40,10 +41,11 @@ def counted(policy: list[bool], critic: list[bool] | None) -> list[float]:
     engine, response = DeepSpeedEngine.__new__(DeepSpeedEngine), torch.zeros(2, 2)
     engine._policy, engine._micro_batch = SimpleNamespace(train=lambda: None), 2
     engine._engine = ScriptedModel(policy, (response, response))
+    engine._packs = False
     engine._critic = None if critic is None else ScriptedModel(critic, response)
-    batch = {"tokens": torch.zeros(2, 4), "logprobs": response, "values": response}
+    samples, batch = Samples.even(torch.zeros(2, 4), 2), {"logprobs": response, "values": response}
     parts = dict.fromkeys(("loss", "policy_loss", "value_loss"), torch.zeros(()))
-    return [engine.train(batch, 2, lambda *_: (torch.zeros(()), parts))["skipped_steps"] for _ in policy]
+    return [engine.train(samples, batch, lambda *_: (torch.zeros(()), parts))["skipped_steps"] for _ in policy]
 
 
 def test_a_step_is_counted_where_it_was_skipped() -> None:

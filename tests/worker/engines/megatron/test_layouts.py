@@ -158,10 +158,12 @@ def observe(case: str, world: Any) -> dict[str, Any]:
 
     from suite.worker.engines.megatron.engine import MegatronEngine
     from suite.worker.engines.megatron.weights import global_parameters
+    from suite.worker.samples import Samples
 
     engine = MegatronEngine(manifest_of(case), world)
     batch = own_rows(fixed_batch(vocab_of(case)), engine)
-    logprobs, values = engine.score(batch["tokens"], PROMPT_TOKENS)
+    samples = Samples.even(batch.pop("tokens"), PROMPT_TOKENS)
+    logprobs, values = engine.score(samples)
     seen: dict[str, Any] = {
         "total": engine.total_parameters,
         "trainable": engine.trainable_parameters,
@@ -169,29 +171,37 @@ def observe(case: str, world: Any) -> dict[str, Any]:
         "replica": engine.data_parallel_rank,
         "replicas": engine.data_parallel_size,
         "notes": engine.notes,
-        "generated": engine.generate(batch["tokens"][:, :PROMPT_TOKENS], NEW_TOKENS).tolist(),
-        "generated_again": engine.generate(batch["tokens"][:, :PROMPT_TOKENS], NEW_TOKENS).tolist(),
+        "generated": engine.generate(prompts_of(samples)).tokens.tolist(),
+        "generated_again": engine.generate(prompts_of(samples)).tokens.tolist(),
         "logprobs": logprobs.tolist(),
         "values": values.tolist(),
-        "cached": cached_logprobs(engine, batch["tokens"]),
+        "cached": cached_logprobs(engine, samples.tokens),
     }
     before = {name: parameter.detach().clone() for name, parameter in global_parameters(engine._model)}
-    seen["steps"] = [engine.train(batch, PROMPT_TOKENS, toy_loss) for _ in range(TRAIN_STEPS)]
+    seen["steps"] = [engine.train(samples, batch, toy_loss) for _ in range(TRAIN_STEPS)]
     seen["moved"] = sorted(
         name for name, parameter in global_parameters(engine._model) if not torch.equal(parameter, before[name])
     )
-    trained, _ = engine.score(batch["tokens"], PROMPT_TOKENS)
+    trained, _ = engine.score(samples)
     seen["logprobs_trained"] = trained.tolist()
-    seen["reference"] = engine.reference(batch["tokens"], PROMPT_TOKENS).tolist()
+    seen["reference"] = engine.reference(samples).tolist()
     if "vocab" in CASES[case][1]:
-        seen["padding"] = fill_padding(engine, batch)
+        seen["padding"] = fill_padding(engine, samples, batch)
     if "fp16" in case:
-        seen["overflow"] = overflow(engine, batch)
+        seen["overflow"] = overflow(engine, samples, batch)
     if case in HUGGING_FACE:
-        seen["hugging_face"] = hugging_face_difference(engine, batch["tokens"], vocab_of(case))
+        seen["hugging_face"] = hugging_face_difference(engine, samples, vocab_of(case))
     if case in ("one", "tp2"):
         seen["attention"] = {groups: attention_difference(engine, groups) for groups in (2, 4)}
     return seen
+
+
+def prompts_of(samples: Any) -> Any:
+    """The prompts alone, with the lengths that their responses are to have."""
+    from suite.worker.samples import Samples
+
+    columns = max(samples.prompt_lengths)
+    return Samples(samples.tokens[:, :columns], samples.prompt_lengths, samples.response_lengths)
 
 
 def fixed_batch(vocab: int = VOCAB) -> dict[str, Any]:
@@ -205,7 +215,7 @@ def fixed_batch(vocab: int = VOCAB) -> dict[str, Any]:
     }
 
 
-def fill_padding(engine: Any, batch: dict[str, Any]) -> dict[str, Any]:
+def fill_padding(engine: Any, samples: Any, batch: dict[str, Any]) -> dict[str, Any]:
     """Rows of no token filled with what would show; then what scoring, sampling and training make of them."""
     import torch
 
@@ -216,9 +226,9 @@ def fill_padding(engine: Any, batch: dict[str, Any]) -> dict[str, Any]:
     padding = slice(max(0, engine._model.unpadded_vocab - first), None)
     with torch.no_grad():
         parameter[padding] = 3.0
-    logprobs, _ = engine.score(batch["tokens"], PROMPT_TOKENS)
-    generated = engine.generate(batch["tokens"][:, :PROMPT_TOKENS], NEW_TOKENS)
-    engine.train(batch, PROMPT_TOKENS, toy_loss)
+    logprobs, _ = engine.score(samples)
+    generated = engine.generate(prompts_of(samples)).tokens
+    engine.train(samples, batch, toy_loss)
     gradient = parameter.main_grad
     return {
         "shard": parameter.size(0),
@@ -230,7 +240,7 @@ def fill_padding(engine: Any, batch: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def overflow(engine: Any, batch: dict[str, Any]) -> dict[str, Any]:
+def overflow(engine: Any, samples: Any, batch: dict[str, Any]) -> dict[str, Any]:
     """Three steps, the second with an infinite gradient on rank 0 alone; the first weight's sum after each."""
     import torch
 
@@ -245,7 +255,7 @@ def overflow(engine: Any, batch: dict[str, Any]) -> dict[str, Any]:
             return outputs
 
         engine._run = run_then_overflow
-        steps.append(engine.train(batch, PROMPT_TOKENS, toy_loss))
+        steps.append(engine.train(samples, batch, toy_loss))
         sums.append(parameter.detach().double().abs().sum().item())
     return {"steps": steps, "sums": sums}
 
@@ -267,6 +277,7 @@ def cached_logprobs(engine: Any, tokens: Any) -> list[list[float]] | None:
     import torch
 
     from suite.worker.engines.megatron.generate import Sampler
+    from suite.worker.samples import Samples
 
     class Forced(Sampler):
         def _draw(self, logits: Any) -> Any:
@@ -277,17 +288,17 @@ def cached_logprobs(engine: Any, tokens: Any) -> list[list[float]] | None:
     columns: list[Any] = []
     engine._policy.eval()
     sampler = Forced(engine._model, temperature=1.0, seed=0)
-    assert torch.equal(sampler.sample(tokens[:, :PROMPT_TOKENS], NEW_TOKENS), tokens)
+    assert torch.equal(sampler.sample(prompts_of(Samples.even(tokens, PROMPT_TOKENS))).tokens, tokens)
     return torch.stack(columns, dim=1).tolist() if columns else None
 
 
-def hugging_face_difference(engine: Any, tokens: Any, vocab: int) -> dict[str, float]:
+def hugging_face_difference(engine: Any, samples: Any, vocab: int) -> dict[str, float]:
     """Copy a Hugging Face GPT-2's weights (drawn wide, so that a slip shows) into the policy and compare."""
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
     torch.manual_seed(2)
-    model = engine._model
+    model, tokens = engine._model, samples.tokens
     config = GPT2Config(vocab_size=vocab, n_positions=POSITIONS, n_embd=HIDDEN, n_layer=LAYERS, n_head=4, n_inner=FFN)
     config.initializer_range, config.tie_word_embeddings = 0.3, model.share_embeddings_and_output_weights
     config.resid_pdrop = config.embd_pdrop = config.attn_pdrop = 0.0
@@ -300,7 +311,7 @@ def hugging_face_difference(engine: Any, tokens: Any, vocab: int) -> dict[str, f
         logits = original(tokens).logits[:, PROMPT_TOKENS - 1 : -1]
     targets = tokens[:, PROMPT_TOKENS:, None]
     expected = torch.log_softmax(logits, dim=-1).gather(2, targets).squeeze(2)
-    logprobs, _ = engine.score(tokens, PROMPT_TOKENS)
+    logprobs, _ = engine.score(samples)
     parameters = sum(parameter.numel() for parameter in original.parameters())
     return {
         "difference": (logprobs - expected).abs().max().item(),
@@ -624,7 +635,7 @@ def test_the_architecture_is_hugging_faces_gpt2(seen: Any, case: str) -> None:
 
 
 def test_the_notes_name_the_patches(seen: Any) -> None:
-    assert sum(note.startswith("CPU patch:") for note in seen["one"][0]["notes"]) == 5
+    assert sum(note.startswith("CPU patch:") for note in seen["one"][0]["notes"]) == 6
 
 
 if __name__ == "__main__":

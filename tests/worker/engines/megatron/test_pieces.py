@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suite.worker.engines.megatron import weights as megatron_weights
-from suite.worker.engines.megatron.engine import MegatronEngine, split_rows
-from suite.worker.engines.megatron.model import gelu_tanh
+from suite.worker.engines.megatron.engine import MegatronEngine
+from suite.worker.engines.megatron.family import gelu_tanh
 from suite.worker.world import World
 
 CPU = World(0, 1, 0, 1, torch.device("cpu"))
@@ -22,6 +22,7 @@ MANIFEST: dict[str, Any] = {
     "size": {"architecture": "gpt2"},
     "workload": {"reference": "full"},
     "layout": {
+        "tensor": 1,
         "zero_stage": 0,
         "offload_parameters": False,
         "offload_optimizer": False,
@@ -34,7 +35,8 @@ MANIFEST: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("section", "field", "value", "world", "message"),
     [
-        ("size", "architecture", "llama", CPU, "gpt2 shapes, not llama"),
+        ("size", "architecture", "opt", CPU, "builds no opt shapes, but gpt2, llama"),
+        ("size", "experts", {"count": 4, "per_token": 1}, CPU, "no router that gives"),
         ("workload", "reference", "hydra", CPU, "megatron keeps a full reference copy; use reference full"),
         ("layout", "zero_stage", 2, CPU, "deepspeed"),
         ("layout", "offload_parameters", True, CPU, "deepspeed"),
@@ -61,20 +63,6 @@ def test_optimizer_offload_names_what_it_needs(section: str, field: str, value: 
     manifest[section][field] = value
     with pytest.raises(ValueError, match=message):
         MegatronEngine(manifest, CUDA)
-
-
-@given(st.integers(1, 6), st.integers(1, 5))
-def test_micro_batches_hold_every_row_once_and_in_order(micros: int, rows: int) -> None:
-    batch = {"tokens": torch.arange(micros * rows * 2).view(micros * rows, 2), "weights": torch.rand(micros * rows)}
-    parts = split_rows(batch, rows)
-    assert len(parts) == micros
-    for name, tensor in batch.items():
-        assert torch.equal(torch.cat([micro[name] for micro in parts]), tensor)
-
-
-def test_a_batch_that_does_not_divide_is_refused() -> None:
-    with pytest.raises(ValueError, match="5 sequences do not divide into micro batches of 2"):
-        split_rows({"tokens": torch.zeros(5, 3)}, 2)
 
 
 @given(st.integers(1, 40), st.integers(1, 4), st.integers(1, 16))

@@ -1,0 +1,168 @@
+"""Model families, by Hugging Face's own classes: their configurations, and what their parts are called."""
+
+import importlib
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Callable, Dict, Tuple, Type
+from unittest import mock
+
+import transformers
+import transformers.utils
+
+from suite.worker.vocabulary import padded_vocab
+
+#: from which major version on transformers takes rotary positions, masks and attention as they are given here
+MODERN_TRANSFORMERS = 5
+
+
+@dataclass(frozen=True)
+class Family:
+    """One family. ``trunk`` is an attribute of the causal language model; ``blocks``, ``norm`` and ``embedding`` are
+    attributes of the trunk. ``residual``: how names of weights end whose outputs are added to the residual stream.
+    ``matrices``: of each block, by path, how many matrices side by side it is. ``rotary``: whether positions rotate.
+    """
+
+    prefix: str
+    model: str
+    trunk: str
+    blocks: str
+    norm: str
+    embedding: str
+    residual: Tuple[str, ...]
+    matrices: Dict[str, int]
+    rotary: bool
+    options: Callable[[Dict[str, Any]], Dict[str, Any]]
+
+    @property
+    def vocabulary_weights(self) -> Tuple[str, str]:
+        """Names of the matrices with a row for each token."""
+        return "{}.{}.weight".format(self.trunk, self.embedding), "lm_head.weight"
+
+
+def _gpt2(size: Dict[str, Any]) -> Dict[str, Any]:
+    return {
+        "n_positions": size["positions"],
+        "n_embd": size["hidden"],
+        "n_layer": size["layers"],
+        "n_head": size["heads"],
+        "n_inner": size["ffn"],
+        "layer_norm_epsilon": size.get("norm_epsilon") or 1e-5,
+        "activation_function": "gelu_pytorch_tanh",  # GPT-2's tanh approximation, in one kernel
+        "resid_pdrop": 0.0,
+        "embd_pdrop": 0.0,
+        "attn_pdrop": 0.0,
+    }
+
+
+def _llama(size: Dict[str, Any]) -> Dict[str, Any]:
+    return {
+        "hidden_size": size["hidden"],
+        "intermediate_size": size["ffn"],
+        "num_hidden_layers": size["layers"],
+        "num_attention_heads": size["heads"],
+        "num_key_value_heads": size["kv_heads"],
+        "head_dim": size.get("head_width") or size["hidden"] // size["heads"],
+        "max_position_embeddings": size["positions"],
+        "rms_norm_eps": size.get("norm_epsilon") or 1e-6,
+        "rope_parameters": _rope(size),
+    }
+
+
+def _rope(size: Dict[str, Any]) -> Dict[str, Any]:
+    rope = {"rope_type": "default", "rope_theta": size.get("rope_theta") or 10000.0}
+    scaling = size.get("rope_scaling")
+    if scaling is not None:
+        rope.update(rope_type=scaling["kind"], factor=scaling["factor"])
+        if scaling["kind"] == "llama3":
+            rope["low_freq_factor"] = scaling["low_frequency_factor"]
+            rope["high_freq_factor"] = scaling["high_frequency_factor"]
+            rope["original_max_position_embeddings"] = scaling["original_positions"]
+    return rope
+
+
+def _like_llama(prefix: str, model: str) -> Family:
+    attention = ("q_proj", "k_proj", "v_proj", "o_proj")
+    return Family(
+        prefix=prefix,
+        model=model,
+        trunk="model",
+        blocks="layers",
+        norm="norm",
+        embedding="embed_tokens",
+        residual=("o_proj.weight", "down_proj.weight"),
+        matrices={
+            **{"self_attn." + name: 1 for name in attention},
+            **{"mlp." + name: 1 for name in ("gate_proj", "up_proj", "down_proj")},
+        },
+        rotary=True,
+        options=_llama,
+    )
+
+
+FAMILIES: Dict[str, Family] = {
+    "gpt2": Family(
+        prefix="GPT2",
+        model="GPT2LMHeadModel",
+        trunk="transformer",
+        blocks="h",
+        norm="ln_f",
+        embedding="wte",
+        residual=("c_proj.weight",),
+        # c_attn holds the matrices of query, key and value side by side
+        matrices={"attn.c_attn": 3, "attn.c_proj": 1, "mlp.c_fc": 1, "mlp.c_proj": 1},
+        rotary=False,
+        options=_gpt2,
+    ),
+    "llama": _like_llama("Llama", "LlamaForCausalLM"),
+    "qwen2": _like_llama("Qwen2", "Qwen2ForCausalLM"),
+    "qwen3": _like_llama("Qwen3", "Qwen3ForCausalLM"),
+}
+
+
+def check_stack(manifest: Dict[str, Any]) -> None:
+    """Raise ValueError where this transformers is too old for the manifest's work; it is new enough for even GPT-2."""
+    if int(transformers.__version__.split(".")[0]) >= MODERN_TRANSFORMERS:
+        return
+    asked = {
+        "{} shapes".format(manifest["size"]["architecture"]): manifest["size"]["architecture"] != "gpt2",
+        "samples of uneven length": manifest["work"].get("lengths") is not None,
+        "packed samples": manifest["layout"].get("packing", False),
+    }
+    for words in (words for words, is_asked in asked.items() if is_asked):
+        needed = "{} need transformers {} or later, not {}".format(words, MODERN_TRANSFORMERS, transformers.__version__)
+        raise ValueError("the deepspeed engine: " + needed)
+
+
+@lru_cache(maxsize=None)
+def class_of(architecture: str, name: str = "") -> Type[Any]:
+    """The causal language model of a family, or another class of its modules. Raises ValueError where it is missing."""
+    family = FAMILIES[architecture]
+    name = name or family.model
+    module = "configuration" if name.endswith("Config") else "modeling"
+    path = "transformers.models.{0}.{1}_{0}".format(architecture, module)
+    # transformers imports scipy, if it finds it, for losses of object detectors: half a second that no rank needs.
+    with mock.patch.object(transformers.utils, "is_scipy_available", lambda: False):
+        try:
+            found: Type[Any] = getattr(importlib.import_module(path), name)
+        except (ImportError, AttributeError) as error:
+            raise ValueError("transformers {} has no {}".format(transformers.__version__, name)) from error
+    return found
+
+
+def build_config(size: Dict[str, Any], attention: str = "sdpa") -> Any:
+    """The configuration of a manifest's ``size``: no dropout, no token that could end a response early.
+
+    ``vocab_size`` is the padded one, as the matrices are; ``unpadded_vocab`` holds the number of tokens.
+    """
+    family = FAMILIES[size["architecture"]]
+    config = class_of(size["architecture"], family.prefix + "Config")(
+        vocab_size=padded_vocab(size["vocab"]),
+        bos_token_id=None,
+        eos_token_id=None,
+        pad_token_id=None,
+        tie_word_embeddings=size["tied_embeddings"],
+        attn_implementation=attention,
+        **family.options(size),
+    )
+    config.unpadded_vocab = size["vocab"]
+    return config

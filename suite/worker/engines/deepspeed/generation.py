@@ -1,0 +1,97 @@
+"""Generation by Hugging Face: prompts padded in front, each response cut at its own length."""
+
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+from transformers import GenerationConfig, StoppingCriteria, StoppingCriteriaList
+
+from suite.worker.samples import Samples
+
+
+def generate(policy: Any, prompts: Samples, temperature: float, synced: bool) -> Tuple[Samples, List[float]]:
+    """Samples with responses of exactly the lengths wanted, and when each was complete, in seconds from now.
+
+    ``synced``: ranks go on together until all have finished, because each token gathers weights from all.
+    """
+    longest = prompts.longest_response
+    config = GenerationConfig(
+        do_sample=True,
+        temperature=temperature,
+        top_k=0,
+        top_p=1.0,
+        min_new_tokens=longest,
+        max_new_tokens=longest,
+        use_cache=True,
+    )
+    watch = _Watch(prompts)
+    options: Dict[str, Any] = {"generation_config": config, "synced_gpus": synced}
+    if len(set(prompts.response_lengths)) > 1:
+        options["stopping_criteria"] = StoppingCriteriaList([watch])
+    padded, mask = _padded_in_front(prompts)
+    if mask is not None:
+        options.update(attention_mask=mask, position_ids=(mask.cumsum(1) - 1).clamp(min=0))
+    rows = policy.generate(padded, **options)
+    watch.end()
+    if prompts.is_even:
+        return Samples.even(rows, prompts.prompt_lengths[0]), watch.seconds
+    return _padded_behind(rows, padded.size(1), prompts), watch.seconds
+
+
+class _Watch(StoppingCriteria):
+    """Says of each row when it has its own number of response tokens, and keeps the moment.
+
+    Rows that are complete go through the model until the longest is: Hugging Face takes none out of a batch.
+    """
+
+    def __init__(self, prompts: Samples) -> None:
+        width = max(prompts.prompt_lengths)
+        self._ends = [width + length for length in prompts.response_lengths]
+        self._ends_there = torch.tensor(self._ends, device=prompts.tokens.device)
+        self._began = time.perf_counter()
+        self._seconds: Dict[int, float] = {}
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **_options: Any) -> torch.Tensor:
+        """[b] bool."""
+        columns = input_ids.size(1)
+        if columns in self._ends:
+            self._note(columns)
+        return self._ends_there <= columns
+
+    def _note(self, columns: int) -> None:
+        """Only where a row ends does the host wait for the device."""
+        if self._ends_there.device.type == "cuda":
+            torch.cuda.synchronize(self._ends_there.device)
+        self._seconds.setdefault(columns, time.perf_counter() - self._began)
+
+    def end(self) -> None:
+        """Whoever was not told of is complete now."""
+        self._note(max(self._ends))
+
+    @property
+    def seconds(self) -> List[float]:
+        """[b]: when each row was complete."""
+        return [self._seconds[end] for end in self._ends]
+
+
+def _padded_in_front(prompts: Samples) -> Tuple[torch.Tensor, Optional[torch.Tensor]]:
+    """[b, longest prompt] tokens that end in one column, and their mask; none where the prompts are even."""
+    width = max(prompts.prompt_lengths)
+    if min(prompts.prompt_lengths) == width:
+        return prompts.tokens[:, :width], None
+    columns = torch.arange(width, device=prompts.tokens.device) - _shifts(prompts, width)
+    tokens = prompts.tokens.gather(1, columns.clamp(min=0))
+    return tokens * (columns >= 0), (columns >= 0).long()
+
+
+def _padded_behind(rows: torch.Tensor, width: int, prompts: Samples) -> Samples:
+    """Samples from generated rows, whose prompts end in column ``width``."""
+    lengths = torch.tensor(prompts.lengths, device=rows.device).unsqueeze(1)
+    columns = torch.arange(max(prompts.lengths), device=rows.device)
+    tokens = rows.gather(1, (columns + _shifts(prompts, width)).clamp(max=rows.size(1) - 1))
+    return Samples(tokens * (columns < lengths), prompts.prompt_lengths, prompts.response_lengths)
+
+
+def _shifts(prompts: Samples, width: int) -> torch.Tensor:
+    """[b, 1]: columns of padding in front of each prompt."""
+    return width - torch.tensor(prompts.prompt_lengths, device=prompts.tokens.device).unsqueeze(1)

@@ -1,0 +1,65 @@
+"""How samples go through a model: each in a row of its own, padded behind, or end to end in one row."""
+
+from typing import Any, Dict, List
+
+import torch
+
+from suite.worker.engines.deepspeed.attention import Segments
+from suite.worker.samples import Samples
+
+
+class Rows:
+    """The rows of one pass. ``tokens`` [b, T] or, packed, [1, sum of lengths]; ``options`` for the trunk beside them.
+
+    No padding reaches the output matrix: what is behind the trunk are the states before real response tokens alone, n
+    of them; of even samples these are columns, and stay [b, R].
+    """
+
+    def __init__(self, samples: Samples, packed: bool) -> None:
+        self._samples = samples
+        self._plain = samples.is_even and not packed
+        self.tokens, self.options = samples.tokens, _nothing()
+        width = samples.tokens.size(1)
+        self._starts = [row * width for row in range(len(samples))]
+        if packed:
+            ends = torch.tensor(samples.lengths).cumsum(0).tolist()
+            self._starts = [end - length for end, length in zip(ends, samples.lengths)]
+            segments = Segments(samples.lengths, samples.tokens.device)
+            self.tokens = self._at([row * width for row in range(len(samples))], [0] * len(samples), samples.lengths)
+            self.tokens = samples.tokens.flatten()[self.tokens].unsqueeze(0)
+            # A mask of four dimensions is taken as it is, so that none over the whole row is made; nobody reads it.
+            unread = torch.zeros(1, 1, 1, 1, dtype=torch.bool, device=samples.tokens.device)
+            self.options = {"attention_mask": unread, "position_ids": segments.positions, "segments": segments}
+
+    def before_responses(self, states: torch.Tensor) -> torch.Tensor:
+        """[rows, T, h] -> [b, R, h], or [n, h]: the states before response tokens."""
+        if self._plain:
+            return states[:, self._samples.prompt_lengths[0] - 1 : -1]
+        firsts = [prompt - 1 for prompt in self._samples.prompt_lengths]
+        return states.flatten(0, 1)[self._at(self._starts, firsts, self._samples.response_lengths)]
+
+    def responses(self) -> torch.Tensor:
+        """[b, R] or [n] int64: response tokens."""
+        prompts = self._samples.prompt_lengths
+        if self._plain:
+            return self.tokens[:, prompts[0] :]
+        return self.tokens.flatten()[self._at(self._starts, prompts, self._samples.response_lengths)]
+
+    def spread(self, numbers: torch.Tensor) -> torch.Tensor:
+        """[b, R] or [n] -> [b, R], zero behind a response."""
+        if self._plain:
+            return numbers
+        rows, longest = len(self._samples), self._samples.longest_response
+        places = self._at([row * longest for row in range(rows)], [0] * rows, self._samples.response_lengths)
+        return numbers.new_zeros(rows * longest).index_copy(0, places, numbers).view(rows, longest)
+
+    def _at(self, starts: List[int], firsts: List[int], lengths: List[int]) -> torch.Tensor:
+        """Places in the flattened rows: of each sample ``length`` from its start + first on."""
+        parts = [
+            torch.arange(start + first, start + first + length) for start, first, length in zip(starts, firsts, lengths)
+        ]
+        return torch.cat(parts).to(self._samples.tokens.device)
+
+
+def _nothing() -> Dict[str, Any]:
+    return {}

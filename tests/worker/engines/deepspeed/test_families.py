@@ -1,0 +1,230 @@
+"""Every family computes what Hugging Face's plain model does with the same weights: padded, packed, decoded, frozen."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+import torch
+
+from suite.worker.engines.deepspeed.config import _check_family
+from suite.worker.engines.deepspeed.families import build_config, class_of
+from suite.worker.engines.deepspeed.generation import generate
+from suite.worker.engines.deepspeed.policy import (
+    Policy,
+    build_policy,
+    freeze_below,
+    keep_rotary_exact,
+    recompute_blocks,
+)
+from suite.worker.engines.deepspeed.weights import count_parameters, draw_weights, plain_weights
+from suite.worker.samples import Samples
+
+VOCAB = 100  # padded to 128
+_SIZE: dict[str, Any] = {"layers": 3, "hidden": 32, "ffn": 48, "heads": 4, "vocab": VOCAB, "positions": 16}
+_LLAMA3 = {
+    "kind": "llama3",
+    "factor": 4.0,
+    "low_frequency_factor": 1.0,
+    "high_frequency_factor": 4.0,
+    "original_positions": 8,
+}
+SIZES: dict[str, dict[str, Any]] = {
+    "gpt2": {"architecture": "gpt2", "kv_heads": 4, "tied_embeddings": True},
+    "llama": {"architecture": "llama", "kv_heads": 2, "tied_embeddings": False, "rope_scaling": _LLAMA3},
+    "llama tied": {"architecture": "llama", "kv_heads": 4, "tied_embeddings": True, "head_width": 16},
+    "qwen2": {"architecture": "qwen2", "kv_heads": 1, "tied_embeddings": False, "rope_theta": 1e6},
+    "qwen3": {
+        "architecture": "qwen3",
+        "kv_heads": 2,
+        "tied_embeddings": True,
+        "head_width": 12,
+        "norm_epsilon": 1e-5,
+        "rope_scaling": {"kind": "linear", "factor": 2.0},
+    },
+}
+FAMILIES = pytest.mark.parametrize("name", SIZES)
+PROMPTS, RESPONSES = [3, 6, 1], [7, 2, 5]
+
+
+def size_of(name: str) -> dict[str, Any]:
+    return {**_SIZE, **SIZES[name]}
+
+
+def whole(_parameters: Any) -> Any:
+    return nullcontext()
+
+
+def drawn(name: str, packs: bool = False, loud: bool = True, **options: Any) -> Policy:
+    """A policy with its weights; ``loud``: larger and with biases, so that attention and positions matter."""
+    policy = build_policy(size_of(name), packs, **options)
+    draw_weights(policy, 3, whole)
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for parameter in policy.parameters() if loud else ():
+            if parameter.dim() == 1:
+                parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
+            else:
+                parameter.mul_(8)
+    return policy
+
+
+def plain_model(policy: Policy, name: str) -> Any:
+    """Hugging Face's own, on the unpadded vocabulary, with the policy's weights by name."""
+    config = build_config(size_of(name))
+    config.vocab_size = VOCAB
+    model = class_of(config.model_type)(config).eval()
+    weights = {each: tensor.clone() for each, tensor in plain_weights(policy, whole)}
+    missing = model.load_state_dict(weights, strict=False)
+    assert missing.unexpected_keys == []
+    assert missing.missing_keys == (["lm_head.weight"] if size_of(name)["tied_embeddings"] else [])
+    return model
+
+
+def uneven() -> Samples:
+    generator = torch.Generator().manual_seed(1)
+    tokens = torch.randint(VOCAB, (3, 10), generator=generator)
+    lengths = torch.tensor([prompt + response for prompt, response in zip(PROMPTS, RESPONSES, strict=True)])
+    return Samples(tokens * (torch.arange(10) < lengths.unsqueeze(1)), PROMPTS, RESPONSES)
+
+
+def by_hand(model: Any, samples: Samples) -> list[torch.Tensor]:
+    """Log-probs of each whole vocabulary before each response token, sample by sample without padding: [R_i, V]."""
+    found = []
+    for row, prompt, length in zip(samples.tokens, samples.prompt_lengths, samples.lengths, strict=True):
+        logits = model(row[:length].unsqueeze(0)).logits[0]
+        found.append(torch.log_softmax(logits.float(), dim=-1)[prompt - 1 : -1])
+    return found
+
+
+@FAMILIES
+@pytest.mark.parametrize("packs", [False, True], ids=["padded", "packed"])
+def test_log_probs_of_uneven_samples_are_those_of_the_plain_model(name: str, packs: bool) -> None:
+    policy, samples = drawn(name, packs).eval(), uneven()
+    with torch.no_grad():
+        logprobs, values = policy(samples=samples)
+        wanted = by_hand(plain_model(policy, name), samples)
+    assert logprobs.shape == values.shape == (3, 7)
+    for row, of_vocabulary in enumerate(wanted):
+        tokens = samples.responses()[row, : RESPONSES[row]]
+        own = of_vocabulary.gather(1, tokens.unsqueeze(1)).squeeze(1)
+        assert torch.allclose(logprobs[row, : RESPONSES[row]], own, atol=1e-5), row
+        assert of_vocabulary.std() > 0.5  # the weights say something
+    assert not logprobs[~samples.mask()].any() and not values[~samples.mask()].any()
+
+
+@FAMILIES
+@pytest.mark.parametrize("recomputes", [False, True], ids=["kept", "recomputed"])
+def test_packed_gradients_are_the_padded_ones(name: str, recomputes: bool) -> None:
+    samples, gradients = uneven(), []
+    for packs in (False, True):
+        policy = drawn(name, packs).train()
+        if recomputes and packs:
+            recompute_blocks(policy)
+        logprobs, values = policy(samples=samples)
+        (logprobs * torch.arange(21.0).view(3, 7)).sum().backward(retain_graph=True)
+        values.square().sum().backward()
+        gradients.append({each: parameter.grad for each, parameter in policy.named_parameters()})
+    padded, packed = gradients
+    for each, gradient in padded.items():
+        assert gradient is not None and packed[each] is not None, each
+        assert torch.allclose(packed[each], gradient, atol=1e-5 * float(gradient.abs().max() + 1)), each
+
+
+@FAMILIES
+def test_decoding_with_a_cache_gives_uneven_samples_and_the_log_probs_of_a_full_forward(name: str) -> None:
+    policy, given, steps = drawn(name).eval(), uneven(), []
+    policy.register_forward_hook(lambda _module, _inputs, output: steps.append(output.logits[:, -1].float()))
+    prompts = Samples(given.tokens[:, :6], PROMPTS, RESPONSES)
+    torch.manual_seed(2)
+    with torch.no_grad():
+        samples, seconds = generate(policy, prompts, 1.0, synced=False)
+    assert (samples.prompt_lengths, samples.response_lengths) == (PROMPTS, RESPONSES)
+    assert len(steps) == max(RESPONSES) and samples.tokens.shape == (3, 10)
+    assert int(samples.tokens.max()) < VOCAB
+    for row, (prompt, length) in enumerate(zip(PROMPTS, samples.lengths, strict=True)):
+        assert torch.equal(samples.tokens[row, :prompt], given.tokens[row, :prompt])
+        assert not samples.tokens[row, length:].any()
+    for row, wanted in enumerate(by_hand(plain_model(policy, name), samples)):
+        decoded = torch.log_softmax(torch.stack([step[row] for step in steps[: RESPONSES[row]]]), dim=-1)
+        assert torch.allclose(decoded, wanted, atol=1e-4), row
+    assert seconds[1] < seconds[2] < seconds[0]  # in the order of their lengths
+
+
+@FAMILIES
+def test_parameters_are_hugging_faces_and_the_value_head(name: str) -> None:
+    policy = drawn(name)
+    own = sum(parameter.numel() for parameter in plain_model(policy, name).parameters())
+    head = 2 * 32 * 32 + 4 * 32 + 1
+    assert count_parameters(policy) == (own + head, own + head)
+
+
+@FAMILIES
+def test_weights_are_drawn_as_gpt2s_and_norms_start_at_one(name: str) -> None:
+    policy = drawn(name, loud=False, with_value_head=False)
+    for each, parameter in policy.named_parameters():
+        own = parameter[:VOCAB] if each in policy.family.vocabulary_weights else parameter
+        if parameter.dim() == 1:
+            assert torch.equal(own, torch.full_like(own, 0.0 if each.endswith("bias") else 1.0)), each
+        else:
+            deviation = 0.02 / (6**0.5 if each.endswith(policy.family.residual) else 1.0)
+            assert float(own.detach().std()) == pytest.approx(deviation, rel=0.2), each
+    again = dict(drawn(name, loud=False, lora_rank=2).named_parameters())
+    matrix = next(iter(policy.family.matrices))
+    path = f"{policy.family.trunk}.{policy.family.blocks}.1.{matrix}"
+    assert torch.equal(again[path + ".base.weight"], dict(policy.named_parameters())[path + ".weight"])
+
+
+@FAMILIES
+@pytest.mark.parametrize("packs", [False, True], ids=["padded", "packed"])
+def test_a_hydra_branch_on_the_trunks_states_is_the_policy_before_it_trains(name: str, packs: bool) -> None:
+    policy, samples, kept = drawn(name, packs, loud=False, hydra_layers=2).eval(), uneven(), []
+    freeze_below(policy, 2)
+    hook = policy.first_trainable(2).register_forward_pre_hook(lambda _module, inputs: kept.append(inputs[0]))
+    with torch.no_grad():
+        logprobs, _ = policy(samples=samples)
+        hook.remove()
+        reference, values = policy(samples=samples, trunk_states=kept[0])
+    assert values is None
+    assert torch.allclose(reference, logprobs, atol=1e-6)
+    trains = {each.split(".")[2] for each, one in policy.named_parameters() if one.requires_grad and ".1." in each}
+    assert trains == {"1"} or trains == {"1", "bias", "weight"}
+    assert not any(parameter.requires_grad for parameter in policy.branch.parameters())  # type: ignore[union-attr]
+
+
+@FAMILIES
+def test_merged_adapters_are_the_plain_model_that_computes_the_same(name: str) -> None:
+    policy, samples = drawn(name, lora_rank=3).eval(), uneven()
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for each, parameter in policy.named_parameters():
+            if each.endswith(".up"):
+                parameter.copy_(0.3 * torch.randn(parameter.shape, generator=generator))
+        logprobs, _ = policy(samples=samples)
+        wanted = by_hand(plain_model(policy, name), samples)
+    for row, of_vocabulary in enumerate(wanted):
+        own = of_vocabulary.gather(1, samples.responses()[row, : RESPONSES[row]].unsqueeze(1)).squeeze(1)
+        assert torch.allclose(logprobs[row, : RESPONSES[row]], own, atol=1e-4)
+
+
+def test_rotary_frequencies_survive_a_conversion_to_16_bit() -> None:
+    policy = drawn("llama")
+    exact = policy.trunk.rotary_emb.inv_freq.clone()
+    policy.bfloat16()
+    assert not torch.equal(policy.trunk.rotary_emb.inv_freq.float(), exact)
+    keep_rotary_exact(policy)
+    assert torch.equal(policy.trunk.rotary_emb.inv_freq, exact)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"architecture": "opt"}, "gpt2, llama, qwen2, qwen3, not opt"),
+        ({"architecture": "qwen3_moe", "experts": {"count": 4}}, "no expert parallelism"),
+        ({"architecture": "gpt2", "kv_heads": 2}, "2 kv heads"),
+    ],
+)
+def test_other_families_are_refused_in_one_line(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        _check_family({**_SIZE, "kv_heads": 4, **changes})

@@ -1,0 +1,163 @@
+"""Tiny shapes of every family, their Hugging Face models, and such a model's weights in a Megatron policy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+LAYERS, HIDDEN, FFN, VOCAB, POSITIONS = 2, 32, 48, 200, 40
+
+_LLAMA3 = {
+    "kind": "llama3",
+    "factor": 4.0,
+    "low_frequency_factor": 1.0,
+    "high_frequency_factor": 3.0,
+    "original_positions": 16,
+}
+_OWN: dict[str, dict[str, Any]] = {
+    "gpt2": {"kv_heads": 4, "tied_embeddings": True},
+    "llama": {"tied_embeddings": False, "rope_theta": 500.0, "rope_scaling": _LLAMA3, "norm_epsilon": 1e-5},
+    "qwen2": {"tied_embeddings": True, "rope_scaling": {"kind": "linear", "factor": 2.0}},
+    "qwen3": {"tied_embeddings": True, "head_width": 12, "rope_theta": 1000.0},
+    "mixtral": {"tied_embeddings": False, "experts": {"count": 4, "per_token": 2, "normalise": True}},
+    "qwen3_moe": {
+        "tied_embeddings": False,
+        "head_width": 12,
+        "experts": {"count": 4, "per_token": 2, "normalise": False},
+    },
+}
+
+
+def size_of(architecture: str) -> dict[str, Any]:
+    """A shape as a manifest has it: no two of its widths are equal by chance."""
+    return {
+        "name": f"tiny-{architecture}",
+        "architecture": architecture,
+        "layers": LAYERS,
+        "hidden": HIDDEN,
+        "ffn": FFN,
+        "heads": 4,
+        "kv_heads": 2,
+        "vocab": VOCAB,
+        "positions": POSITIONS,
+        **_OWN[architecture],
+    }
+
+
+def hugging_face_model(size: dict[str, Any]) -> Any:
+    """The family's own class in fp32, drawn wide, so that a slip shows."""
+    import torch
+    import transformers
+
+    names = {
+        "gpt2": "GPT2",
+        "llama": "Llama",
+        "qwen2": "Qwen2",
+        "qwen3": "Qwen3",
+        "mixtral": "Mixtral",
+        "qwen3_moe": "Qwen3Moe",
+    }
+    name = names[size["architecture"]]
+    config = getattr(transformers, f"{name}Config")(**_configuration(size))
+    suffix = "LMHeadModel" if name == "GPT2" else "ForCausalLM"
+    torch.manual_seed(2)
+    model = getattr(transformers, name + suffix)(config).eval()
+    for parameter in model.parameters():
+        if parameter.dim() == 1:
+            parameter.data += 0.1 * torch.randn_like(parameter)
+    return model
+
+
+def _configuration(size: dict[str, Any]) -> dict[str, Any]:
+    common = {"vocab_size": size["vocab"], "initializer_range": 0.2, "tie_word_embeddings": size["tied_embeddings"]}
+    if size["architecture"] == "gpt2":
+        return {
+            **common,
+            "n_positions": size["positions"],
+            "n_embd": size["hidden"],
+            "n_layer": size["layers"],
+            "n_head": size["heads"],
+            "n_inner": size["ffn"],
+        }
+    rope = {"rope_type": "default", "rope_theta": size.get("rope_theta", 10000.0)}
+    scaling = size.get("rope_scaling")
+    if scaling is not None:
+        rope |= {"rope_type": scaling["kind"], "factor": scaling["factor"]}
+        if scaling["kind"] == "llama3":
+            rope |= {
+                "low_freq_factor": scaling["low_frequency_factor"],
+                "high_freq_factor": scaling["high_frequency_factor"],
+                "original_max_position_embeddings": scaling["original_positions"],
+            }
+    experts = size.get("experts", {"count": 0, "per_token": 0})
+    own = {
+        "mixtral": {"num_local_experts": experts["count"], "num_experts_per_tok": experts["per_token"]},
+        "qwen3_moe": {
+            "num_experts": experts["count"],
+            "num_experts_per_tok": experts["per_token"],
+            "moe_intermediate_size": size["ffn"],
+            "norm_topk_prob": experts.get("normalise"),
+        },
+    }
+    return {
+        **common,
+        "hidden_size": size["hidden"],
+        "intermediate_size": size["ffn"],
+        "num_hidden_layers": size["layers"],
+        "num_attention_heads": size["heads"],
+        "num_key_value_heads": size["kv_heads"],
+        "max_position_embeddings": size["positions"],
+        "rms_norm_eps": size.get("norm_epsilon", 1e-6),
+        "head_dim": size.get("head_width", size["hidden"] // size["heads"]),
+        "rope_parameters": rope,
+        **own.get(size["architecture"], {}),
+    }
+
+
+def checkpoint_of(model: Any, size: dict[str, Any]) -> dict[str, Any]:
+    """A Hugging Face model's weights under the names of its published checkpoints, a tied output layer left out.
+
+    In memory the experts of a layer are stacked; in checkpoints each is apart.
+    """
+    experts = {
+        "mixtral": ("block_sparse_moe", "w1", "w3", "w2"),
+        "qwen3_moe": ("mlp", "gate_proj", "up_proj", "down_proj"),
+    }
+    found = {}
+    for name, parameter in model.named_parameters():
+        tensor = parameter.detach()
+        layer, _, module = name.partition(".mlp.")
+        if size["architecture"] not in experts or not module:
+            found[name] = tensor
+            continue
+        where, gate, up, down = experts[size["architecture"]]
+        if module == "gate.weight":
+            found[f"{layer}.{where}.gate.weight"] = tensor
+        for number, own in enumerate(tensor if module.startswith("experts") else ()):
+            expert = f"{layer}.{where}.experts.{number}"
+            if module == "experts.down_proj":
+                found[f"{expert}.{down}.weight"] = own
+            else:
+                found[f"{expert}.{gate}.weight"], found[f"{expert}.{up}.weight"] = own.chunk(2)
+    return found
+
+
+def load_checkpoint(model: Any, size: dict[str, Any], checkpoint: dict[str, Any]) -> None:
+    """Weights under Hugging Face's names into this rank's part of a policy; a value head stays.
+
+    The engine's own mapping is turned round: it says of every number of a Megatron parameter where it goes.
+    """
+    import torch
+
+    from suite.worker.engines.megatron.names import hugging_face_tensors
+    from suite.worker.engines.megatron.weights import global_parameters, shard, whole_shape
+
+    with torch.no_grad():
+        for name, parameter in global_parameters(model):
+            if name.startswith("value_head"):
+                continue
+            shape = whole_shape(name, parameter, model)
+            places = torch.arange(torch.Size(shape).numel()).view(shape)
+            whole = torch.full((places.numel(),), torch.nan)
+            for theirs, where in hugging_face_tensors(name, places, size):
+                whole[where.flatten()] = checkpoint[theirs].flatten()
+            parameter.copy_(shard(whole.view(shape), name, parameter))
