@@ -73,7 +73,7 @@ class DeepSpeed:
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Beyond divisibility: what the engine cannot do."""
-        errors = [*engine_errors(size, measure), *placement_errors(layout), *family_errors(size)]
+        errors = engine_errors(size, measure) + family_errors(size) + placement_errors(layout)
         if layout.tensor > 1 or layout.pipeline > 1:
             errors.append("the deepspeed backend is data parallel only: tensor and pipeline parallel must be 1")
         return errors

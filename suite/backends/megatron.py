@@ -31,13 +31,13 @@ class Megatron:
         "recompute",
         "offload_optimizer",
         "kernels",
-        "placement",
-        "generation_ranks",
         "expert",
         "packing",
         "balance",
         "generation",
         "engine_sleep",
+        "placement",
+        "generation_ranks",
     )
     extra_work: tuple[str, ...] = ("algorithm", "group", "lengths", "prompt_lengths")
 
@@ -45,10 +45,11 @@ class Megatron:
         """Data parallel as far as the model fits: the smallest tensor degree whose memory floor leaves room.
 
         Of a mixture of experts it is the smallest expert degree, since expert layers are not split by tensor degrees.
+        Where weights cross to ranks that generate, no degree is chosen: these take whole parameters.
         """
-        is_split = request.placement == "split"
-        tensors = [request.tensor] if request.tensor else [1] if size.experts or is_split else _DEGREES
-        experts = [request.expert] if request.expert else _DEGREES if size.experts and not is_split else [1]
+        degrees = [1] if request.placement == "split" else _DEGREES
+        tensors = [request.tensor] if request.tensor else [1] if size.experts else degrees
+        experts = [request.expert] if request.expert else degrees if size.experts else [1]
         choices = [(tensor, expert) for tensor in tensors for expert in experts]
         if len(choices) == 1:
             return self._with_degrees(request, *choices[0], workload)
@@ -86,15 +87,15 @@ class Megatron:
             sequence_parallel=sequence,
             distributed_optimizer=request.distributed_optimizer is not False,
             kernels=request.kernels or "torch",
-            **placed(request),
             generation=request.generation or "hf",
             engine_sleep=bool(request.engine_sleep),
+            **placed(request),
             **request.switches(Megatron.settings),
         )
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Beyond divisibility: what the engine cannot do."""
-        errors = [*engine_errors(size, measure), *placement_errors(layout), *_family_errors(size, layout)]
+        errors = [*engine_errors(size, measure), *_family_errors(size, layout), *placement_errors(layout)]
         if workload.reference == "hydra":
             errors.append("the megatron backend keeps a full reference copy; use --reference full")
         if layout.zero_stage or layout.offload_parameters:
@@ -133,8 +134,8 @@ def _family_errors(size: Shape, layout: Layout) -> list[str]:
     errors = []
     if size.architecture == "opt":
         errors.append(
-            f"megatron builds no models of the opt family, and {size.name} is one: --backend trlx-deepspeed measures it, "
-            "and `suite plan --shape` predicts it"
+            "megatron builds no OPT models, whose ReLU and position offset Megatron-Core has no options for: "
+            "--backend trlx-deepspeed measures them"
         )
     if size.experts is not None and layout.tensor > 1:
         errors.append(
@@ -143,8 +144,11 @@ def _family_errors(size: Shape, layout: Layout) -> list[str]:
         )
     if size.experts is not None and size.experts.normalise and size.experts.per_token == 1:
         errors.append("megatron-core has no router that gives the one expert of a token the whole weight")
-    if layout.kernels == "native" and size.experts is not None:
-        errors.append("native kernels are set up for models without experts alone: use --kernels torch")
+    if layout.kernels == "native" and size.architecture != "gpt2":
+        errors.append(
+            f"native kernels are set up for gpt2 shapes alone, and {size.name} is of the {size.architecture} family: "
+            "use torch kernels"
+        )
     if layout.kernels == "native" and layout.packing:
         errors.append("packed samples are attended one by one by torch's kernels: use --kernels torch")
     return errors

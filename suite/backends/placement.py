@@ -36,12 +36,10 @@ def placement_errors(layout: Layout) -> list[str]:
     errors = []
     if layout.nodes > 1:
         errors.append("split placement is for the ranks of one node: --nodes 1")
-    if layout.generation != "hf":
-        errors.append("under split placement the stack's own loop generates: --generation hf")
-    if layout.tensor > 1 or layout.pipeline > 1 or layout.expert > 1:
+    if layout.generation == "hf" and (layout.tensor > 1 or layout.pipeline > 1 or layout.expert > 1):
         errors.append(
-            "under split placement weights cross parameter by parameter, between ranks that hold them whole: tensor, "
-            "pipeline and expert parallel must be 1"
+            "under split placement weights cross parameter by parameter to the stack's own loop, between ranks that "
+            "hold them whole: tensor, pipeline and expert parallel must be 1, or --generation vllm"
         )
     if layout.gather_for_generation:
         errors.append("--gather-for-generation is for ranks that generate themselves, not for --placement split")

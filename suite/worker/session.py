@@ -27,7 +27,7 @@ from suite.worker.progress import Progress
 from suite.worker.rank import RankIdentity
 from suite.worker.recorder import Recorder
 from suite.worker.resident import resident_bytes
-from suite.worker.split.session import join_split
+from suite.worker.split.session import generates, join_split
 from suite.worker.trainers import trainer_class
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import PhaseClock
@@ -55,7 +55,7 @@ def run(
     with without_collector():
         build = (find_build or own_build)(manifest)
         progress.beat()
-        make_generator = find_generator(manifest)
+        make_generator = find_generator(manifest) if generates(manifest, identity) else None
     progress.beat()
     if device_type == "cuda":
         check_torch_devices(os.environ, torch.cuda.device_count())
@@ -85,10 +85,13 @@ def run(
         memory.reset()
         began = time.perf_counter()
         with _beating(progress):
-            subject = build(manifest if split is None else split.manifest, world)
-            if make_generator is not None and isinstance(subject, Engine):
-                generator = make_generator(manifest, world, subject, progress)
-                notes += generator.notes
+            if split is not None:
+                subject, generator = split.build(build, make_generator, progress)
+            else:
+                subject = build(manifest, world)
+                if make_generator is not None and isinstance(subject, Engine):
+                    generator = make_generator(manifest, world, subject, progress)
+            notes += [] if generator is None else generator.notes
         communicators.note("built")
     finally:
         # Emitted also where the network or the model fails: a reader wants to know where that was.
@@ -103,7 +106,7 @@ def run(
     if isinstance(subject, Trainer):
         subject.run(PhaseClock(world, log, memory, sampler, progress), iterations)
     elif split is not None:
-        split.run(subject, log, memory, sampler, progress)
+        split.run(subject, generator, log, memory, sampler, progress)
     else:
         loop, recorder = Loop(subject, manifest, generator), Recorder(world, log, memory, sampler, progress)
         recorder.watch(*subject.models)

@@ -3,7 +3,7 @@
 import json
 import time
 from datetime import timedelta
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Tuple
 
 import torch
 import torch.distributed as dist
@@ -73,10 +73,9 @@ class Link:
         """From a generation rank to the first training rank."""
         self._group.send([tensor.contiguous()], _LEADER, 0).wait()
 
-    def receive(self, tensors: List[torch.Tensor]) -> None:
-        """On the first training rank: what each generation rank sends, in their order, in place."""
-        for rank, tensor in enumerate(tensors, 1):
-            self._group.recv([tensor], rank, 0).wait()
+    def receive(self, tensor: torch.Tensor, rank: int) -> None:
+        """On the first training rank: what a generation rank (counted on its side) sends, in place."""
+        self._group.recv([tensor], rank + 1, 0).wait()
 
     def _is_there(self, word: str) -> bool:
         """Whether a word comes within the time between two signs of life.
@@ -95,8 +94,24 @@ class Link:
     def _pulse(self) -> int:
         return int(self._store.add("pulse/" + self._other, 0))
 
-    def _on_forward(self, _module: Any, _arguments: Any, _output: Any) -> Optional[Any]:
+    def pulse(self) -> None:
+        """Tell the other side, now and then, that this one works."""
         if time.monotonic() - self._pulsed_at >= self._every:
             self._store.add("pulse/" + self._own, 1)
             self._pulsed_at = time.monotonic()
-        return None
+
+    def _on_forward(self, _module: Any, _arguments: Any, _output: Any) -> None:
+        self.pulse()
+
+
+class ToldProgress(Progress):
+    """Progress of work that beats by itself, which the other side is to know of too."""
+
+    def __init__(self, progress: Progress, link: Link) -> None:
+        super().__init__()
+        self._progress, self._link = progress, link
+
+    def beat(self) -> None:
+        """See ``Progress``."""
+        self._progress.beat()
+        self._link.pulse()

@@ -13,7 +13,7 @@ from suite.worker.progress import Progress
 from suite.worker.recorder import Recorder
 from suite.worker.samples import Samples
 from suite.worker.split.link import Link
-from suite.worker.split.weights import Publisher
+from suite.worker.split.weights import ExportPublisher, Publisher
 
 #: Sums of the same elements may be rounded differently by devices of two kinds.
 _SUM_TOLERANCE = 1e-9
@@ -30,7 +30,14 @@ class RemoteGenerator(Generator):
         self._device = engine.device
         self._prompts, self._responses = sample_lengths(manifest["workload"], manifest["work"])
         self._longest = max(map(sum, zip(self._prompts, self._responses)))
-        self._publisher = Publisher(engine, link, progress)
+        self._longest_response = max(self._responses)
+        exports = manifest["layout"].get("generation", "hf") != "hf"
+        self._publisher = (
+            ExportPublisher(engine, link, is_leader=link.carries_tensors)
+            if exports
+            else Publisher(engine, link, progress)
+        )
+        self._logprobs: Optional[torch.Tensor] = None
         self._batches, self._publications = 0, 0
         self._sums: List[float] = []
         #: updates of the policy between the weights that the last batch was generated with and those that it trains
@@ -46,6 +53,10 @@ class RemoteGenerator(Generator):
         """Wait until the pipeline is filled, so that no iteration holds the first batch's time."""
         self._await_batch()
 
+    @property
+    def logprobs(self) -> Optional[torch.Tensor]:
+        return self._logprobs
+
     def sync(self) -> None:
         """Publish. The other side has finished its batch when it comes to this, so that nobody waits here."""
         # The first publication is of the weights before any update, and so is the second, in iteration 0.
@@ -58,16 +69,22 @@ class RemoteGenerator(Generator):
     def generate(self, prompts: Samples) -> Samples:
         """Wait for the batch and take this replica's rows. Raises RuntimeError where it is of other weights."""
         told = self._await_batch()
+        self._check(told)
         tokens = torch.zeros((len(self._prompts), self._longest), dtype=torch.int64, device=self._device)
+        logprobs = torch.zeros((len(self._prompts), self._longest_response), device=self._device)
+        parts = [tokens, logprobs] if told[0]["has_logprobs"] else [tokens]
         if self._link.carries_tensors:
             self._link.tell("take batch {}".format(self._batches))
-            self._link.receive(list(tokens.chunk(self._link.generation_ranks)))
-        dist.broadcast(tokens, src=0)
-        self._check(told)
+            for rank in range(self._link.generation_ranks):
+                for part in parts:
+                    self._link.receive(part.chunk(self._link.generation_ranks)[rank], rank)
+        for part in parts:
+            dist.broadcast(part, src=0)
         self.staleness = self._batches - told[0]["updates"]
         self._batches += 1
         first = self._engine.data_parallel_rank * len(prompts)
         rows = slice(first, first + len(prompts))
+        self._logprobs = logprobs[rows, : max(prompts.response_lengths)] if told[0]["has_logprobs"] else None
         return Samples(tokens[rows], prompts.prompt_lengths, prompts.response_lengths)
 
     def sleep(self) -> None:
@@ -110,7 +127,6 @@ def train_on_batches(
     engine: Engine, manifest: Dict[str, Any], link: Link, recorder: SplitRecorder, progress: Progress
 ) -> None:
     """All iterations of the training side; the first begins when the other side has its first batch."""
-    link.watch(*engine.models)
     recorder.watch(*engine.models)
     recorder.generator = generator = RemoteGenerator(engine, manifest, link, progress)
     loop = Loop(engine, manifest, generator)
