@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import gcd
 from typing import Any
 
@@ -106,17 +105,11 @@ def sample_lengths(workload: Workload, samples: int, seed: int) -> SampleLengths
         return None
     prompts = workload.prompt_lengths or Lengths(kind="fixed", tokens=workload.prompt_tokens)
     responses = workload.lengths or Lengths(kind="fixed", tokens=workload.new_tokens)
-    drawn = _draw(prompts, samples // workload.group, 1, 2 * seed)
+    drawn = prompts.draw(samples // workload.group, 1, 2 * seed)
     return SampleLengths(
         prompt=tuple(length for length in drawn for _ in range(workload.group)),
-        response=_draw(responses, samples, workload.group, 2 * seed + 1),
+        response=responses.draw(samples, workload.group, 2 * seed + 1),
     )
-
-
-@lru_cache(maxsize=32)
-def _draw(lengths: Lengths, samples: int, group: int, seed: int) -> tuple[int, ...]:
-    """Once for all layouts of a plan, which ask for the same thousands again and again."""
-    return lengths.draw(samples, group, seed)
 
 
 def make_manifest(
