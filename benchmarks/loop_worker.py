@@ -25,7 +25,7 @@ import torch
 from suite.worker import recorder as recorder_module
 from suite.worker.engines import engine_class
 from suite.worker.events import EventLog
-from suite.worker.loop import PPOLoop
+from suite.worker.loop import Loop
 from suite.worker.memory import MemoryProbe
 from suite.worker.nvml import DeviceSampler, open_gpu
 from suite.worker.progress import Progress
@@ -134,7 +134,7 @@ class Bench:
         self.world: World = join(identity, manifest["measure"]["device"], 600)
         baseline = resident_bytes()
         engine = build(manifest, self.world)
-        self.loop = PPOLoop(engine, manifest)
+        self.loop = Loop(engine, manifest)
         self.iteration = 0
         sampler = DeviceSampler(open_gpu(self.world.device)) if self.world.device.type == "cuda" else None
         if sampler is not None:

@@ -74,11 +74,14 @@ def unknown_work(driver: BackendDriver, workload: Workload) -> list[str]:
     """What the workload asks for that this stack would silently leave out; without ``extra_work`` it takes none."""
     known = getattr(driver, "extra_work", ())
     asked = [
-        fact.feature
+        fact.feature.format(getattr(workload, name))
         for name, fact in declared(Workload)
         if fact.feature and name not in known and not is_default(workload, name)
     ]
-    return [f"the {driver.name} backend has no {words}, which workload {workload.name} asks for" for words in asked]
+    if not asked:
+        return []
+    words = " and no ".join(filter(None, (", no ".join(asked[:-1]), asked[-1])))
+    return [f"the {driver.name} backend has no {words}, which workload {workload.name} asks for"]
 
 
 def versions_errors(

@@ -28,7 +28,8 @@ class Declaration(Frozen):
 
     ``values``: it learns values, by a value head or a critic. ``reference``: the option whose value above 0 asks for
     log-probs of the reference policy; null: always. ``group``: samples of each prompt unless others are asked for;
-    1: it needs no groups. ``options``: names with their defaults; ``choices``: the words that a text may be.
+    1: it needs no groups. ``options``: names with their defaults; ``choices``: the words that a text may be; ``most``:
+    the largest value of a number, where there is one.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Declaration(Frozen):
     least_group: int = Field(gt=0)
     options: Mapping[str, Option]
     choices: Mapping[str, tuple[str, ...]] = {}
+    most: Mapping[str, float] = {}
 
 
 @lru_cache(maxsize=1)
@@ -100,6 +102,12 @@ class Algorithm(Frozen):
         option = self.declaration.reference
         return option is None or float(self.options[option]) > 0
 
+    def __hash__(self) -> int:
+        return hash((self.name, *sorted(self.options)))
+
+    def __str__(self) -> str:
+        return self.name
+
     def text(self) -> str:
         """As the command line has it, with the options that differ from their defaults."""
         changed = [f"{name}={value}" for name, value in self.options.items() if value != self.declaration.options[name]]
@@ -137,6 +145,7 @@ def _checked(declared: Declaration, name: str, value: Any) -> Option:
         number = int(str(value)) if isinstance(default, int) else float(value)
     except (TypeError, ValueError):
         number = -1
-    if not 0 <= number < 1e9:  # no coefficient of these algorithms is negative; not a number is neither
-        raise UsageError(f"{wanted} is a number from 0, not {str(value)[:40]!r}")
+    most = declared.most.get(name, 1e9)
+    if not 0 <= number <= most:  # no coefficient of these algorithms is negative; not a number is neither
+        raise UsageError(f"{wanted} is a number from 0 to {most:g}, not {str(value)[:40]!r}")
     return number

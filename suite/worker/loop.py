@@ -8,8 +8,10 @@ import torch
 
 from suite.worker.algorithms import build_algorithm
 from suite.worker.algorithms.base import Algorithm, Rollouts, Tensors
+from suite.worker.balance import deal
 from suite.worker.engines.base import Engine
 from suite.worker.generation.base import Generator
+from suite.worker.mismatch import Figures, idle_slot_seconds, mismatch
 from suite.worker.rank import ConfigError
 from suite.worker.recorder import NullRecorder
 from suite.worker.replicas import Replicas
@@ -20,6 +22,7 @@ Counts = Dict[str, int]
 Stats = Dict[str, Optional[float]]
 TRAIN_STATS = ("loss", "policy_loss", "value_loss", "gradient_norm")
 _COUNTED = ("samples", "prompt_tokens", "response_tokens", "padded_tokens", "trained_tokens")
+_NO_STATS = ("padded_tokens", "skipped_steps")  # of what training returns
 _SEED_STRIDE = 1_000_003  # keeps the streams of neighbouring seeds apart
 
 
@@ -45,25 +48,30 @@ class Loop:
         self._seed = manifest["measure"]["seed"]
         self._algorithm: Algorithm = build_algorithm(self._workload)
         self._lengths = sample_lengths(self._workload, self._work)
+        self._rows = self._work["replica_rollouts"]
+        self._balances = manifest["layout"].get("balance", False) and self._work.get("lengths") is not None
+        self._hands = self._deal()
 
     def run_iteration(self, iteration: int, recorder: NullRecorder) -> Tuple[Counts, Stats]:
         """Generate, score, reference, reward, train. Returns what was counted and the training statistics.
 
+        Between generation and scoring, balanced samples change hands; this is in no phase, and so in ``other``.
         Raises ConfigError when the work done is not the manifest's.
         """
         engine, algorithm = self._engine, self._algorithm
-        rows = self._work["replica_rollouts"]
-        numbers = list(range(engine.data_parallel_rank * rows, (engine.data_parallel_rank + 1) * rows))
-        prompts = self._prompts(iteration, numbers)
+        sampler = self._generator or engine
+        prompts = self._prompts(iteration)
         recorder.begin(iteration)
         if self._generator is not None:
             with recorder.phase("sync"):
                 self._generator.sync()
         with recorder.phase("generate"):
-            samples = (self._generator or engine).generate(prompts)
+            generated = sampler.generate(prompts)
             if self._generator is not None:
                 self._generator.sleep()
-        self._check_lengths(prompts, samples)
+        self._check_lengths(prompts, generated)
+        sampled_logprobs = None if self._generator is None else self._generator.logprobs
+        samples, sampled_logprobs = self._exchange(generated, sampled_logprobs)
         with recorder.phase("score"):
             logprobs, values = engine.score(samples)
         reference = None
@@ -78,22 +86,54 @@ class Loop:
                 values=values,
                 reference=reference,
                 all_scores=self._score(samples, iteration),
-                numbers=torch.tensor(numbers, device=engine.device),
+                numbers=torch.tensor(self._hands[engine.data_parallel_rank], device=engine.device),
                 group=self._workload.get("group", 1),
             )
             batch = algorithm.prepare(rollouts, self._replicas.sum)
         with recorder.phase("train"):
             trained = self._train(rollouts, batch, iteration)
         recorder.stop()
+        self._check_prompts(prompts, generated)
         counts = self._count(samples, trained)
         stats = self._statistics(rollouts, trained.steps)
         check_counts(counts, self._workload, self._work)
-        recorder.finish(counts, stats, **self._skipped(trained.steps))
+        optional = {**self._skipped(trained.steps), **self._rollout(rollouts, sampled_logprobs, sampler.finish_seconds)}
+        recorder.finish(counts, stats, **optional)
         return counts, stats
 
-    def _prompts(self, iteration: int, numbers: Sequence[int]) -> Samples:
+    def _deal(self) -> List[List[int]]:
+        """Which samples each replica scores and trains; it generates its share of them in their order."""
+        if self._balances:
+            prompts, responses = self._lengths
+            return deal([sum(pair) for pair in zip(prompts, responses)], self._engine.data_parallel_size)
+        starts = range(0, self._work["global_rollouts"], self._rows)
+        return [list(range(start, start + self._rows)) for start in starts]
+
+    def _exchange(self, samples: Samples, logprobs: Optional[torch.Tensor]) -> Tuple[Samples, Optional[torch.Tensor]]:
+        """The samples that this replica scores and trains, with their ``logprobs`` [b, R], of those that all generated.
+
+        Every rank gets all samples and keeps its own: tokens are small beside what a model does with them.
+        """
+        if not self._balances:
+            return samples, logprobs
+        prompts, responses = self._lengths
+        hand = self._hands[self._engine.data_parallel_rank]
+        longest = max(prompt + response for prompt, response in zip(prompts, responses))
+        tokens = self._everyones(samples.tokens, longest)[hand]
+        own = Samples(tokens, [prompts[number] for number in hand], [responses[number] for number in hand])
+        if logprobs is not None:
+            logprobs = self._everyones(logprobs, max(responses))[hand][:, : own.longest_response]
+        return own, logprobs
+
+    def _everyones(self, tensor: torch.Tensor, columns: int) -> torch.Tensor:
+        """[N, columns] on every rank: the rows of all replicas, padded with zeros."""
+        return torch.cat(self._replicas.all_gather(_widened(tensor, columns)))
+
+    def _prompts(self, iteration: int) -> Samples:
         """This replica's prompts, with the response lengths that are to be forced."""
         prompts, responses = self._lengths
+        first = self._engine.data_parallel_rank * self._rows
+        numbers = range(first, first + self._rows)
         rows = draw_prompts(self._manifest, iteration)[list(numbers)].to(self._engine.device)
         own = [prompts[number] for number in numbers]
         rows = rows[:, : max(own)]
@@ -105,24 +145,31 @@ class Loop:
         """[N] fp32: scores of all samples, from the main process, where a reward model would run, to every rank."""
         prompts, responses = self._lengths
         longest = max(prompt + response for prompt, response in zip(prompts, responses))
-        padded = torch.nn.functional.pad(samples.tokens, (0, longest - samples.tokens.size(1)))
-        gathered = self._replicas.gather(padded)
+        gathered = self._replicas.gather(_widened(samples.tokens, longest))
         scores = torch.empty(len(prompts), device=self._engine.device)
         if gathered:
-            everyone = Samples(torch.cat(gathered), prompts, responses)
+            in_order = torch.tensor([number for hand in self._hands for number in hand]).argsort()
+            everyone = Samples(torch.cat(gathered)[in_order.to(self._engine.device)], prompts, responses)
             scores = score_samples(self._workload["reward"], everyone, self._seed * _SEED_STRIDE + iteration)
         return self._replicas.broadcast(scores)
 
     def _train(self, rollouts: Rollouts, batch: Tensors, iteration: int) -> _Trained:
-        """Every epoch's optimizer steps over freshly shuffled rows."""
+        """Every epoch's optimizer steps over freshly shuffled rows.
+
+        Balanced samples lie by length; each step takes its own in that order, so that micro batches are of like length.
+        The shuffle is the same on every replica, so that steps stay balanced too.
+        """
         batch = {**batch, "logprobs": rollouts.logprobs, "mask": rollouts.mask}
         rows, batch_rows = len(rollouts.samples), self._work["replica_batch"]
         tokens, padded, steps = 0, 0, []
         for epoch in range(self._workload["ppo_epochs"]):
             generator = torch.Generator().manual_seed((self._seed * _SEED_STRIDE + iteration) * _SEED_STRIDE + epoch)
             for chosen in torch.randperm(rows, generator=generator).split(batch_rows):
+                if self._balances:
+                    chosen = chosen.sort().values
                 samples = rollouts.samples.take(chosen.tolist())
                 part = {name: tensor[chosen.to(tensor.device)] for name, tensor in batch.items()}
+                part = {name: _cut(tensor, samples.longest_response) for name, tensor in part.items()}
                 part["weight"] = self._loss_weights(part["mask"])
                 step = self._engine.train(samples, part, self._algorithm.loss)
                 padded += int(step.get("padded_tokens", 0))
@@ -134,8 +181,13 @@ class Loop:
         """[b, R]: the algorithm's weights, such that the mean over micro batches and replicas of weighted sums is the
         weighted mean over all tokens of the optimizer step."""
         weights = self._algorithm.weights(mask)
+        total = weights.double().sum()
+        if self._work.get("lengths") is None:
+            total = total * self._engine.data_parallel_size  # alike everywhere: nobody needs to be asked
+        else:
+            total = self._replicas.sum(total)
         parts = mask.size(0) // self._work["micro_batch"] * self._engine.data_parallel_size
-        return weights * (parts / self._replicas.sum(weights.double().sum())).float()
+        return weights * (parts / total).float()
 
     def _count(self, samples: Samples, trained: _Trained) -> Counts:
         """What was done, from the tensors themselves; ids outside the vocabulary are padding."""
@@ -151,16 +203,33 @@ class Loop:
         return counts
 
     def _statistics(self, rollouts: Rollouts, steps: List[Dict[str, float]]) -> Stats:
-        """Means over optimizer steps and replicas; null where the engine reports none or it is not finite."""
-        means = [_mean([step.get(name, math.nan) for step in steps]) for name in TRAIN_STATS]
+        """Means over optimizer steps and replicas; null where the engine reports none or it is not finite.
+
+        An algorithm may have statistics of its own beside those that all have.
+        """
+        names = (*TRAIN_STATS, *sorted(set(steps[0]).difference(TRAIN_STATS, _NO_STATS)))
+        means = [_mean([step.get(name, math.nan) for step in steps]) for name in names]
         totals = self._replicas.sum(torch.tensor(means, dtype=torch.float64, device=self._engine.device))
-        stats = dict(zip(TRAIN_STATS, (totals / self._engine.data_parallel_size).tolist()))
+        stats = dict(zip(names, (totals / self._engine.data_parallel_size).tolist()))
         stats["reward"] = float(rollouts.all_scores.double().mean())
         stats["kl"] = math.nan
         if rollouts.reference is not None:
-            kl = (rollouts.logprobs - rollouts.reference)[rollouts.mask].double().sum()
-            stats["kl"] = float(self._replicas.sum(kl)) / self._work["global_rollouts"]
+            kl = (rollouts.logprobs - rollouts.reference)[rollouts.mask].double()
+            total, tokens = self._replicas.sum(torch.stack([kl.sum(), torch.full_like(kl.sum(), float(kl.numel()))]))
+            stats["kl"] = float(total / tokens)
         return {name: value if math.isfinite(value) else None for name, value in stats.items()}
+
+    def _rollout(
+        self, rollouts: Rollouts, sampled: Optional[torch.Tensor], finish_seconds: Optional[Sequence[float]]
+    ) -> Dict[str, Figures]:
+        """What is known of generation beyond its time; nothing where nothing is."""
+        figures: Figures = {}
+        if finish_seconds is not None:
+            figures["idle_slot_seconds"] = idle_slot_seconds(finish_seconds)
+        if sampled is not None:
+            replicas = self._replicas
+            figures.update(mismatch(rollouts.logprobs, sampled, rollouts.mask, replicas.sum, replicas.max))
+        return {"rollout": figures} if figures else {}
 
     def _skipped(self, steps: List[Dict[str, float]]) -> Counts:
         """Of fp16 alone: how many of the steps the stack skipped, because its loss scale was too high for them.
@@ -177,6 +246,15 @@ class Loop:
             raise ConfigError(
                 "the samples have {} tokens where {} were forced".format(samples.lengths, prompts.lengths)
             )
+
+    def _check_prompts(self, prompts: Samples, samples: Samples) -> None:
+        """Not in any timed phase: it waits for the device."""
+        lengths = torch.tensor(prompts.prompt_lengths, device=prompts.tokens.device).unsqueeze(1)
+        is_prompt = torch.arange(prompts.tokens.size(1), device=lengths.device) < lengths
+        differs = (samples.tokens[:, : prompts.tokens.size(1)] != prompts.tokens) & is_prompt
+        wrong = int(differs.any(dim=1).sum())
+        if wrong:
+            raise ConfigError("{} of {} samples do not start with their prompts".format(wrong, len(samples)))
 
 
 def sample_lengths(workload: Dict[str, Any], work: Dict[str, Any]) -> Tuple[List[int], List[int]]:
@@ -221,6 +299,16 @@ def check_counts(counts: Counts, workload: Dict[str, Any], work: Dict[str, Any])
     ]
     if wrong:
         raise ConfigError("the iteration was not the manifest's work: " + "; ".join(wrong))
+
+
+def _widened(tensor: torch.Tensor, columns: int) -> torch.Tensor:
+    """[b, columns]: zeros behind."""
+    return torch.nn.functional.pad(tensor, (0, columns - tensor.size(1)))
+
+
+def _cut(tensor: torch.Tensor, columns: int) -> torch.Tensor:
+    """[b, R] cut to its first columns; [b] as it is."""
+    return tensor if tensor.dim() == 1 else tensor[:, :columns]
 
 
 def _mean(numbers: List[float]) -> float:

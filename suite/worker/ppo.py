@@ -1,6 +1,7 @@
-"""The arithmetic of PPO on tensors: penalised rewards, advantages, the two clipped losses.
+"""The arithmetic of PPO and its relatives on tensors: penalised rewards, advantages, clipped losses, KL.
 
-Shapes: b samples, R response tokens. Column j is response token j.
+Shapes: b samples, R response tokens. Column j is response token j. ``weight`` is by how much each counts in a sum that
+stands for a mean over an optimizer step; it is 0 behind a response.
 PPO: Schulman et al., arXiv 1707.06347. GAE: Schulman et al., arXiv 1506.02438. KL penalty: Ziegler et al., arXiv
 1909.08593.
 """
@@ -66,7 +67,8 @@ def policy_loss(
     weight: torch.Tensor,
     clip_high: Optional[float] = None,
 ) -> torch.Tensor:
-    """Clipped surrogate objective, negated (1707.06347, equation 7), summed by ``weight``: all [b, R] -> scalar.
+    """Clipped surrogate objective, negated (1707.06347, equation 7), summed by ``weight``: all [b, R] (or [b], where
+    whole responses are the actions) -> scalar.
 
     ``clip_high``: another bound upwards (DAPO, arXiv 2503.14476, equation 8).
     """
@@ -85,3 +87,29 @@ def value_loss(
     """
     near = old_values + (values - old_values).clamp(-clip_value, clip_value)
     return 0.5 * (weight * torch.maximum((values - returns).square(), (near - returns).square())).sum()
+
+
+def clipped_share(
+    logprobs: torch.Tensor,
+    old_logprobs: torch.Tensor,
+    advantages: torch.Tensor,
+    clip_low: float,
+    clip_high: float,
+    weight: torch.Tensor,
+) -> torch.Tensor:
+    """By weight, where the clip keeps the gradient of ``policy_loss`` at zero: scalar, detached."""
+    ratio = torch.exp(logprobs.detach() - old_logprobs)
+    is_clipped = ((ratio > 1 + clip_high) & (advantages > 0)) | ((ratio < 1 - clip_low) & (advantages < 0))
+    return (weight * is_clipped).sum()
+
+
+def kl_to_reference(logprobs: torch.Tensor, reference: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """``exp(d) - d - 1`` with ``d = log ref - log pi`` (the estimator k3; GRPO, arXiv 2402.03300, equation 4), summed
+    by ``weight``: all [b, R] -> scalar."""
+    difference = (reference - logprobs) * (weight != 0)  # exp of what stands behind a response may be infinite
+    return (weight * (torch.exp(difference) - difference - 1.0)).sum()
+
+
+def weights_by_sample(mask: torch.Tensor) -> torch.Tensor:
+    """[b, R]: every sample counts 1, spread evenly over its tokens."""
+    return mask.float() / mask.sum(dim=1, keepdim=True)

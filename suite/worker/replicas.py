@@ -35,6 +35,12 @@ class Replicas:
             return []
         return [received[self._leader_of_replica[replica]] for replica in sorted(self._leader_of_replica)]
 
+    def all_gather(self, tensor: torch.Tensor) -> List[torch.Tensor]:
+        """The replica leaders' tensors, in order of replicas, on every rank."""
+        received = [torch.empty_like(tensor) for _ in self._replica_of_rank]
+        dist.all_gather(received, tensor.contiguous())
+        return [received[self._leader_of_replica[replica]] for replica in sorted(self._leader_of_replica)]
+
     def broadcast(self, tensor: torch.Tensor) -> torch.Tensor:
         """The main rank's tensor on every rank, shaped as each rank's own."""
         tensor = tensor.contiguous()
@@ -46,3 +52,9 @@ class Replicas:
         total = tensor.clone() if self._is_leader else torch.zeros_like(tensor)
         dist.all_reduce(total)
         return total
+
+    def max(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The largest over replicas, element by element; the same on every rank."""
+        largest = tensor.clone()
+        dist.all_reduce(largest, op=dist.ReduceOp.MAX)
+        return largest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,16 @@ import torch.distributed as dist
 from suite.bundle.event_fields import FIELDS, wrong_field
 from suite.spec.manifest import Manifest
 from suite.worker import session
+from suite.worker.algorithms import build_algorithm
 from suite.worker.engines.base import Engine, LossFunction
 from suite.worker.events import EventLog
-from suite.worker.loop import PPOLoop, draw_prompts, expected_counts, ppo_loss
+from suite.worker.generation.base import Generator
+from suite.worker.loop import Loop, draw_prompts, expected_counts
 from suite.worker.memory import MemoryProbe
 from suite.worker.progress import Progress
 from suite.worker.rank import ConfigError, RankIdentity
 from suite.worker.recorder import NullRecorder, Recorder
+from suite.worker.samples import Samples
 from suite.worker.world import World
 from tests.worker.tiny import tiny_manifest
 
@@ -34,30 +38,38 @@ class ScriptedEngine(Engine):
     data_parallel_rank, data_parallel_size, replica_leader = 0, 1, True
     total_parameters, trainable_parameters = 100, 60
 
-    def __init__(self, extra_tokens: int = 0, token: int = 7, loss: float = 0.25, **stats: float) -> None:
+    def __init__(
+        self, extra_tokens: int = 0, token: int = 7, loss: float = 0.25, changed_prompts: int = 0, **stats: float
+    ) -> None:
         self.calls: list[str] = []
         self.trained: list[dict[str, torch.Tensor]] = []
         self._stats = stats
         self._extra_tokens, self._token, self._loss = extra_tokens, token, loss
+        self._changed_prompts = changed_prompts
 
-    def generate(self, prompts: torch.Tensor, new_tokens: int) -> torch.Tensor:
+    def generate(self, prompts: Samples) -> Samples:
         self.calls.append("generate")
-        response = torch.full((prompts.size(0), new_tokens + self._extra_tokens), self._token)
-        return torch.cat([prompts, response], dim=1)
+        responses = [length + self._extra_tokens for length in prompts.response_lengths]
+        tokens = torch.zeros(len(prompts), max(prompts.prompt_lengths) + max(responses), dtype=torch.int64)
+        for row, (prompt, response) in enumerate(zip(prompts.prompt_lengths, responses, strict=True)):
+            tokens[row, :prompt] = prompts.tokens[row, :prompt]
+            tokens[row, prompt : prompt + response] = self._token
+        tokens[: self._changed_prompts, 0] += 1
+        return Samples(tokens, prompts.prompt_lengths, responses)
 
-    def score(self, tokens: torch.Tensor, prompt_tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def score(self, samples: Samples) -> tuple[torch.Tensor, torch.Tensor]:
         self.calls.append("score")
-        shape = (tokens.size(0), tokens.size(1) - prompt_tokens)
-        return torch.full(shape, -1.0), torch.arange(float(shape[0] * shape[1])).reshape(shape) / 10
+        mask = samples.mask()
+        return -1.0 * mask, torch.arange(float(mask.numel())).reshape(mask.shape) / 10 * mask
 
-    def reference(self, tokens: torch.Tensor, prompt_tokens: int) -> torch.Tensor:
+    def reference(self, samples: Samples) -> torch.Tensor:
         self.calls.append("reference")
-        return torch.full((tokens.size(0), tokens.size(1) - prompt_tokens), -1.5)
+        return -1.5 * samples.mask()
 
-    def train(self, batch: dict[str, torch.Tensor], prompt_tokens: int, loss_fn: LossFunction) -> dict[str, float]:
+    def train(self, samples: Samples, batch: dict[str, torch.Tensor], loss_fn: LossFunction) -> dict[str, float]:
         self.calls.append("train")
-        self.trained.append(batch)
-        _, parts = loss_fn(batch["logprobs"], batch["values"], batch)
+        self.trained.append({**batch, "tokens": samples.tokens})
+        _, parts = loss_fn(batch["logprobs"], batch.get("values"), batch)
         return {**{name: float(value) for name, value in parts.items()}, "loss": self._loss, **self._stats}
 
 
@@ -84,13 +96,13 @@ def events_in(folder: Path) -> list[dict[str, Any]]:
 
 def test_phases_come_in_order_with_every_epoch_and_optimizer_step() -> None:
     engine = ScriptedEngine()
-    PPOLoop(engine, parsed(tiny_manifest(workload=WORK))).run_iteration(0, NullRecorder())
+    Loop(engine, parsed(tiny_manifest(workload=WORK))).run_iteration(0, NullRecorder())
     assert engine.calls == ["generate", "score", "reference", "train", "train", "train", "train"]
 
 
 def test_every_epoch_trains_each_sample_once_in_another_order() -> None:
     engine = ScriptedEngine()
-    PPOLoop(engine, parsed(tiny_manifest(workload=WORK))).run_iteration(0, NullRecorder())
+    Loop(engine, parsed(tiny_manifest(workload=WORK))).run_iteration(0, NullRecorder())
     values = [batch["values"][:, 0].tolist() for batch in engine.trained]
     first, second = values[0] + values[1], values[2] + values[3]
     assert sorted(first) == sorted(second)
@@ -100,7 +112,7 @@ def test_every_epoch_trains_each_sample_once_in_another_order() -> None:
 
 def test_counts_are_the_manifests_and_parameters_the_engines() -> None:
     manifest = tiny_manifest(workload=WORK)
-    counts, _ = PPOLoop(ScriptedEngine(), parsed(manifest)).run_iteration(0, NullRecorder())
+    counts, _ = Loop(ScriptedEngine(), parsed(manifest)).run_iteration(0, NullRecorder())
     assert counts == {
         "samples": 8,
         "prompt_tokens": 64,
@@ -114,9 +126,124 @@ def test_counts_are_the_manifests_and_parameters_the_engines() -> None:
     assert expected_counts(parsed(manifest)["workload"], parsed(manifest)["work"]).items() <= counts.items()
 
 
+UNEVEN = {
+    **WORK,
+    "lengths": {"kind": "list", "listed": [1, 8, 3, 5]},
+    "prompt_lengths": {"kind": "list", "listed": [2, 4, 6, 8]},
+}
+
+
+def uneven(**workload: Any) -> Manifest:
+    """Eight samples: responses 1 8 3 5 1 8 3 5, prompts 2 4 6 8 2 4 6 8."""
+    return tiny_manifest(workload={**UNEVEN, **workload})
+
+
+def test_counts_of_uneven_samples_are_of_real_tokens_and_padding_is_the_engines() -> None:
+    counts, _ = Loop(ScriptedEngine(padded_tokens=11.0), parsed(uneven())).run_iteration(0, NullRecorder())
+    assert (counts["samples"], counts["prompt_tokens"], counts["response_tokens"]) == (8, 40, 34)
+    assert counts["trained_tokens"] == 2 * 74
+    assert counts["padded_tokens"] == 4 * 11, "four optimizer steps"
+
+
+def test_uneven_samples_are_trained_as_they_were_generated_and_weigh_by_their_tokens() -> None:
+    engine = ScriptedEngine()
+    Loop(engine, parsed(uneven())).run_iteration(0, NullRecorder())
+    for batch in engine.trained:
+        mask, weight = batch["mask"], batch["weight"]
+        assert mask.shape == weight.shape == batch["advantages"].shape
+        assert mask.any(dim=0).all(), "as many columns as the longest response of the step"
+        assert float(weight[mask].min()) == float(weight[mask].max()) and not weight[~mask].any()
+        assert float(weight.sum()) == pytest.approx(2), "a mean over two micro batches"
+    for epoch in (engine.trained[:2], engine.trained[2:]):
+        assert sorted(int(length) for batch in epoch for length in batch["mask"].sum(1)) == [1, 1, 3, 3, 5, 5, 8, 8]
+
+
+def test_samples_of_a_group_have_one_prompt_of_one_length() -> None:
+    manifest = parsed(uneven(algorithm="grpo", group=4))
+    engine = ScriptedEngine()
+    _, stats = Loop(engine, manifest).run_iteration(0, NullRecorder())
+    assert manifest["work"]["lengths"]["prompt"] == [2] * 4 + [4] * 4
+    drawn = draw_prompts(manifest, 0)
+    assert all(torch.equal(drawn[0], drawn[row]) for row in range(4)) and not torch.equal(drawn[0], drawn[4])
+    assert engine.calls == ["generate", "score", "train", "train", "train", "train"], "no reference phase"
+    assert (stats["value_loss"], stats["kl"], stats["clip_share"]) == (None, None, 0.0)
+
+
+def test_prompts_that_come_back_changed_fail_the_run() -> None:
+    with pytest.raises(ConfigError, match="3 of 8 samples do not start with their prompts"):
+        Loop(ScriptedEngine(changed_prompts=3), parsed(uneven())).run_iteration(0, NullRecorder())
+
+
+class ScriptedGenerator(Generator):
+    """Gives what the engine gives, and log-probs that differ by ``apart`` from the policy's -1 at the first tokens."""
+
+    def __init__(self, engine: ScriptedEngine, apart: float) -> None:
+        self._engine, self._apart = engine, apart
+
+    def sync(self) -> None:
+        self._engine.calls.append("sync")
+
+    def generate(self, prompts: Samples) -> Samples:
+        self._samples = self._engine.generate(prompts)
+        return self._samples
+
+    def sleep(self) -> None:
+        self._engine.calls.append("sleep")
+
+    @property
+    def finish_seconds(self) -> list[float]:
+        return [0.1 * length for length in self._samples.response_lengths]
+
+    @property
+    def logprobs(self) -> torch.Tensor:
+        mask = self._samples.mask()
+        apart = torch.zeros(mask.shape)
+        apart[:, 0] = self._apart
+        return (-1.0 - apart) * mask
+
+
+def rollout_of(apart: float, folder: Path) -> tuple[list[str], dict[str, Any]]:
+    engine = ScriptedEngine()
+    Loop(engine, parsed(uneven()), ScriptedGenerator(engine, apart)).run_iteration(0, recorder(folder))
+    event = events_in(folder)[-1]
+    assert wrong_field(event, FIELDS["rank"]["iteration"], "") is None
+    return engine.calls, event["rollout"]
+
+
+def test_a_generator_is_given_weights_first_and_sleeps_before_scoring(tmp_path: Path) -> None:
+    calls, _ = rollout_of(0.0, tmp_path)
+    assert calls[:4] == ["sync", "generate", "sleep", "score"]
+
+
+def test_idle_slots_and_mismatch_of_log_probs_are_in_the_iterations_event(tmp_path: Path) -> None:
+    apart = 0.5
+    _, found = rollout_of(apart, tmp_path)
+    assert found["idle_slot_seconds"] == pytest.approx(0.1 * (8 - 34 / 8))
+    assert found["logprob_difference_mean"] == pytest.approx(8 * apart / 34)
+    assert found["logprob_difference_max"] == pytest.approx(apart)
+    weights = [math.exp(apart)] * 8 + [1.0] * 26
+    expected = math.fsum(weights) ** 2 / (34 * math.fsum(weight**2 for weight in weights))
+    assert found["effective_sample_size"] == pytest.approx(expected)
+
+
+def test_equal_log_probs_are_an_effective_sample_size_of_one(tmp_path: Path) -> None:
+    _, found = rollout_of(0.0, tmp_path)
+    assert (found["effective_sample_size"], found["logprob_difference_max"]) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("apart", [float("inf"), float("nan"), 1e4])
+def test_log_probs_that_are_no_numbers_or_far_apart_give_null_or_a_number(apart: float, tmp_path: Path) -> None:
+    _, found = rollout_of(apart, tmp_path)
+    mismatch = [value for name, value in found.items() if name != "idle_slot_seconds"]
+    if math.isfinite(apart):
+        assert found["effective_sample_size"] == pytest.approx(8 / 34)
+    else:
+        assert mismatch == [None] * 3
+
+
 def test_statistics_tell_reward_kl_and_losses() -> None:
     workload = {**WORK, "reward": {"kind": "token-below", "threshold": 8}}
-    _, stats = PPOLoop(ScriptedEngine(), parsed(tiny_manifest(workload=workload))).run_iteration(0, NullRecorder())
+    _, stats = Loop(ScriptedEngine(), parsed(tiny_manifest(workload=workload))).run_iteration(0, NullRecorder())
     assert stats["reward"] == 1.0
     assert stats["kl"] == pytest.approx(0.5)
     assert stats["loss"] == 0.25
@@ -126,13 +253,13 @@ def test_statistics_tell_reward_kl_and_losses() -> None:
 
 def test_a_loss_that_is_no_number_is_null() -> None:
     engine = ScriptedEngine(loss=float("nan"))
-    _, stats = PPOLoop(engine, parsed(tiny_manifest())).run_iteration(0, NullRecorder())
+    _, stats = Loop(engine, parsed(tiny_manifest())).run_iteration(0, NullRecorder())
     assert stats["loss"] is None
 
 
 def test_advantages_are_whitened_before_training() -> None:
     engine = ScriptedEngine()
-    PPOLoop(engine, parsed(tiny_manifest())).run_iteration(0, NullRecorder())
+    Loop(engine, parsed(tiny_manifest())).run_iteration(0, NullRecorder())
     advantages = engine.trained[0]["advantages"]
     assert float(advantages.mean()) == pytest.approx(0.0, abs=1e-5)
     assert float(advantages.std(correction=0)) == pytest.approx(1.0, abs=1e-4)
@@ -141,12 +268,12 @@ def test_advantages_are_whitened_before_training() -> None:
 @pytest.mark.parametrize("extra", [-1, 1])
 def test_a_response_of_another_length_fails_the_run(extra: int) -> None:
     with pytest.raises(ConfigError, match="forced"):
-        PPOLoop(ScriptedEngine(extra_tokens=extra), parsed(tiny_manifest())).run_iteration(0, NullRecorder())
+        Loop(ScriptedEngine(extra_tokens=extra), parsed(tiny_manifest())).run_iteration(0, NullRecorder())
 
 
 def test_tokens_outside_the_vocabulary_are_padding_and_fail_the_run() -> None:
     with pytest.raises(ConfigError, match=r"response_tokens 32 wanted, 0 done; padded_tokens 0 wanted, 32 done"):
-        PPOLoop(ScriptedEngine(token=128), parsed(tiny_manifest())).run_iteration(0, NullRecorder())
+        Loop(ScriptedEngine(token=128), parsed(tiny_manifest())).run_iteration(0, NullRecorder())
 
 
 def test_prompts_depend_on_seed_and_iteration_and_not_on_the_layout() -> None:
@@ -159,16 +286,17 @@ def test_prompts_depend_on_seed_and_iteration_and_not_on_the_layout() -> None:
 
 
 def test_an_engine_that_scales_the_loss_in_place_does_not_change_its_statistics() -> None:
-    micro = {name: torch.ones(2, 3) for name in ("logprobs", "values", "advantages", "returns")}
-    coefficients = {"clip_ratio": 0.2, "clip_value": 0.2, "value_coefficient": 1.0}
-    loss, parts = ppo_loss(torch.ones(2, 3, requires_grad=True), torch.zeros(2, 3), micro, coefficients)
+    names = ("logprobs", "values", "advantages", "returns", "weight")
+    micro = {name: torch.ones(2, 3) for name in names}
+    algorithm = build_algorithm(parsed(tiny_manifest())["workload"])
+    loss, parts = algorithm.loss(torch.ones(2, 3, requires_grad=True), torch.zeros(2, 3), micro)
     before = float(parts["loss"])
     loss.div_(4)
     assert float(parts["loss"]) == before != 0.0
 
 
 def test_an_iteration_is_recorded_as_the_contract_says(tmp_path: Path) -> None:
-    loop, kept = PPOLoop(ScriptedEngine(), parsed(tiny_manifest())), recorder(tmp_path)
+    loop, kept = Loop(ScriptedEngine(), parsed(tiny_manifest())), recorder(tmp_path)
     for iteration in range(2):
         loop.run_iteration(iteration, kept)
     events = events_in(tmp_path)
@@ -183,7 +311,7 @@ def skipped_steps(folder: Path, precision: str, **stats: float) -> Any:
     """What the iteration's event says of them, or "absent"; four optimizer steps."""
     manifest = parsed(tiny_manifest(workload=WORK))
     manifest["measure"]["precision"] = precision
-    PPOLoop(ScriptedEngine(**stats), manifest).run_iteration(0, recorder(folder))
+    Loop(ScriptedEngine(**stats), manifest).run_iteration(0, recorder(folder))
     event = events_in(folder)[-1]
     assert wrong_field(event, FIELDS["rank"]["iteration"], "") is None
     return event.get("skipped_steps", "absent")
@@ -214,7 +342,7 @@ def test_no_iteration_sees_the_peaks_of_the_set_up(tmp_path: Path, monkeypatch: 
 
 
 def test_phases_and_waits_fit_into_the_iteration(tmp_path: Path) -> None:
-    PPOLoop(ScriptedEngine(), parsed(tiny_manifest())).run_iteration(0, recorder(tmp_path))
+    Loop(ScriptedEngine(), parsed(tiny_manifest())).run_iteration(0, recorder(tmp_path))
     events = events_in(tmp_path)
     inside = sum(event["seconds"] + event["wait_seconds"] for event in events if event["kind"] == "phase")
     assert 0 < inside <= events[-1]["seconds"]
@@ -224,7 +352,7 @@ def test_without_a_recorder_the_work_is_the_same(tmp_path: Path) -> None:
     manifest = parsed(tiny_manifest(workload=WORK))
     engines = ScriptedEngine(), ScriptedEngine()
     results = [
-        PPOLoop(engine, manifest).run_iteration(5, kept)
+        Loop(engine, manifest).run_iteration(5, kept)
         for engine, kept in zip(engines, (NullRecorder(), recorder(tmp_path)), strict=True)
     ]
     assert results[0] == results[1]

@@ -27,6 +27,11 @@ def doubles(table: list[list[float]]) -> torch.Tensor:
     return torch.tensor(table, dtype=torch.float64)
 
 
+def even_weights(table: list[list[float]]) -> torch.Tensor:
+    """By which a sum over the table's numbers is their mean."""
+    return torch.full_like(doubles(table), 1 / (len(table) * len(table[0])))
+
+
 def near(actual: torch.Tensor, expected: list[list[float]]) -> bool:
     return torch.allclose(actual, doubles(expected), rtol=1e-9, atol=1e-9)
 
@@ -36,9 +41,9 @@ def test_each_token_pays_for_its_kl_and_the_last_carries_the_score(
     both: list[list[list[float]]], score: float, coefficient: float
 ) -> None:
     logprobs, reference = both
-    rewards = ppo.penalised_rewards(
-        torch.full((len(logprobs),), score, dtype=torch.float64), doubles(logprobs), doubles(reference), coefficient
-    )
+    mask = torch.ones(len(logprobs), len(logprobs[0]), dtype=torch.bool)
+    scores = torch.full((len(logprobs),), score, dtype=torch.float64)
+    rewards = ppo.penalised_rewards(scores, doubles(logprobs), doubles(reference), coefficient, mask)
     last = len(logprobs[0]) - 1
     expected = [
         [-coefficient * (row[j] - other[j]) + (score if j == last else 0) for j in range(len(row))]
@@ -86,7 +91,7 @@ def test_policy_loss_takes_the_worse_of_plain_and_clipped(three: list[list[list[
         return min(ratio * advantage, max(1 - clip, min(1 + clip, ratio)) * advantage)
 
     terms = [term(*numbers) for rows in zip(new, old, advantages, strict=True) for numbers in zip(*rows, strict=True)]
-    loss = ppo.policy_loss(doubles(new), doubles(old), doubles(advantages), clip)
+    loss = ppo.policy_loss(doubles(new), doubles(old), doubles(advantages), clip, even_weights(new))
     assert float(loss) == pytest.approx(-math.fsum(terms) / len(terms), rel=1e-9, abs=1e-9)
 
 
@@ -99,12 +104,12 @@ def test_value_loss_takes_the_worse_of_plain_and_clipped(three: list[list[list[f
         return max((value - goal) ** 2, (near_before - goal) ** 2) / 2
 
     terms = [term(*numbers) for rows in zip(new, old, returns, strict=True) for numbers in zip(*rows, strict=True)]
-    loss = ppo.value_loss(doubles(new), doubles(old), doubles(returns), clip)
+    loss = ppo.value_loss(doubles(new), doubles(old), doubles(returns), clip, even_weights(new))
     assert float(loss) == pytest.approx(math.fsum(terms) / len(terms), rel=1e-9, abs=1e-9)
 
 
 def test_no_gradient_pulls_a_ratio_further_beyond_its_clip() -> None:
     logprobs = torch.tensor([[0.5, -0.5]], requires_grad=True)
-    ppo.policy_loss(logprobs, torch.zeros(1, 2), torch.tensor([[1.0, -1.0]]), 0.2).backward()
+    ppo.policy_loss(logprobs, torch.zeros(1, 2), torch.tensor([[1.0, -1.0]]), 0.2, torch.full((1, 2), 0.5)).backward()
     assert logprobs.grad is not None
     assert logprobs.grad.tolist() == [[0.0, 0.0]]

@@ -7,18 +7,30 @@ import torch
 
 from suite.worker.rank import ConfigError
 from suite.worker.rewards import score_samples
+from suite.worker.samples import Samples
 
-RESPONSES = torch.tensor([[0, 1, 2, 3], [4, 5, 6, 7], [0, 0, 9, 9]])
+PROMPT = 9
+#: a prompt of one token and a response, padded behind
+SAMPLES = Samples(
+    torch.tensor([[PROMPT, 0, 1, 2, 3], [PROMPT, 4, 5, 6, 7], [PROMPT, 0, 9, 0, 0]]), [1, 1, 1], [4, 4, 2]
+)
 
 
 def test_a_constant_reward_reads_no_token() -> None:
-    assert score_samples({"kind": "constant", "value": 0.5}, RESPONSES).tolist() == [0.5, 0.5, 0.5]
+    assert score_samples({"kind": "constant", "value": 0.5}, SAMPLES, 0).tolist() == [0.5, 0.5, 0.5]
 
 
-def test_token_below_is_the_share_of_small_ids() -> None:
-    assert score_samples({"kind": "token-below", "threshold": 4}, RESPONSES).tolist() == [1.0, 0.0, 0.5]
+def test_token_below_is_the_share_of_small_ids_among_real_tokens() -> None:
+    assert score_samples({"kind": "token-below", "threshold": 4}, SAMPLES, 0).tolist() == [1.0, 0.0, 0.5]
+
+
+def test_the_pseudo_reward_varies_by_sample_and_is_the_seeds() -> None:
+    first, again, other = (score_samples({"kind": "pseudo"}, SAMPLES, seed).tolist() for seed in (5, 5, 6))
+    assert first == again != other
+    assert len(set(first)) == 3
+    assert all(0 <= score < 1 for score in first)
 
 
 def test_an_unknown_reward_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="'model'"):
-        score_samples({"kind": "model"}, RESPONSES)
+        score_samples({"kind": "model"}, SAMPLES, 0)

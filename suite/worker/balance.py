@@ -1,0 +1,26 @@
+"""Which replica scores and trains which samples, so that all have nearly the same number of tokens."""
+
+import heapq
+from typing import List, Sequence
+
+
+def deal(lengths: Sequence[int], replicas: int) -> List[List[int]]:
+    """Numbers of the samples of each replica: as many for each, nearly equal tokens, the longest first.
+
+    ``lengths``: tokens of each sample, a multiple of ``replicas`` of them. The longest sample left goes to the replica
+    with the fewest tokens among those that are not full. Equal arguments, equal hands, on every rank.
+    """
+    each = len(lengths) // replicas
+    hands: List[List[int]] = [[] for _ in range(replicas)]
+    open_hands = [(0, replica) for replica in range(replicas)]
+    for number in longest_first(lengths):
+        tokens, replica = heapq.heappop(open_hands)
+        hands[replica].append(number)
+        if len(hands[replica]) < each:
+            heapq.heappush(open_hands, (tokens + lengths[number], replica))
+    return hands
+
+
+def longest_first(lengths: Sequence[int]) -> List[int]:
+    """Indices by falling length, so that neighbours are of like length; of equals the first comes first."""
+    return sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))

@@ -1,0 +1,87 @@
+"""What the driver reads of an algorithm is what the worker does, and nothing but its file knows its name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from suite.spec.algorithms import Algorithm, declarations, find_algorithm
+from suite.spec.workload import PPO_ALGORITHM
+from suite.worker.algorithms import build_algorithm
+from tests.test_extending import Copy, planned
+
+ROOT = Path(__file__).resolve().parents[3]
+OTHERS = [name for name in declarations() if name != "ppo"]
+
+
+def built(algorithm: Algorithm) -> object:
+    return build_algorithm({"algorithm": algorithm.model_dump(mode="json"), "ppo": {}})
+
+
+@pytest.mark.parametrize("name", declarations())
+def test_the_worker_learns_values_and_asks_the_reference_as_the_driver_expects(name: str) -> None:
+    declared = find_algorithm(name)
+    found = [Algorithm(name=name)]
+    if declared.reference is not None:
+        found += [Algorithm(name=name, options={declared.reference: number}) for number in (0, 0.5)]
+    for algorithm in found:
+        assert built(algorithm).uses_values == declared.values  # type: ignore[attr-defined]
+        assert built(algorithm).uses_reference == algorithm.uses_reference  # type: ignore[attr-defined]
+
+
+def test_an_unknown_algorithm_is_refused_by_the_worker_too() -> None:
+    with pytest.raises(ValueError, match="no algorithm 'dpo'"):
+        build_algorithm({"algorithm": {"name": "dpo", "options": {}}})
+
+
+def test_ppo_has_no_options_here_so_that_old_manifests_are_ppos() -> None:
+    assert Algorithm.model_validate("ppo") == PPO_ALGORITHM
+    assert PPO_ALGORITHM.options == {}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_only_an_algorithms_file_names_it(name: str) -> None:
+    naming = [
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "suite").rglob("*.py")
+        if f'"{name}"' in path.read_text(encoding="utf-8") or f"'{name}'" in path.read_text(encoding="utf-8")
+    ]
+    assert len(naming) == 1 and naming[0].startswith("suite/worker/algorithms/")
+
+
+TOY = """
+from suite.worker.algorithms.reinforce_plus_plus import ReinforcePlusPlus
+
+DECLARATION = {
+    "name": "toy",
+    "summary": "a toy",
+    "source": "nobody",
+    "values": False,
+    "reference": None,
+    "group": 3,
+    "least_group": 1,
+    "options": {"kl_coefficient": 0.5},
+}
+
+
+def build(workload, options):
+    return ReinforcePlusPlus({**options, "clip_low": 0.2, "clip_high": 0.2})
+"""
+
+
+def test_an_algorithm_is_added_by_its_file_alone(tmp_path: Path) -> None:
+    copy = Copy(tmp_path / "checkout")
+    known = "extra_work: tuple[str, ...] = ("
+    copy.edit("suite/backends/deepspeed.py", known, known + '"algorithm", "group", ')
+    (copy.folder / "suite/worker/algorithms/toy.py").write_text(TOY)
+    _, manifest = planned(copy, "--algorithm", "toy:kl-coefficient=0.25", "--rollouts", "6")
+    assert manifest["workload"]["algorithm"] == {"name": "toy", "options": {"kl_coefficient": 0.25}}
+    assert manifest["workload"]["group"] == 3
+    code = (
+        "import json, sys; from suite.worker.algorithms import build_algorithm; "
+        "print(type(build_algorithm(json.loads(sys.argv[1]))).__name__)"
+    )
+    assert copy.run("-c", code, json.dumps(manifest["workload"])).strip() == "ReinforcePlusPlus"
+    assert "toy" in copy.run("-m", "suite", "run", "--help")
