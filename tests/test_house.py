@@ -43,7 +43,7 @@ TRAINING = {
     "transformers",
     "trlx",
 }
-STACK = TRAINING | {"pynvml"}
+STACK = TRAINING | {"pynvml", "vllm"}
 HEAVY = TRAINING | {"numpy", "scipy", "matplotlib", "pydantic", "docker", "kubernetes", "jinja2", "yaml", "requests"}
 
 

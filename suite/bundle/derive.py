@@ -12,6 +12,7 @@ from suite.bundle.files import DamagedBundle
 from suite.bundle.peaks import memory
 from suite.bundle.rates import details, phase_intervals, phases, steadiness, throughput, waits
 from suite.bundle.record import Environment, Iterations, Record, RunFacts
+from suite.bundle.sides import overlap, training_side, with_sides_compared
 from suite.bundle.store import Bundle, OtherSchema
 from suite.bundle.timeline import Timeline, make_timeline
 from suite.bundle.utilisation import compute
@@ -38,7 +39,8 @@ def derive(bundle: Bundle) -> Record:
     events, driver_facts = bundle.events(manifest), bundle.environment()
     if bundle.running() and not any(event["kind"] == "end" for event in events.driver):
         raise StillRunning(f"run {bundle.id} is still going on; its record is derived when it ends")
-    timeline = make_timeline(events, manifest)
+    training = training_side(events, manifest)
+    timeline = with_sides_compared(events, make_timeline(training, manifest), manifest)
     ranks = manifest.layout.ranks
     status, failure = ending(events, timeline, manifest)
     shares = phases(timeline)
@@ -50,11 +52,12 @@ def derive(bundle: Bundle) -> Record:
         counts=timeline.counts,
         throughput=throughput(timeline, ranks),
         phases=shares,
-        details=details(events, timeline.counted),
-        phase_intervals=phase_intervals(events, timeline),
-        waits=waits(events, timeline),
+        details=details(training, timeline.counted),
+        phase_intervals=phase_intervals(training, timeline),
+        waits=waits(training, timeline),
         void_iterations=None if timeline.skipped_steps is None else tuple(timeline.skipped_steps),
-        memory=memory(events, timeline.counted, manifest),
+        overlap=overlap(events, timeline, manifest),
+        memory=memory(training, timeline.counted, manifest),
         compute=work,
         energy=energy(events, timeline, manifest),
         steady_state=steadiness(timeline, manifest.measure.warmup),

@@ -157,7 +157,7 @@ class Floor(Frozen):
 
 
 class Memory(Peaks):
-    """Maximum over ranks and counted phases, against the floor."""
+    """Maximum over ranks and counted phases, against the floor; of a split run on the training side."""
 
     resident_baseline_bytes: int | None = Field(description="resident before the model was built, maximum over ranks")
     theoretical_minimum_bytes: int | None = Field(description="floor.bytes")
@@ -187,6 +187,28 @@ class Compute(Frozen):
         "causal kernel executes; null: the bundle is older than this figure",
     )
     hfu_causal: float | None = Field(default=None, description="hardware_flops_causal / (seconds x peak x ranks)")
+
+
+class OverlapSide(Frozen):
+    """One side of a split run, per counted iteration: of each phase the slowest rank of the side."""
+
+    ranks: int = Field(gt=0)
+    busy_seconds: _Seconds = Field(description="in the side's own phases but for waiting: no share of an iteration")
+    waiting_seconds: _Seconds = Field(
+        description="training: for samples; generation: what its iteration takes beyond its phases"
+    )
+    phases: dict[str, _Seconds] = Field(description="mean seconds by phase")
+    memory: Peaks = Field(description="maximum over the side's ranks")
+
+
+class Overlap(Frozen):
+    """Generation beside training, on ranks of its own: of what it takes, what the iteration still shows."""
+
+    exposed_generate_seconds: _Seconds = Field(
+        description="that the training side waited for samples: its phase generate"
+    )
+    generation_busy_seconds: _Seconds = Field(description="that the generation side generated")
+    sides: dict[Literal["training", "generation"], OverlapSide]
 
 
 class Energy(Frozen):
@@ -251,6 +273,9 @@ class Record(Frozen):
         default=None,
         description="iterations after the warm-up that do not count, because optimizer steps were skipped in them; "
         "null: no rank tells skipped steps, or the bundle is older than this figure",
+    )
+    overlap: Overlap | None = Field(
+        default=None, description="null: every rank generates and trains in turn, or no iteration counts"
     )
     memory: Memory | None
     compute: Compute | None

@@ -23,7 +23,7 @@ class Timeline:
 
     A phase that no rank ever reports is missing. ``window`` are the indices after the warm-up, ``counted`` those of
     them that are not void. ``skipped_steps``: optimizer steps that were skipped in each void iteration, by its index;
-    null where no rank tells skipped steps.
+    null where no rank tells skipped steps. ``exposed``: phases in which the ranks wait for work that others did.
     """
 
     seconds: tuple[float, ...]
@@ -33,6 +33,7 @@ class Timeline:
     window: range
     counted: Sequence[int]
     skipped_steps: dict[int, int] | None
+    exposed: frozenset[str] = frozenset()
 
     @property
     def counted_seconds(self) -> tuple[float, ...]:
@@ -54,9 +55,10 @@ def make_timeline(events: Events, manifest: Manifest) -> Timeline:
     """Line the ranks up. An iteration counts as completed when every rank of the world completed it.
 
     An iteration in which a rank skipped an optimizer step (an overflow in fp16) did less than the others: it is void.
+    Of a split run ``events`` are those of the training side, whose iterations are the run's.
     Raises DamagedBundle when a phase is reported by some ranks or in some iterations only.
     """
-    world = manifest.layout.ranks
+    world = manifest.layout.training_ranks
     by_rank = [_of_kind(events.ranks.get(rank, ()), "iteration") for rank in range(world)]
     completed = min(map(len, by_rank))
     seconds = tuple(float(max(rows[index]["seconds"] for rows in by_rank)) for index in range(completed))
@@ -64,7 +66,8 @@ def make_timeline(events: Events, manifest: Manifest) -> Timeline:
     skipped = _skipped_steps(by_rank, window) if derivation(events) >= 2 else None
     counted = [index for index in window if index not in skipped] if skipped else window
     counts, problem = _counts(by_rank, counted or range(completed), manifest)
-    return Timeline(seconds, _phase_seconds(events, completed), counts, problem, window, counted, skipped)
+    exposed = frozenset(("generate",) if manifest.layout.placement == "split" else ())
+    return Timeline(seconds, _phase_seconds(events, completed), counts, problem, window, counted, skipped, exposed)
 
 
 def _of_kind(events: Iterable[Event], kind: str) -> list[Event]:

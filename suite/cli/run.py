@@ -109,6 +109,7 @@ def run(
     plan = make_joint_plan(requests, stacks(largest.backends), machine.images(largest.backends))
     found = preflight(plan.manifests, machine.device_name, work.price, machine.host_memory_bytes)
     try:
+        machine.require_generation(plan.manifests)
         machine.require_memory(plan.manifests)
     except UsageError as error:
         if not dry_run:

@@ -86,6 +86,8 @@ def _phases(
         "reference": {"logits": logits},
         "train": training,
     }
+    if layout.placement == "split":  # these devices train, and others generate
+        del beside["generate"]
     known = [phase.name for phase in TIMED if phase.name in beside or not phase.optional]
     return {name: {**resident, **beside.get(name, {})} for name in known}
 

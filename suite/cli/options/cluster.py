@@ -89,6 +89,7 @@ class Nodes:
         requests = work.requests(machine, ranks, (self.nodes or 1) if given else None)
         backends = work.backends
         plan = make_joint_plan(requests, machine.stacks(backends), machine.images(backends))
+        machine.require_generation(plan.manifests)
         return plan, preflight(plan.manifests, machine.device_name, work.price)
 
     def documents(self, work: Work, launcher: ClusterLauncher) -> tuple[list[Document], ToDo]:

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from suite.backends.base import native_packages
+from suite.backends.base import optional_packages
 from suite.backends.registry import find_backend
 from suite.conduct.planning.machine import USUAL_THREADS, Machine, without_missing
 from suite.images.locks import normal, pins_of
@@ -30,18 +30,18 @@ class ClusterMachine(Machine):
     def versions(self, backend: str) -> dict[str, str | None]:
         """As given, else of this interpreter where the nodes have it too, else those that an image's lock pins."""
         driver = find_backend(backend)
-        packages, native = driver.packages, native_packages(driver)
+        packages, optional = driver.packages, optional_packages(driver)
         if set(packages) <= set(self.given):
             known: Mapping[str, str | None] = {}
         elif self.image is None:
-            known = stack_versions(self.python, packages + native)
+            known = stack_versions(self.python, packages + optional)
         else:
             known = pinned(backend)
         versions = {
             package: self.given.get(package) or known.get(normal(package)) or known.get(package)
-            for package in packages + native
+            for package in packages + optional
         }
-        return without_missing(native, versions)
+        return without_missing(optional, versions)
 
     def stack_errors(self, backend: str) -> list[str]:
         """None: the worker compares the stack with its manifest on every node."""

@@ -12,7 +12,8 @@ from typing import Literal
 import psutil
 from pydantic import Field
 
-from suite.backends.base import BackendDriver
+from suite.backends.base import VLLM_PACKAGES, BackendDriver
+from suite.backends.generation import vllm_error
 from suite.backends.registry import backends
 from suite.conduct.doctor.container_runtime import look_at_runtime
 from suite.conduct.planning.machine import smallest_memory
@@ -67,6 +68,7 @@ def examine(python: str, runs: Path) -> Diagnosis:
     gpus = local_devices()
     checks = [_python_check()]
     checks += [_backend_check(driver, python) for driver in backends().values()]
+    checks += [_vllm_check(python, "cuda" if gpus else "cpu")]
     checks += [_gpu_check(gpus), _cores_check(), _memory_check(), _disk_check(runs), _runtime_check()]
     room = smallest_memory(gpus) if gpus else psutil.virtual_memory().total
     return Diagnosis(
@@ -98,6 +100,13 @@ def _backend_check(driver: BackendDriver, python: str) -> Check:
         found=found or "nothing",
         advice=_stack_advice(python, missing, errors, installation),
     )
+
+
+def _vllm_check(python: str, device: str) -> Check:
+    versions = stack_versions(python, VLLM_PACKAGES)
+    found = ", ".join(f"{package} {version}" for package, version in versions.items() if version)
+    error = vllm_error(device, versions, python)
+    return Check(name="generation vllm", state="warning" if error else "ok", found=found or "no vLLM", advice=error)
 
 
 def _stack_advice(python: str, missing: list[str], errors: list[str], installation: str | None) -> str:

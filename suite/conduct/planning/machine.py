@@ -9,7 +9,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from suite.backends.base import native_packages
+from suite.backends.base import optional_packages
+from suite.backends.generation import vllm_error
 from suite.backends.registry import find_backend
 from suite.launch.gpu_choice import hidden_by_variable, local_choice
 from suite.launch.probe import LocalDevice, local_devices, physical_cores, stack_versions, usable_cpus
@@ -86,14 +87,22 @@ class Machine(Frozen):
                     "choose a smaller size"
                 )
 
+    def require_generation(self, manifests: Iterable[Manifest]) -> None:
+        """Raises UsageError for a run that vLLM is to generate for where the stack has none, or another version."""
+        for manifest in manifests:
+            if manifest.layout.generation == "vllm":
+                error = vllm_error(self.device, manifest.stack, self.where(manifest.backend.name))
+                if error:
+                    raise UsageError(error)
+
     def versions(self, backend: str) -> dict[str, str | None]:
         """Version of each package of a backend in the stack's interpreter; None for one that is missing.
 
-        What native kernels alone need is among them where it is there.
+        What some layouts alone need is among them where it is there.
         """
         driver = find_backend(backend)
-        native = native_packages(driver)
-        return without_missing(native, stack_versions(self.python, driver.packages + native))
+        optional = optional_packages(driver)
+        return without_missing(optional, stack_versions(self.python, driver.packages + optional))
 
     def stack_errors(self, backend: str) -> list[str]:
         """Why the stack cannot be measured although no package is missing; empty when it can."""

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from pydantic import ValidationError
 
 from suite.backends.base import BackendDriver, choice, stack_of, unknown_work, versions_errors
+from suite.backends.generation import generation_errors
 from suite.backends.registry import find_backend
 from suite.conduct.planning.allowance import Pace, counted_iterations, limits_for
 from suite.conduct.planning.prediction import expected_pace, layouts_to_prefer
@@ -154,6 +155,7 @@ def _layout(
         layout = driver.layout(size, workload, wanted)
         errors = unknown_work(driver, workload) + layout_errors(size, workload, layout)
         errors += driver.errors(size, workload, layout, request.measure)
+        errors += generation_errors(size, layout, request.measure)
         return layout, errors + versions_errors(driver, workload, layout, versions)
     except ValidationError as error:
         return None, [entry["msg"].removeprefix("Value error, ") for entry in error.errors()]

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from suite.backends.base import native_packages
+from suite.backends.base import optional_packages
 from suite.backends.registry import find_backend
 from suite.conduct.planning.machine import (
     Machine,
@@ -94,7 +94,7 @@ def open_containers(
 
 def _versions(runtime: Runtime, image: ImageFacts, python: str, backend: str) -> dict[str, str | None]:
     driver = find_backend(backend)
-    return image_versions(runtime, image, python, driver.packages, native_packages(driver))
+    return image_versions(runtime, image, python, driver.packages, optional_packages(driver))
 
 
 def _clear_away(runtime: Runtime, on_progress: Callable[[str], None]) -> None:

@@ -11,7 +11,7 @@ from suite.conduct.doctor.display import print_diagnosis
 from suite.conduct.doctor.examine import Diagnosis, examine
 from suite.launch.probe import LocalDevice
 
-ENGINES_STACK = {"torch": "2.13.0", "deepspeed": "0.19.8", "transformers": "5.23.0", "megatron-core": "0.16.1"}
+ENGINES_STACK = {"torch": "2.13.0", "deepspeed": "0.19.8", "transformers": "5.19.0", "megatron-core": "0.16.1"}
 TRLX_PROBLEMS = ["there is no trlx for python", "trlx imports accelerate, ray, wandb, which python lacks"]
 
 

@@ -53,13 +53,15 @@ class DeepSpeedEngine(Engine):
         self.data_parallel_rank, self.data_parallel_size = world.rank, world.world_size
         self.replica_leader = True
         algorithm = build_algorithm(manifest["workload"])
-        self._uses_values, self._uses_reference = algorithm.uses_values, algorithm.uses_reference
+        trains = not manifest.get("generates_only", False)
+        self._uses_values = algorithm.uses_values and trains
+        self._uses_reference = algorithm.uses_reference and trains
         self._is_hydra = self._uses_reference and manifest["workload"]["reference"] == "hydra"
         _prepare_process(world)
         kernels = load_kernels(manifest)
         policy = self._build_policy()
         self.total_parameters, self.trainable_parameters = count_parameters(policy)
-        self._engine = self._wrap(policy)
+        self._engine = self._wrap(policy) if trains else policy
         self._policy = policy
         self._critic = self._build_critic() if self._manifest["workload"].get("critic") else None
         has_copy = self._uses_reference and not self._is_hydra

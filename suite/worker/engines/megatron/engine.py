@@ -69,18 +69,22 @@ class MegatronEngine(Engine):
     def _build_models(self, manifest: Dict[str, Any]) -> None:
         trainable_layers, seed = manifest["workload"]["trainable_layers"], manifest["measure"]["seed"]
         algorithm = build_algorithm(manifest["workload"])
-        self._uses_values = algorithm.uses_values
-        self._model = self._build_model(manifest, with_value_head=algorithm.uses_values)
+        generates_only = manifest.get("generates_only", False)
+        self._uses_values = algorithm.uses_values and not generates_only
+        self._model = self._build_model(manifest, with_value_head=self._uses_values)
         draw_weights(self._model, seed)
         freeze_below(self._model, trainable_layers)
         counts = count_parameters(self._model)
         self.total_parameters, self.trainable_parameters = counts["total"], counts["trainable"]
+        self.models = (self._model,)
+        if generates_only:
+            self._policy = _in_precision(self._model)
+            return
         self._policy = wrap_for_training(_in_precision(self._model), manifest["layout"], self.device)
         self._optimizer = build_optimizer(self._policy, manifest)
         self.notes += ("optimizer: {}".format(", ".join(kernels(self._optimizer))),)
         if manifest["measure"]["precision"] != "fp32":
             self.notes += ("gradients are accumulated and reduced in fp32 (Megatron's rule in bf16)",)
-        self.models = (self._model,)
         if algorithm.uses_reference:
             reference = self._build_model(manifest, with_value_head=False)
             draw_weights(reference, seed)

@@ -1,0 +1,281 @@
+"""vLLM in the process of each rank: it is given the policy's weights and generates samples of forced lengths.
+
+The engine joins the process group that the run has: vLLM calls that an external launcher. Ranks of one replica are one
+tensor parallel engine, and replicas know nothing of each other.
+"""
+
+import math
+import os
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from unittest import mock
+
+import torch
+
+from suite.worker.engines.base import Engine
+from suite.worker.generation import requirements
+from suite.worker.generation.base import Generator
+from suite.worker.generation.configuration import DTYPES, write_configuration
+from suite.worker.progress import Progress
+from suite.worker.rank import ConfigError
+from suite.worker.samples import Samples, join_responses
+from suite.worker.world import World
+
+#: what vLLM reads from its environment: one process, no reports home, no output among the events, threads left alone
+_VARIABLES = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_DO_NOT_TRACK": "1",
+    "VLLM_LOGGING_STREAM": "ext://sys.stderr",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "HF_HUB_OFFLINE": "1",
+}
+#: what is imported before a process group is joined: the engine, and whatever is compiled or patched as it is imported
+_MODULES = (
+    "vllm.v1.engine.llm_engine",
+    "vllm.v1.sample.sampler",
+    "vllm.model_executor.layers.vocab_parallel_embedding",
+    "vllm.model_executor.layers.linear",
+)
+#: whole GiB, and stronger than the size that is asked for below
+_CACHE_VARIABLE = "VLLM_CPU_KVCACHE_SPACE"
+#: Tokens of a block of its cache: 16 on CUDA, 128 on a CPU. The larger one is counted with.
+_BLOCK_TOKENS = 128
+_SPARE_BLOCKS = 2  # one is never given to a sample
+_MOST_SAMPLES, _MOST_PROMPT_TOKENS = 256, 8192
+#: Of the device memory that is free once the training engine stands: for vLLM's cache at most; training needs the rest.
+_CACHE_SHARE_OF_FREE = 0.5
+_SHARE_THAT_MUST_BE_FREE = 0.05
+_ELEMENT_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
+_SEED_STRIDE = 1_000_003
+
+
+def prepare(manifest: Dict[str, Any]) -> None:
+    """Import vLLM as this run needs it. Raises ConfigError where it is not there or cannot do the manifest's work."""
+    requirements.check(manifest)
+    device = manifest["measure"]["device"]
+    requirements.version(device)
+    os.environ.update(_VARIABLES)
+    os.environ.pop(_CACHE_VARIABLE, None)
+    with _uncompiled(device):
+        try:
+            for module in _MODULES:
+                import_module(module)
+        except (ImportError, RuntimeError) as error:
+            raise ConfigError("vLLM does not load: {}".format(error)) from error
+        if device == "cpu":
+            _keep_linear_weights()
+
+
+@contextmanager
+def _uncompiled(device: str) -> Iterator[None]:
+    """On a CPU helpers of its sampler are not compiled, which takes half a minute and saves microseconds.
+
+    torch asks when a function is decorated, so this holds for what is imported within.
+    """
+    with mock.patch.dict(os.environ, {"TORCHDYNAMO_DISABLE": "1"} if device == "cpu" else {}):
+        yield
+
+
+def _keep_linear_weights() -> None:
+    """On a CPU vLLM packs each linear layer's weight for its own kernel and drops it: the next ones find no place.
+
+    Layers that keep theirs compute as torch does. Modules that took the function over by name are told too.
+    """
+
+    def plain(layer: torch.nn.Module, remove_weight: bool = False) -> None:
+        layer.cpu_linear = torch.nn.functional.linear
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("vllm.") and "dispatch_cpu_unquantized_gemm" in vars(module):
+            module.dispatch_cpu_unquantized_gemm = plain  # type: ignore[attr-defined]
+
+
+class VllmGenerator(Generator):
+    """See ``Generator``. Built on every rank at the same time, after the training engine."""
+
+    def __init__(self, manifest: Dict[str, Any], world: World, engine: Engine, progress: Progress) -> None:
+        self._manifest, self._training, self._progress = manifest, engine, progress
+        self._world = world
+        self._sleeps = bool(manifest["layout"].get("engine_sleep"))
+        self._generations = 0
+        self._is_checked = False
+        self._finish_seconds: Optional[List[float]] = None
+        self._logprobs: Optional[torch.Tensor] = None
+        with self._own_random_numbers(), mock.patch("torch.set_num_threads", torch.set_num_threads):
+            self._engine = self._build()
+        self.notes = self._notes()
+        self.sleep()
+
+    def sync(self) -> None:
+        """See ``Generator``. Raises ConfigError where a weight of vLLM's model got none of the policy's."""
+        if self._sleeps:
+            self._engine.wake_up(["weights"])
+        model = self._model()
+        with torch.no_grad():
+            loaded = model.load_weights(self._weights())
+        if not self._is_checked:
+            _check_loaded(model, loaded)
+            self._is_checked = True
+        if self._sleeps:
+            self._engine.wake_up(["kv_cache"])
+        self._engine.reset_prefix_cache()  # what it holds was computed from other weights
+
+    def generate(self, prompts: Samples) -> Samples:
+        """See ``Generator``."""
+        with self._own_random_numbers():
+            outputs, self._finish_seconds = self._run(prompts)
+        device = prompts.tokens.device
+        rows, logprobs = [], []
+        for prompt, length, output in zip(prompts.tokens, prompts.prompt_lengths, outputs):
+            response = torch.tensor(list(output.token_ids), device=device, dtype=prompts.tokens.dtype)
+            rows.append(torch.cat([prompt[:length], response]).unsqueeze(0))
+            logprobs.append(torch.tensor(list(output.logprobs.logprobs), device=device).float().unsqueeze(0))
+        lengths = [len(output.token_ids) for output in outputs]
+        self._logprobs = join_responses(logprobs, max(lengths))
+        tokens = join_responses(rows, max(row.size(1) for row in rows))
+        return Samples(tokens, prompts.prompt_lengths, lengths)
+
+    def sleep(self) -> None:
+        """See ``Generator``. Weights are dropped, not kept in host memory: the next ``sync`` brings new ones."""
+        if self._sleeps:
+            self._engine.sleep(level=2)
+
+    @property
+    def finish_seconds(self) -> Optional[Sequence[float]]:
+        return self._finish_seconds
+
+    @property
+    def logprobs(self) -> Optional[torch.Tensor]:
+        return self._logprobs
+
+    def _run(self, prompts: Samples) -> Tuple[List[Any], List[float]]:
+        """What vLLM made of each prompt, in their order, and when it was whole."""
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        began = time.perf_counter()
+        lengths = zip(prompts.tokens.tolist(), prompts.prompt_lengths, prompts.response_lengths)
+        for number, (tokens, prompt, response) in enumerate(lengths):
+            how = SamplingParams(
+                temperature=self._manifest["workload"]["ppo"]["temperature"],
+                top_p=1.0,
+                top_k=0,
+                min_tokens=response,
+                max_tokens=response,
+                ignore_eos=True,
+                logprobs=0,  # of the sampled token alone
+                flat_logprobs=True,
+                detokenize=False,
+                output_kind=RequestOutputKind.FINAL_ONLY,
+            )
+            self._engine.add_request(str(number), {"prompt_token_ids": tokens[:prompt]}, how)
+        outputs: Dict[int, Any] = {}
+        seconds = [0.0] * len(prompts)
+        while self._engine.has_unfinished_requests():
+            for done in self._engine.step():
+                if done.finished:
+                    outputs[int(done.request_id)] = done.outputs[0]
+                    seconds[int(done.request_id)] = time.perf_counter() - began
+            self._progress.beat()
+        return [outputs[number] for number in range(len(prompts))], seconds
+
+    def _build(self) -> Any:
+        from vllm import EngineArgs
+        from vllm.v1.engine.llm_engine import LLMEngine
+
+        measure, layout = self._manifest["measure"], self._manifest["layout"]
+        prompts, lengths = self._own_lengths()
+        is_cuda = self._world.device.type == "cuda"
+        samples = min(len(lengths), _MOST_SAMPLES)
+        with tempfile.TemporaryDirectory(prefix="suite-vllm-") as folder:
+            write_configuration(folder, self._manifest["size"], measure["precision"])
+            arguments = EngineArgs(
+                model=folder,
+                load_format="dummy",
+                skip_tokenizer_init=True,
+                generation_config="vllm",
+                dtype=DTYPES[measure["precision"]],  # by itself it would make bf16 of fp32
+                seed=measure["seed"],
+                distributed_executor_backend="external_launcher",
+                tensor_parallel_size=layout["tensor"],
+                enforce_eager=not is_cuda,
+                enable_sleep_mode=self._sleeps,
+                max_model_len=self._longest(),
+                max_num_seqs=samples,
+                max_num_batched_tokens=max(self._longest(), samples, min(sum(prompts), _MOST_PROMPT_TOKENS)),
+                kv_cache_memory_bytes=self._cache_bytes(lengths),
+                # not what is taken, which is the line above: what must be free for vLLM to start at all
+                gpu_memory_utilization=_SHARE_THAT_MUST_BE_FREE,
+                logprobs_mode="raw_logprobs",
+                disable_log_stats=True,
+            )
+            return LLMEngine.from_engine_args(arguments)
+
+    def _own_lengths(self) -> Tuple[List[int], List[int]]:
+        """Prompt and whole length of each sample of this replica, as the loop deals them out."""
+        from suite.worker.loop import sample_lengths
+
+        prompts, responses = sample_lengths(self._manifest["workload"], self._manifest["work"])
+        rows = self._manifest["work"]["replica_rollouts"]
+        first = self._training.data_parallel_rank * rows
+        own = slice(first, first + rows)
+        return prompts[own], [prompt + response for prompt, response in zip(prompts[own], responses[own])]
+
+    def _longest(self) -> int:
+        workload, work = self._manifest["workload"], self._manifest["work"]
+        uneven = work.get("lengths")
+        if uneven is None:
+            return workload["prompt_tokens"] + workload["new_tokens"]
+        return max(prompt + response for prompt, response in zip(uneven["prompt"], uneven["response"]))
+
+    def _cache_bytes(self, lengths: Sequence[int]) -> int:
+        """Room for keys and values of all samples of this replica at once; of a GPU a share of what is free at most,
+        and then samples wait for each other."""
+        size = self._manifest["size"]
+        width = size.get("head_width") or size["hidden"] // size["heads"]
+        heads = math.ceil(size["kv_heads"] / self._manifest["layout"]["tensor"])
+        token = 2 * size["layers"] * heads * width * _ELEMENT_BYTES[self._manifest["measure"]["precision"]]
+        blocks = sum(-(-length // _BLOCK_TOKENS) for length in sorted(lengths)[-_MOST_SAMPLES:]) + _SPARE_BLOCKS
+        wanted = max(blocks, -(-self._longest() // _BLOCK_TOKENS) + _SPARE_BLOCKS) * _BLOCK_TOKENS * token
+        if self._world.device.type != "cuda":
+            return wanted
+        free, _total = torch.cuda.mem_get_info(self._world.device)
+        return min(wanted, int(free * _CACHE_SHARE_OF_FREE))
+
+    def _model(self) -> torch.nn.Module:
+        return self._engine.model_executor.driver_worker.worker.model_runner.model
+
+    def _weights(self) -> Iterator[Tuple[str, torch.Tensor]]:
+        for name, tensor in self._training.weights():
+            self._progress.beat()
+            yield name, tensor
+
+    @contextmanager
+    def _own_random_numbers(self) -> Iterator[None]:
+        """vLLM draws from torch's own generators: seeded here alike on all ranks of a replica, anew for each
+        generation, and given back to training as they were."""
+        devices = [self._world.device] if self._world.device.type == "cuda" else []
+        seed = self._manifest["measure"]["seed"] * _SEED_STRIDE + self._training.data_parallel_rank
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(seed * _SEED_STRIDE + self._generations)
+            self._generations += 1
+            yield
+
+    def _notes(self) -> Tuple[str, ...]:
+        name, version = requirements.version(self._world.device.type)
+        notes = ["generation by {} {} in each rank's process".format(name, version)]
+        if self._world.device.type == "cpu":
+            notes.append("patched: vLLM's linear layers on a CPU keep their weights, so that new ones can be written")
+        return tuple(notes)
+
+
+def _check_loaded(model: torch.nn.Module, loaded: Set[str]) -> None:
+    missing = sorted({name for name, _ in model.named_parameters()} - set(loaded))
+    if missing:
+        raise ConfigError("the policy gave vLLM no weights for {}".format(", ".join(missing[:3])))
