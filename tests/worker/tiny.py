@@ -101,9 +101,9 @@ def wait_for(processes: list[subprocess.Popen[str]], folder: Path, seconds: floa
     )
 
 
-def run_tiny(folder: Path, manifest: Manifest) -> Finished:
+def run_tiny(folder: Path, manifest: Manifest, seconds: float = RUN_SECONDS) -> Finished:
     path = write_manifest(manifest, folder)
-    return wait_for(start_ranks(path, manifest.layout.ranks), folder)
+    return wait_for(start_ranks(path, manifest.layout.ranks), folder, seconds)
 
 
 def rank_environment(rank: int, ranks: int, port: int) -> dict[str, str]:

@@ -28,12 +28,11 @@ class LengthFacts:
 class Unevenness:
     """Of samples of uneven length: how long they are, and what that cost.
 
-    ``lengths_hash``: equal for rows whose samples have the same lengths one by one. Null figures are not known:
-    ``padded_share`` of the positions that train, ``idle_slot_share`` of the token steps until the longest sample of
-    each replica ends, ``idle_slot_seconds`` of an iteration that a mean sample waits for that end.
+    Null figures are not known: ``padded_share`` of the positions that train, ``idle_slot_share`` of the token steps
+    until the longest sample of each replica ends, ``idle_slot_seconds`` of an iteration that a mean sample waits for
+    that end.
     """
 
-    lengths_hash: str
     samples: int
     prompt: LengthFacts
     response: LengthFacts
@@ -80,7 +79,7 @@ class Generation:
 
 
 def lengths_hash_of(manifest: Manifest) -> str:
-    """Empty where samples are even, whose lengths are in the hash of the work."""
+    """Equal where samples have the same lengths one by one; empty where they are even, and the work's hash tells."""
     drawn = manifest.work.lengths
     return "" if drawn is None else digest(drawn.model_dump(mode="json"))
 
@@ -95,7 +94,6 @@ def unevenness_of(manifest: Manifest, records: Sequence[Record]) -> Unevenness |
         for one in (lengths.prompt, lengths.response)
     )
     return Unevenness(
-        lengths_hash=lengths_hash_of(manifest),
         samples=manifest.work.global_rollouts,
         prompt=prompt,
         response=response,

@@ -62,7 +62,7 @@ def prepare(manifest: Dict[str, Any]) -> None:
     requirements.version(device)
     os.environ.update(_VARIABLES)
     os.environ.pop(_CACHE_VARIABLE, None)
-    with _uncompiled(device):
+    with _compiled_on_cuda_alone(device):
         try:
             for module in _MODULES:
                 import_module(module)
@@ -70,15 +70,17 @@ def prepare(manifest: Dict[str, Any]) -> None:
             raise ConfigError("vLLM does not load: {}".format(error)) from error
         if device == "cpu":
             _keep_linear_weights()
+            _reduce_over_gloo()
 
 
 @contextmanager
-def _uncompiled(device: str) -> Iterator[None]:
-    """On a CPU helpers of its sampler are not compiled, which takes half a minute and saves microseconds.
+def _compiled_on_cuda_alone(device: str) -> Iterator[None]:
+    """On a CPU helpers of its sampler are not compiled, which takes half a minute and saves microseconds; on CUDA its
+    model is, also beside DeepSpeed, which turns torch's compiler off.
 
-    torch asks when a function is decorated, so this holds for what is imported within.
+    torch asks when a function is decorated, so this holds for what is imported and built within.
     """
-    with mock.patch.dict(os.environ, {"TORCHDYNAMO_DISABLE": "1"} if device == "cpu" else {}):
+    with mock.patch.dict(os.environ, {"TORCHDYNAMO_DISABLE": "1" if device == "cpu" else "0"}):
         yield
 
 
@@ -96,6 +98,13 @@ def _keep_linear_weights() -> None:
             module.dispatch_cpu_unquantized_gemm = plain  # type: ignore[attr-defined]
 
 
+def _reduce_over_gloo() -> None:
+    """Tensor parallel ranks of vLLM on a CPU meet in shared memory under a name that every run on the host has, and that
+    stays behind; with names that differ it takes the process group instead."""
+    communicator = import_module("vllm.distributed.device_communicators.cpu_communicator").CpuCommunicator
+    communicator._all_group_ranks_share_shm_group_name = lambda _self: False
+
+
 class VllmGenerator(Generator):
     """See ``Generator``. Built on every rank at the same time, after the training engine."""
 
@@ -107,7 +116,9 @@ class VllmGenerator(Generator):
         self._is_checked = False
         self._finish_seconds: Optional[List[float]] = None
         self._logprobs: Optional[torch.Tensor] = None
-        with self._own_random_numbers(), mock.patch("torch.set_num_threads", torch.set_num_threads):
+        # on a CPU it puts a function that does nothing in the place of torch's
+        threads_kept = mock.patch("torch.set_num_threads", torch.set_num_threads)
+        with self._own_random_numbers(), threads_kept, _compiled_on_cuda_alone(world.device.type):
             self._engine = self._build()
         self.notes = self._notes()
         self.sleep()
@@ -271,7 +282,9 @@ class VllmGenerator(Generator):
         name, version = requirements.version(self._world.device.type)
         notes = ["generation by {} {} in each rank's process".format(name, version)]
         if self._world.device.type == "cpu":
-            notes.append("patched: vLLM's linear layers on a CPU keep their weights, so that new ones can be written")
+            notes.append("CPU patch: vLLM's linear layers keep their weights, so that new ones can be written")
+        if self._world.device.type == "cpu" and self._manifest["layout"]["tensor"] > 1:
+            notes.append("CPU patch: vLLM's tensor parallel ranks reduce over gloo instead of its own shared memory")
         return tuple(notes)
 
 

@@ -54,7 +54,7 @@ def _length_cells(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
     alike: dict[tuple[str, str], list[tuple[Row, Unevenness]]] = defaultdict(list)
     for row in rows:
         if row.unevenness:
-            alike[row.workload, row.unevenness.lengths_hash].append((row, row.unevenness))
+            alike[row.workload, row.lengths_hash].append((row, row.unevenness))
     for (workload, _), members in alike.items():
         one = members[0][1]
         names = row_names([row.number for row, _ in members])
