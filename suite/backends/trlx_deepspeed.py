@@ -14,6 +14,9 @@ from suite.spec.workload import Workload
 
 #: Ids that the tokenizer keeps for itself: end, unknown and padding.
 SPECIAL_TOKENS = 3
+_FAMILIES = ("gpt2", "opt", "llama")
+#: Fields of a shape that its models do not take over (suite/worker/trainers/trlx/accelerate/model.py).
+_NOT_BUILT = ("head_width", "norm_epsilon", "rope_theta", "rope_scaling")
 _PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "deepspeed")
 
 
@@ -33,6 +36,11 @@ class _Accelerate:
         errors = []
         if size.architecture == "gpt2" and size.kv_heads != size.heads:
             errors.append(f"GPT-2 style models have as many key-value heads as heads; {size.name} has {size.kv_heads}")
+        if size.architecture not in _FAMILIES:
+            errors.append(f"trlx builds GPT-2, OPT and Llama models; {size.name} is of the {size.architecture} family")
+        unknown = [name for name in _NOT_BUILT if getattr(size, name) is not None]
+        if unknown:
+            errors.append(f"trlx builds its models with the defaults of {', '.join(unknown)}; {size.name} has its own")
         if size.vocab <= SPECIAL_TOKENS:
             errors.append(f"trlx keeps {SPECIAL_TOKENS} tokens for itself, which is all that {size.name} has")
         if layout.tensor > 1 or layout.pipeline > 1:
