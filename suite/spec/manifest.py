@@ -96,6 +96,12 @@ class Manifest(Frozen):
     work_hash: str
 
     @model_validator(mode="after")
+    def _lengths_are_drawn(self) -> "Manifest":
+        if self.workload.uneven != (self.work.lengths is not None):
+            raise ValueError("the work of an uneven workload, and of no other, has the length of each sample")
+        return self
+
+    @model_validator(mode="after")
     def _hashes_hold(self) -> "Manifest":
         body = self.model_dump(mode="json", by_alias=True)
         if self.hash != manifest_hash(body):

@@ -11,7 +11,7 @@ from suite.spec.manifest import Work
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 from suite.theory.adapters import adapter_elements, expert_adapter_elements
-from suite.theory.lengths import Sample, decode_batches, generated_together, positions_read
+from suite.theory.lengths import Alike, decode_batches, generated_together, positions_read
 from suite.theory.memory import kv_bytes_per_position
 from suite.theory.parameters import parameter_count
 from suite.theory.shards import WEIGHT_BYTES, decoding_layout, largest_share
@@ -44,7 +44,7 @@ def experts_touched(count: int, per_token: int, tokens: int) -> Fraction:
     return count * (1 - Fraction(count - per_token, count) ** tokens)
 
 
-def _bytes_of(size: Shape, workload: Workload, samples: list[Sample], layout: Layout, precision: Precision) -> int:
+def _bytes_of(size: Shape, workload: Workload, samples: list[Alike], layout: Layout, precision: Precision) -> int:
     count = parameter_count(size)
     layers = size.layers // layout.pipeline
     head = size.vocab * size.hidden + count.final_norm

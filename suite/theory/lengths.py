@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 from suite.spec.layout import Layout
 from suite.spec.manifest import SampleLengths, Work
 from suite.spec.resolve import sample_lengths
 from suite.spec.workload import Workload
 
-#: Tokens of one sample's prompt and response.
-Sample = tuple[int, int]
+#: Tokens of prompt and response, and how many samples have so many.
+Alike = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -47,24 +46,30 @@ def totals(workload: Workload, samples: int, lengths: SampleLengths | None, caus
     """
     lengths = drawn(workload, samples, lengths)
     if lengths is None:
-        return _sums([(workload.prompt_tokens, workload.new_tokens)], samples, causal)
+        return _sums([(workload.prompt_tokens, workload.new_tokens, samples)], causal)
     if len(lengths.prompt) != samples:
         raise ValueError(f"lengths of {len(lengths.prompt)} samples, but there are {samples}")
-    return _sums(list(zip(lengths.prompt, lengths.response, strict=True)), 1, causal)
+    return _sums(_each(lengths), causal)
 
 
-def _sums(each: Sequence[Sample], times: int, causal: bool) -> Totals:
+def _sums(alike: Sequence[Alike], causal: bool) -> Totals:
     def pairs(tokens: int) -> int:
         return tokens * (tokens + 1) // 2 if causal else tokens * tokens
 
     return Totals(
-        samples=times * len(each),
-        prompt=times * sum(prompt for prompt, _ in each),
-        response=times * sum(response for _, response in each),
-        pairs=times * sum(pairs(prompt + response) for prompt, response in each),
-        prompt_pairs=times * sum(pairs(prompt) for prompt, _ in each),
-        decode_pairs=times * sum((response - 1) * prompt + (response - 1) * response // 2 for prompt, response in each),
+        samples=sum(times for _, _, times in alike),
+        prompt=sum(times * prompt for prompt, _, times in alike),
+        response=sum(times * response for _, response, times in alike),
+        pairs=sum(times * pairs(prompt + response) for prompt, response, times in alike),
+        prompt_pairs=sum(times * pairs(prompt) for prompt, _, times in alike),
+        decode_pairs=sum(
+            times * ((response - 1) * prompt + (response - 1) * response // 2) for prompt, response, times in alike
+        ),
     )
+
+
+def _each(lengths: SampleLengths) -> list[Alike]:
+    return [(prompt, response, 1) for prompt, response in zip(lengths.prompt, lengths.response, strict=True)]
 
 
 def drawn(workload: Workload, samples: int, lengths: SampleLengths | None) -> SampleLengths | None:
@@ -72,7 +77,7 @@ def drawn(workload: Workload, samples: int, lengths: SampleLengths | None) -> Sa
     return sample_lengths(workload, samples, 0) if lengths is None else lengths
 
 
-def generated_together(workload: Workload, work: Work, layout: Layout) -> list[list[Sample]]:
+def generated_together(workload: Workload, work: Work, layout: Layout) -> list[list[Alike]]:
     """The samples of each replica, which are generated at once; of each generating rank, where some generate alone.
 
     Where all are even one replica stands for all.
@@ -80,35 +85,47 @@ def generated_together(workload: Workload, work: Work, layout: Layout) -> list[l
     share = work.global_rollouts // layout.generation_ranks if layout.generation_ranks else work.replica_rollouts
     lengths = drawn(workload, work.global_rollouts, work.lengths)
     if lengths is None:
-        return [[(workload.prompt_tokens, workload.new_tokens)] * share]
-    return _dealt(list(zip(lengths.prompt, lengths.response, strict=True)), share)
+        return [[(workload.prompt_tokens, workload.new_tokens, share)]]
+    each = _each(lengths)
+    return [each[first : first + share] for first in range(0, len(each), share)]
 
 
-def decode_batches(samples: Sequence[Sample]) -> list[tuple[int, int]]:
+def decode_batches(samples: Sequence[Alike]) -> list[tuple[int, int]]:
     """Decode steps until the longest of ``samples`` is complete, and how many run in each: (steps, samples)."""
     runs, done = [], 0
-    steps = sorted(response - 1 for _, response in samples)
-    for finished, last in enumerate(steps):
-        if last > done:
-            runs.append((last - done, len(steps) - finished))
-            done = last
+    running = sum(times for _, _, times in samples)
+    for _, response, times in sorted(samples, key=_response):
+        if response - 1 > done:
+            runs.append((response - 1 - done, running))
+            done = response - 1
+        running -= times
     return runs
 
 
-def positions_read(samples: Sequence[Sample]) -> int:
+def positions_read(samples: Sequence[Alike]) -> int:
     """Cached positions that all decode steps of ``samples`` read."""
-    return sum((response - 1) * prompt + (response - 1) * (response - 2) // 2 for prompt, response in samples)
-
-
-def positions_held(samples: Sequence[Sample]) -> int:
-    """The most cached positions at any one time, where a complete sample's are freed; its last token needs none."""
-    longest_first = sorted(samples, key=lambda sample: -sample[1])
-    prompts = accumulate(prompt for prompt, _ in longest_first)
-    # when the k longest still run, the shortest of these is about to be complete
-    return max(
-        held + count * (response - 1)
-        for count, (held, (_, response)) in enumerate(zip(prompts, longest_first, strict=True), start=1)
+    return sum(
+        times * ((response - 1) * prompt + (response - 1) * (response - 2) // 2) for prompt, response, times in samples
     )
+
+
+def positions_held(samples: Sequence[Alike]) -> int:
+    """The most cached positions at any one time, where a complete sample's are freed; its last token needs none."""
+    prompts, running, most = 0, 0, 0
+    for prompt, response, times in sorted(samples, key=_response, reverse=True):
+        prompts, running = prompts + times * prompt, running + times
+        # these still run when the shortest of them is about to be complete
+        most = max(most, prompts + running * (response - 1))
+    return most
+
+
+def longest_sample(samples: Iterable[Alike]) -> int:
+    """Cached positions of the longest of ``samples`` when it is about to be complete."""
+    return max(prompt + response for prompt, response, _ in samples) - 1
+
+
+def _response(alike: Alike) -> int:
+    return alike[1]
 
 
 def fullest_micro_batch(each: Sequence[int], work: Work, balance: bool) -> int:
@@ -122,7 +139,3 @@ def fullest_micro_batch(each: Sequence[int], work: Work, balance: bool) -> int:
         max(-(-sum(part) * micro // len(part)), max(part) + sum(sorted(part)[: micro - 1]))
         for part in (each[first : first + rows] for first in range(0, len(each), rows))
     )
-
-
-def _dealt(each: list[Sample], share: int) -> list[list[Sample]]:
-    return [each[first : first + share] for first in range(0, len(each), share)]

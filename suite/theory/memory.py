@@ -22,7 +22,7 @@ from suite.spec.manifest import Work
 from suite.spec.phases import TIMED
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
-from suite.theory.lengths import drawn, fullest_micro_batch, generated_together, positions_held
+from suite.theory.lengths import drawn, fullest_micro_batch, generated_together, longest_sample, positions_held
 from suite.theory.parameters import parameter_count
 from suite.theory.shards import WEIGHT_BYTES, Stage, decoding_layout, largest_share, stages, states
 
@@ -51,8 +51,8 @@ def memory_floor(
     the keys and values of all of them (2 per layer, key-value head, head dimension and position; the last token needs
     none); of samples of uneven length the moment with the most of them counts, in the fullest replica. An engine of its
     own (``layout.generation`` vllm) holds a second copy of the weights, and the keys and values of the longest sample
-    at least, for it can take up the others one after the other; both in every phase unless it sleeps. Ranks that
-    generate alone hold nothing else.
+    at least, for it can take up the others one after the other; both in every phase unless it sleeps. Of split ranks
+    the floor is that of those that train (``generating_floor`` has the others').
 
     Score, reference and training hold the fp32 logits of the response positions of one micro batch; of uneven samples
     the least that the largest micro batch can have. In training the gradients stand beside the logits only from the
@@ -62,8 +62,6 @@ def memory_floor(
     devices = [
         _phases(size, workload, work, layout, precision, stage, rules) for stage in stages(size, workload, layout)
     ]
-    if layout.placement == "split":
-        devices.append(dict.fromkeys(devices[0], _generating_alone(size, workload, work, layout, precision)))
     fullest = {phase: max((device[phase] for device in devices), key=_total) for phase in devices[0]}
     phase = max(fullest, key=lambda name: _total(fullest[name]))
     return MemoryFloor(
@@ -72,6 +70,22 @@ def memory_floor(
         parts=fullest[phase],
         by_phase={name: _total(parts) for name, parts in fullest.items()},
     )
+
+
+def generating_floor(size: Shape, workload: Workload, work: Work, layout: Layout, precision: Precision) -> int:
+    """Bytes that a rank needs at least that generates and does not train; 0 where all ranks do both.
+
+    The policy's weights, whole, and keys and values as ``memory_floor`` counts them.
+    """
+    if layout.placement == "colocated":
+        return 0
+    shares = generated_together(workload, work, layout)
+    if layout.generation == "vllm":
+        positions = longest_sample(chain.from_iterable(shares))
+    else:
+        positions = max(positions_held(samples) for samples in shares)
+    cache = positions * kv_bytes_per_position(size, size.layers, decoding_layout(layout), precision)
+    return parameter_count(size).total * WEIGHT_BYTES[precision] + cache
 
 
 def _total(parts: Parts) -> int:
@@ -137,26 +151,12 @@ def _engine(size: Shape, workload: Workload, work: Work, layout: Layout, precisi
     """
     if layout.generation == "hf" or layout.placement == "split":
         return {}
-    longest = max(map(sum, chain.from_iterable(generated_together(workload, work, layout)))) - 1
+    longest = longest_sample(chain.from_iterable(generated_together(workload, work, layout)))
     layers = size.layers // layout.pipeline
     weights = largest_share(parameter_count(size).total, layout.tensor, layout.pipeline)
     return {
         "engine": weights * WEIGHT_BYTES[precision],
         "kv_cache": longest * kv_bytes_per_position(size, layers, layout, precision),
-    }
-
-
-def _generating_alone(size: Shape, workload: Workload, work: Work, layout: Layout, precision: Precision) -> Parts:
-    """What a rank holds that generates and does not train: the policy's weights, whole, and keys and values."""
-    alone = decoding_layout(layout)
-    shares = generated_together(workload, work, layout)
-    if layout.generation == "vllm":
-        positions = max(map(sum, chain.from_iterable(shares))) - 1
-    else:
-        positions = max(positions_held(samples) for samples in shares)
-    return {
-        "engine": parameter_count(size).total * WEIGHT_BYTES[precision],
-        "kv_cache": positions * kv_bytes_per_position(size, size.layers, alone, precision),
     }
 
 

@@ -12,7 +12,7 @@ from suite.spec.layout import Layout
 from suite.spec.manifest import SampleLengths, Work
 from suite.spec.workload import Workload
 from suite.theory.bandwidth import decode_bytes
-from suite.theory.memory import memory_floor
+from suite.theory.memory import generating_floor, memory_floor
 from suite.theory.parameters import parameter_count, trainable_count, value_head_parameters
 from suite.theory.shards import Stage, stages, states
 from tests.theory.shapes import (
@@ -311,18 +311,23 @@ def test_a_generation_engine_holds_a_second_copy_and_a_cache_while_it_is_awake()
     assert "sync" not in plain.by_phase
 
 
-def test_of_split_ranks_the_fuller_kind_counts_in_each_phase():
+def test_split_ranks_have_a_floor_of_their_own_kind_each():
     size, workload = find_size("8M-llama"), find_workload("cpu")
+    share = Work(global_rollouts=48, replica_rollouts=24, replica_batch=24, micro_batch=4)
     split = Layout(devices_per_node=3, data=2, placement="split", generation_ranks=1)
-    share = Work(global_rollouts=4800, replica_rollouts=2400, replica_batch=2400, micro_batch=4)
-    floor = memory_floor(size, workload, share, split, "bf16")
-    colocated = memory_floor(size, workload, share, layout(data=2), "bf16")
+    colocated = layout(data=2)
+    training, both = (memory_floor(size, workload, share, each, "bf16").by_phase for each in (split, colocated))
+    assert {phase: bytes for phase, bytes in training.items() if phase not in ("sync", "generate")} == {
+        phase: bytes for phase, bytes in both.items() if phase != "generate"
+    }
+    assert training["sync"] == training["generate"] == both["reward"], "nothing of generation is beside them"
     position = 2 * size.layers * size.kv_heads * size.head_dim * 2
-    alone = 2 * parameter_count(size).total + 4800 * (workload.sequence_tokens - 1) * position
-    assert alone > colocated.by_phase["reward"], "so that the case tells which counts"
-    assert floor.by_phase["generate"] == alone
-    assert floor.by_phase["train"] == max(alone, colocated.by_phase["train"])
-    assert next(iter(floor.by_phase)) == "sync"
+    weights, tokens = 2 * parameter_count(size).total, workload.sequence_tokens - 1
+    assert generating_floor(size, workload, share, split, "bf16") == weights + 48 * tokens * position
+    engine = split.model_copy(update={"generation": "vllm"})
+    assert generating_floor(size, workload, share, engine, "bf16") == weights + tokens * position
+    assert memory_floor(size, workload, share, engine, "bf16").by_phase == training
+    assert generating_floor(size, workload, share, colocated, "bf16") == 0
 
 
 def test_expert_parallelism_divides_the_experts_and_nothing_else():
