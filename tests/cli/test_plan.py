@@ -180,7 +180,11 @@ def test_the_chart_of_memory_is_written(tmp_path):
         ((), "--size"),
         (("--size", "13B", "--shape", "x.yaml"), "name one model"),
         (("--size", "13B", "--device", "A100"), "A100-SXM-40GB, A100-PCIe-40GB"),
-        (("--shape", "QWEN"), "supported are gpt2, llama, opt. To plan or measure a model of that size all the same"),
+        (("--shape", "FALCON"), "qwen3, qwen3_moe. To plan or measure a model of that size all the same"),
+        (("--size", "13B", "--generation", "sglang"), "--generation is hf or vllm, not 'sglang'"),
+        (("--size", "13B", "--engine-sleep"), "only an engine of its own sleeps"),
+        (("--size", "13B", "--algorithm", "dqn"), "there is no algorithm 'dqn'"),
+        (("--size", "13B", "--lengths", "normal:3"), "is no distribution of lengths"),
         (("--size", "13B", "--devices", "0"), "1 to 16384"),
         (("--size", "13B", "--objective", "speed"), "throughput"),
         (("--size", "13B", "--scaling", "odd"), "scaling"),
@@ -192,8 +196,34 @@ def test_the_chart_of_memory_is_written(tmp_path):
     ],
 )
 def test_a_mistake_is_one_line_and_ends_with_two(arguments, words, tmp_path):
-    (tmp_path / "config.json").write_text('{"model_type": "qwen2", "hidden_size": 64}')
-    done = plan(*(str(tmp_path / "config.json") if word == "QWEN" else word for word in arguments))
+    (tmp_path / "config.json").write_text('{"model_type": "falcon", "hidden_size": 64}')
+    done = plan(*(str(tmp_path / "config.json") if word == "FALCON" else word for word in arguments))
     assert done.returncode == 2
     assert words in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_config_json_with_grpo_uneven_lengths_and_vllm_is_planned(tmp_path):
+    (tmp_path / "config.json").write_text(
+        json.dumps(
+            {
+                "model_type": "llama",
+                "hidden_size": 2048,
+                "intermediate_size": 8192,
+                "num_hidden_layers": 16,
+                "num_attention_heads": 32,
+                "num_key_value_heads": 8,
+                "vocab_size": 128256,
+                "max_position_embeddings": 8192,
+                "rms_norm_eps": 1e-5,
+            }
+        )
+    )
+    work = ("--algorithm", "grpo", "--lengths", "lognormal:mean=512,sigma=0.6,cap=4096")
+    asked = ("--shape", str(tmp_path / "config.json"), "--device", "H100", "--backend", "deepspeed", "--rollouts", "32")
+    done = plan(*asked, *work, "--generation", "vllm", "--packing", "--json")
+    assert done.returncode == 0, done.stderr
+    (found,) = json.loads(done.stdout)["plans"]
+    phases = found["options"][0]["phases"]
+    assert phases["sync"] > 0 and "reference" not in phases and found["rate_band"] is None
+    assert found["work"]["algorithm"]["name"] == "grpo" and found["options"][0]["layout"]["generation"] == "vllm"

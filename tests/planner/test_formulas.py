@@ -19,8 +19,11 @@ POSITIVE = st.floats(1e-3, 1e6)
 
 @given(shapes())
 def test_elements_of_a_block_are_those_of_the_exact_count(shape):
-    elements = blocks.matrix_elements(shape.hidden, shape.ffn, shape.kv_heads / shape.heads, shape.gated_mlp)
-    assert elements == pytest.approx(layer_matrix_elements(shape))
+    kv_share, width = shape.kv_heads / shape.heads, shape.heads * shape.head_dim
+    experts = shape.experts.count if shape.experts else 1
+    elements = blocks.matrix_elements(shape.hidden, shape.ffn, kv_share, shape.gated_mlp, width, experts)
+    router = shape.hidden * experts if shape.experts else 0
+    assert elements + router == pytest.approx(layer_matrix_elements(shape))
 
 
 def test_model_flops_of_a_gpt_are_the_published_formula():

@@ -161,3 +161,28 @@ def test_several_nodes_are_refused_with_the_launchers_that_have_them() -> None:
     with pytest.raises(UsageError, match="32 ranks on 4 nodes need the kubernetes or the slurm launcher"):
         machine.require_room(32, False, nodes=4)
     machine.require_room(32, False)
+
+
+def test_generation_that_is_asked_for_replaces_a_presets_engine_and_its_sleep() -> None:
+    preset = find_preset("grpo-8b")
+    whole = {"engine_sleep": None, "generation": (), "packing": False}
+    own, asked = (
+        preset_requests(preset, GivenOptions(), common("deepspeed", **{**whole, **changes}))[0].layout
+        for changes in ({}, {"generation": ("hf",)})
+    )
+    assert (own.generation, own.engine_sleep, own.packing) == (("vllm",), True, True)
+    assert (asked.generation, asked.engine_sleep, asked.packing) == (("hf",), None, True)
+    awake = preset_requests(preset, GivenOptions(), common("deepspeed", **{**whole, "engine_sleep": False}))[0].layout
+    assert (awake.generation, awake.engine_sleep) == (("vllm",), False)
+
+
+@pytest.mark.parametrize("name", ["grpo-8b", "grpo-30b-moe", "reasoning-7b", "ppo-critic-7b"])
+def test_a_twin_has_its_presets_algorithm_groups_and_spread_of_lengths(name: str) -> None:
+    (big, work), (_, small) = (
+        (preset, preset.work_of(preset.points[0])) for preset in (find_preset(name), find_preset(f"{name}-cpu"))
+    )
+    assert (small.algorithm, small.group, small.ppo) == (work.algorithm, work.group, work.ppo)
+    assert work.lengths is not None and small.lengths is not None
+    assert (small.lengths.sigma, small.lengths.at_cap) == (work.lengths.sigma, work.lengths.at_cap)
+    assert work.new_tokens / small.new_tokens == pytest.approx(16 if name == "ppo-critic-7b" else 32, rel=0.01)
+    assert (small.critic is None) == (work.critic is None) and big.note and big.source
