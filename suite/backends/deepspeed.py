@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from suite.backends.base import BackendKind, engine_errors, has_room, own_worker_argv
+from suite.backends.placement import placed, placement_errors, training_ranks
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.resolve import layout_errors, resolve_work
@@ -17,6 +20,8 @@ ZERO_3_FROM_PARAMETERS = 3_000_000_000
 #: Weights are gathered for a whole generation by default only if they and the memory floor of generation leave the rest
 #: of the device to what the floor leaves out.
 GATHERED_SHARE_OF_DEVICE = 0.7
+#: From which major version on transformers has what uneven and packed samples need.
+MODERN_TRANSFORMERS = 5
 #: Families that the engine builds (suite/worker/engines/deepspeed/config.py refuses the others too).
 FAMILIES = ("gpt2", "llama", "qwen2", "qwen3")
 
@@ -32,6 +37,7 @@ class DeepSpeed:
     settings: tuple[str, ...] = (
         *("zero_stage", "recompute", "kernels", "gather_for_generation"),
         *("offload_optimizer", "offload_parameters", "packing", "balance", "generation", "engine_sleep"),
+        *("placement", "generation_ranks"),
     )
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
@@ -58,7 +64,7 @@ class DeepSpeed:
         Where the device's memory is known they must fit, in 16 bit; a CPU's, or that of an unnamed device, is not.
         One rank has them whole anyway, and says the same as many, so that a scaling curve begins with it.
         """
-        if layout.zero_stage != 3 or layout.offload_parameters:
+        if layout.zero_stage != 3 or layout.offload_parameters or layout.placement == "split":
             return False
         if device_memory_bytes is None or layout.data == 1 or layout_errors(size, workload, layout):
             return True
@@ -71,10 +77,18 @@ class DeepSpeed:
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Beyond divisibility: what the engine cannot do."""
-        errors = engine_errors(size, measure) + family_errors(size)
+        errors = engine_errors(size, measure) + family_errors(size) + placement_errors(layout)
         if layout.tensor > 1 or layout.pipeline > 1:
             errors.append("the deepspeed backend is data parallel only: tensor and pipeline parallel must be 1")
         return errors
+
+    def versions_errors(self, workload: Workload, versions: Mapping[str, str]) -> list[str]:
+        """Uneven samples need a newer transformers than even ones."""
+        return _too_old("samples of uneven length", versions) if workload.uneven else []
+
+    def layout_versions_errors(self, layout: Layout, versions: Mapping[str, str]) -> list[str]:
+        """Packed rows need a newer transformers than padded ones."""
+        return _too_old("--packing", versions) if layout.packing else []
 
     def variables(self, measure: Measure) -> dict[str, str]:
         """DeepSpeed looks for an accelerator by itself; on a CPU run it must not find the machine's GPU."""
@@ -86,6 +100,16 @@ class DeepSpeed:
 
     def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
         return own_worker_argv(manifest_path, bundle_path)
+
+
+def _too_old(asked: str, versions: Mapping[str, str]) -> list[str]:
+    """Nothing where no version is known; the worker refuses too, and other families than GPT-2 with it."""
+    found = versions.get("transformers")
+    if found is None or int(found.split(".")[0]) >= MODERN_TRANSFORMERS:
+        return []
+    return [
+        f"{asked}: the deepspeed backend needs transformers {MODERN_TRANSFORMERS} or later for it, and finds {found}"
+    ]
 
 
 def family_errors(size: Shape) -> list[str]:
@@ -116,8 +140,9 @@ def zero_layout(size: Shape, workload: Workload, request: LayoutRequest, setting
         return Layout(
             nodes=request.nodes,
             devices_per_node=request.devices_per_node,
-            data=request.ranks,
+            data=training_ranks(request),
             zero_stage=stage,
+            **placed(request),
             **request.switches(settings),
         )
 
@@ -125,7 +150,7 @@ def zero_layout(size: Shape, workload: Workload, request: LayoutRequest, setting
         return under(request.zero_stage)
     if request.offload_parameters:
         return under(3)
-    if request.ranks == 1:
+    if training_ranks(request) == 1:
         return under(2)
     if parameter_count(size).total >= ZERO_3_FROM_PARAMETERS:
         return under(3)

@@ -41,10 +41,8 @@ def generation_errors(size: Shape, layout: Layout, measure: Measure) -> list[str
         errors.append(f"vLLM on a CPU needs heads of width {widths}; those of {size.name} are {size.head_dim} wide")
     if measure.device == "cpu" and layout.engine_sleep:
         errors.append("vLLM cannot sleep on a CPU; leave out --engine-sleep")
-    if layout.pipeline > 1:
+    if layout.pipeline > 1 and layout.placement == "colocated":
         errors.append("vLLM holds whole layers on every rank: --generation vllm needs pipeline parallel 1")
-    if layout.placement == "split":
-        errors.append("vLLM shares its ranks with training: --generation vllm needs --placement colocated")
     return errors
 
 

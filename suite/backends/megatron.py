@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from suite.backends.base import BackendKind, engine_errors, has_room, own_worker_argv
+from suite.backends.placement import placed, placement_errors, training_ranks
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.resolve import layout_errors
@@ -35,6 +36,8 @@ class Megatron:
         "balance",
         "generation",
         "engine_sleep",
+        "placement",
+        "generation_ranks",
     )
     extra_work: tuple[str, ...] = ("algorithm", "group", "lengths", "prompt_lengths")
 
@@ -42,9 +45,11 @@ class Megatron:
         """Data parallel as far as the model fits: the smallest tensor degree whose memory floor leaves room.
 
         Of a mixture of experts it is the smallest expert degree, since expert layers are not split by tensor degrees.
+        Where weights cross to ranks that generate, no degree is chosen: these take whole parameters.
         """
-        tensors = [request.tensor] if request.tensor else [1] if size.experts else _DEGREES
-        experts = [request.expert] if request.expert else _DEGREES if size.experts else [1]
+        degrees = [1] if request.placement == "split" else _DEGREES
+        tensors = [request.tensor] if request.tensor else [1] if size.experts else degrees
+        experts = [request.expert] if request.expert else degrees if size.experts else [1]
         choices = [(tensor, expert) for tensor in tensors for expert in experts]
         if len(choices) == 1:
             return self._with_degrees(request, *choices[0], workload)
@@ -62,13 +67,13 @@ class Megatron:
     @staticmethod
     def _divides(request: LayoutRequest, tensor: int, expert: int) -> bool:
         whole = request.devices_per_node % tensor == 0 or tensor == request.tensor
-        return whole and request.ranks % (tensor * (request.pipeline or 1) * expert) == 0
+        return whole and training_ranks(request) % (tensor * (request.pipeline or 1) * expert) == 0
 
     @staticmethod
     def _with_degrees(request: LayoutRequest, tensor: int, expert: int, workload: Workload) -> Layout:
-        pipeline = request.pipeline or 1
-        if request.ranks % (tensor * pipeline):
-            raise ValueError(f"{request.ranks} ranks do not divide into tensor parallel {tensor} x pipeline {pipeline}")
+        pipeline, ranks = request.pipeline or 1, training_ranks(request)
+        if ranks % (tensor * pipeline):
+            raise ValueError(f"{ranks} ranks do not divide into tensor parallel {tensor} x pipeline {pipeline}")
         sequence = request.sequence_parallel
         if sequence is None:
             sequence = tensor > 1 and (workload.uneven or workload.sequence_tokens % tensor == 0)
@@ -77,19 +82,20 @@ class Megatron:
             devices_per_node=request.devices_per_node,
             tensor=tensor,
             pipeline=pipeline,
-            data=request.ranks // (tensor * pipeline),
+            data=ranks // (tensor * pipeline),
             expert=expert,
             sequence_parallel=sequence,
             distributed_optimizer=request.distributed_optimizer is not False,
             kernels=request.kernels or "torch",
             generation=request.generation or "hf",
             engine_sleep=bool(request.engine_sleep),
+            **placed(request),
             **request.switches(Megatron.settings),
         )
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Beyond divisibility: what the engine cannot do."""
-        errors = [*engine_errors(size, measure), *_family_errors(size, layout)]
+        errors = [*engine_errors(size, measure), *_family_errors(size, layout), *placement_errors(layout)]
         if workload.reference == "hydra":
             errors.append("the megatron backend keeps a full reference copy; use --reference full")
         if layout.zero_stage or layout.offload_parameters:

@@ -19,16 +19,17 @@ _Values = dict[str, int | None]
 def memory(events: Events, counted: Sequence[int], manifest: Manifest) -> Memory:
     """Peaks of the counted iterations, and the floor, which needs no run. Raises DamagedBundle.
 
-    A rank's peak is the largest that it knows; over ranks it is null where a rank knows none.
+    Of a split run ``events`` are those of the training side, as is the floor. A rank's peak is the largest that it
+    knows; over ranks it is null where a rank knows none.
     """
-    indices = frozenset(counted)
+    indices, world = frozenset(counted), manifest.layout.training_ranks
     reports = [
         [
             event
             for event in rank
             if event["kind"] == "memory" and (event["phase"] == SETUP or event["iteration"] in indices)
         ]
-        for rank in (events.ranks.get(number, ()) for number in range(manifest.layout.ranks))
+        for rank in (events.ranks.get(number, ()) for number in range(world))
     ]
     counted_reports = [[event for event in rank if event["phase"] != SETUP] for rank in reports]
     per_rank = [_largest(rank) for rank in counted_reports]
@@ -37,15 +38,25 @@ def memory(events: Events, counted: Sequence[int], manifest: Manifest) -> Memory
     reserved = peaks["peak_allocated_bytes" if manifest.measure.device == "cpu" else "peak_reserved_bytes"]
     return Memory(
         **peaks,
-        resident_baseline_bytes=_baseline(events, manifest.layout.ranks),
+        resident_baseline_bytes=_baseline(events, world),
         theoretical_minimum_bytes=floor.bytes,
         efficiency=_ratio(floor.bytes, reserved),
         efficiency_allocated=_ratio(floor.bytes, peaks["peak_allocated_bytes"]),
         by_phase=_by_phase(reports),
         min_over_ranks=Peaks(**_over_ranks(per_rank, largest=False)),
-        allocation_retries=_retries(events, indices, manifest.layout.ranks),
+        allocation_retries=_retries(events, indices, world),
         floor=floor,
     )
+
+
+def side_peaks(events: Events, counted: Sequence[int]) -> Peaks:
+    """The peaks of these ranks alone in the counted iterations."""
+    indices = frozenset(counted)
+    reports = [
+        [event for event in rank if event["kind"] == "memory" and event["iteration"] in indices]
+        for rank in events.ranks.values()
+    ]
+    return Peaks(**_over_ranks([_largest(rank) for rank in reports], largest=True))
 
 
 def _floor(manifest: Manifest, rules: Rules) -> Floor:

@@ -45,8 +45,8 @@ def phases(timeline: Timeline) -> Phases | None:
     }
     sums[REMAINDER.name] = math.fsum(timeline.other_seconds(index) for index in timeline.counted)
     iterations = len(timeline.counted)
-    counts = timeline.counts
-    return Phases(**{each.name: _phase(sums.get(each.name), total, iterations, _tokens(each, counts)) for each in ALL})
+    tokens = {each.name: _tokens(each, timeline.counts) for each in ALL if each.name not in timeline.exposed}
+    return Phases(**{each.name: _phase(sums.get(each.name), total, iterations, tokens.get(each.name)) for each in ALL})
 
 
 def phase_intervals(events: Events, timeline: Timeline) -> dict[str, Estimate] | None:

@@ -23,7 +23,7 @@ class Timeline:
 
     A phase that no rank ever reports is missing. ``window`` are the indices after the warm-up, ``counted`` those of
     them that are not void. ``skipped_steps``: optimizer steps that were skipped in each void iteration, by its index;
-    null where no rank tells skipped steps.
+    null where no rank tells skipped steps. ``exposed``: phases in which the ranks wait for work that others did.
     """
 
     seconds: tuple[float, ...]
@@ -33,6 +33,7 @@ class Timeline:
     window: range
     counted: Sequence[int]
     skipped_steps: dict[int, int] | None
+    exposed: frozenset[str] = frozenset()
 
     @property
     def counted_seconds(self) -> tuple[float, ...]:
@@ -54,9 +55,10 @@ def make_timeline(events: Events, manifest: Manifest) -> Timeline:
     """Line the ranks up. An iteration counts as completed when every rank of the world completed it.
 
     An iteration in which a rank skipped an optimizer step (an overflow in fp16) did less than the others: it is void.
+    Of a split run ``events`` are those of the training side, whose iterations are the run's.
     Raises DamagedBundle when a phase is reported by some ranks or in some iterations only.
     """
-    world = manifest.layout.ranks
+    world = manifest.layout.training_ranks
     by_rank = [_of_kind(events.ranks.get(rank, ()), "iteration") for rank in range(world)]
     completed = min(map(len, by_rank))
     seconds = tuple(float(max(rows[index]["seconds"] for rows in by_rank)) for index in range(completed))
@@ -64,7 +66,8 @@ def make_timeline(events: Events, manifest: Manifest) -> Timeline:
     skipped = _skipped_steps(by_rank, window) if derivation(events) >= 2 else None
     counted = [index for index in window if index not in skipped] if skipped else window
     counts, problem = _counts(by_rank, counted or range(completed), manifest)
-    return Timeline(seconds, _phase_seconds(events, completed), counts, problem, window, counted, skipped)
+    exposed = frozenset(("generate",) if manifest.layout.placement == "split" else ())
+    return Timeline(seconds, _phase_seconds(events, completed), counts, problem, window, counted, skipped, exposed)
 
 
 def _of_kind(events: Iterable[Event], kind: str) -> list[Event]:
@@ -101,19 +104,28 @@ def _phase_seconds(events: Events, completed: int) -> dict[str, tuple[float, ...
 def _counts(
     by_rank: list[list[Event]], iterations: Sequence[int], manifest: Manifest
 ) -> tuple[Counts | None, str | None]:
-    """The work of one iteration, or why there is no such one number."""
+    """The work of one iteration, or why there is no such one number.
+
+    Which uneven samples share a micro batch differs from iteration to iteration, and with it the padding, of which the
+    mean is taken; all ranks tell the same of each iteration.
+    """
     if not iterations:
         return None, None
+    uneven = manifest.work.lengths is not None
     first = by_rank[0][iterations[0]]["counts"]
-    counts = Counts.model_construct(**{name: first[name] for name in Counts.model_fields})
+    padded = [by_rank[0][index]["counts"]["padded_tokens"] for index in iterations]
+    told = {name: first[name] for name in Counts.model_fields}
+    counts = Counts.model_construct(**{**told, "padded_tokens": round(math.fsum(padded) / len(padded))})
     for rank, rows in enumerate(by_rank):
         for index in iterations:
             found = rows[index]["counts"]
             for name in Counts.model_fields:
-                if found[name] != first[name]:
+                base = index if uneven and name == "padded_tokens" else iterations[0]
+                wanted = by_rank[0][base]["counts"][name]
+                if found[name] != wanted:
                     return None, (
                         f"{name} is {found[name]} on rank {rank} in iteration {index}, "
-                        f"but {first[name]} on rank 0 in iteration {iterations[0]}"
+                        f"but {wanted} on rank 0 in iteration {base}"
                     )
     problem = _not_as_asked(counts, manifest)
     return (None, problem) if problem else (counts, None)
@@ -123,12 +135,17 @@ def _not_as_asked(counts: Counts, manifest: Manifest) -> str | None:
     """Engine backends run the suite's own iteration, so its counts follow from the manifest."""
     if manifest.backend.kind != "engine":
         return None
-    samples, workload = manifest.work.global_rollouts, manifest.workload
+    samples, workload, drawn = manifest.work.global_rollouts, manifest.workload, manifest.work.lengths
+    prompt, response = samples * workload.prompt_tokens, samples * workload.new_tokens
+    if drawn is not None:
+        if not len(drawn.prompt) == len(drawn.response) == samples:
+            return f"the manifest has {len(drawn.prompt)} and {len(drawn.response)} lengths of {samples} samples"
+        prompt, response = sum(drawn.prompt), sum(drawn.response)
     asked = {
         "samples": samples,
-        "prompt_tokens": samples * workload.prompt_tokens,
-        "response_tokens": samples * workload.new_tokens,
-        "trained_tokens": samples * workload.sequence_tokens * workload.ppo_epochs,
+        "prompt_tokens": prompt,
+        "response_tokens": response,
+        "trained_tokens": (prompt + response) * workload.ppo_epochs,
         "optimizer_steps": workload.optimizer_steps * workload.ppo_epochs,
     }
     for name, value in asked.items():

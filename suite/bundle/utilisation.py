@@ -5,7 +5,8 @@ from __future__ import annotations
 from suite.bundle.events import Events
 from suite.bundle.facts import derivation, facts_of
 from suite.bundle.files import DamagedBundle
-from suite.bundle.record import Compute, Counts, Phases
+from suite.bundle.record import Compute, Counts, Overlap, Phases
+from suite.bundle.sides import overlap
 from suite.bundle.timeline import Timeline
 from suite.spec.catalogue import find_device
 from suite.spec.device import Device
@@ -24,9 +25,11 @@ def compute(
     fused causal kernel executes. MBU is what decoding reads over (seconds of generation x peak bandwidth), prefill time
     included, so it is a lower bound. All are null on a CPU and where a device's peak is unknown.
     """
-    counts = timeline.counts
+    counts, lengths = timeline.counts, manifest.work.lengths
     if counts is None:
         return None, ()
+    if lengths is not None and counts.samples != len(lengths.prompt):
+        return None, (f"{counts.samples} samples in an iteration, but lengths of {len(lengths.prompt)}: no FLOPs",)
     work = _flops(manifest, counts, "full")
     causal = float(_flops(manifest, counts, "causal").hardware) if derivation(events) >= 2 else None
     device, notes = _device(events, manifest)
@@ -39,7 +42,7 @@ def compute(
         hardware_flops=float(work.hardware),
         mfu=None if available is None else work.model / available,
         hfu=None if available is None else work.hardware / available,
-        mbu=_bandwidth(device, phases, counts, manifest),
+        mbu=_bandwidth(device, phases, overlap(events, timeline, manifest), manifest),
         peak_flops=peak,
         convention=work.convention,
         hardware_flops_causal=causal,
@@ -49,14 +52,26 @@ def compute(
 
 def _flops(manifest: Manifest, counts: Counts, attention: Attention) -> IterationFlops:
     recompute = manifest.layout.recompute == "full"
-    return iteration_flops(manifest.size, manifest.workload, counts.samples, recompute, attention)
+    size, workload = manifest.size, manifest.workload
+    return iteration_flops(size, workload, counts.samples, recompute, attention, manifest.work.lengths)
 
 
-def _bandwidth(device: Device | None, phases: Phases | None, counts: Counts, manifest: Manifest) -> float | None:
-    if device is None or phases is None or phases.generate is None or phases.generate.seconds == 0:
+def _bandwidth(
+    device: Device | None, phases: Phases | None, beside: Overlap | None, manifest: Manifest
+) -> float | None:
+    """Of the devices that decode: under split placement those of the generation side, for as long as it generates."""
+    if device is None or phases is None or phases.generate is None:
         return None
-    read = decode_bytes(manifest.size, manifest.workload, manifest.work, manifest.layout, manifest.measure.precision)
-    return read / (phases.generate.seconds * device.memory_bytes_per_second)
+    seconds, work = phases.generate.seconds, manifest.work
+    if manifest.layout.placement == "split":
+        if beside is None:
+            return None
+        seconds = beside.generation_busy_seconds
+        work = work.model_copy(update={"replica_rollouts": work.global_rollouts // manifest.layout.generation_ranks})
+    if seconds == 0:
+        return None
+    read = decode_bytes(manifest.size, manifest.workload, work, manifest.layout, manifest.measure.precision)
+    return read / (seconds * device.memory_bytes_per_second)
 
 
 def _device(events: Events, manifest: Manifest) -> tuple[Device | None, tuple[str, ...]]:

@@ -32,7 +32,7 @@ def run(
         str | None,
         typer.Option(
             metavar="auto|cpu|cuda",
-            help="what ranks compute on [default: auto, or cuda for a preset]",
+            help="what ranks compute on [default: auto, or cuda for a preset for GPUs]",
             autocompletion=completion.run_devices,
             rich_help_panel="Where it runs",
         ),
@@ -87,7 +87,7 @@ def run(
     from suite.conduct.running.side_by_side import require_containers, run_side_by_side
     from suite.spec.base import UsageError
 
-    wanted = device or ("cuda" if work.preset else "auto")
+    wanted = device or ("cuda" if work.is_for_gpus else "auto")
     machine, launcher = where.open(wanted, work.backends, planning=dry_run)
     require_containers(machine, parallel)
     source = context.get_parameter_source("ranks")

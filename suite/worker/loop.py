@@ -62,13 +62,7 @@ class Loop:
         sampler = self._generator or engine
         prompts = self._prompts(iteration)
         recorder.begin(iteration)
-        if self._generator is not None:
-            with recorder.phase("sync"):
-                self._generator.sync()
-        with recorder.phase("generate"):
-            generated = sampler.generate(prompts)
-            if self._generator is not None:
-                self._generator.sleep()
+        generated = self._generate(prompts, recorder)
         self._check_lengths(prompts, generated)
         sampled_logprobs = None if self._generator is None else self._generator.logprobs
         samples, sampled_logprobs = self._exchange(generated, sampled_logprobs)
@@ -101,6 +95,24 @@ class Loop:
         recorder.finish(counts, stats, **optional)
         return counts, stats
 
+    def _generate(self, prompts: Samples, recorder: NullRecorder) -> Samples:
+        """The samples of this iteration: from the engine, or from a generator that is given the weights for it.
+
+        One that works ahead has had them: it hands over what it has, and takes the weights for the next samples.
+        """
+        generator = self._generator
+        if generator is not None and not generator.overlaps:
+            with recorder.phase("sync"):
+                generator.sync()
+        with recorder.phase("generate"):
+            samples = (generator or self._engine).generate(prompts)
+            if generator is not None:
+                generator.sleep()
+        if generator is not None and generator.overlaps:
+            with recorder.phase("sync"):
+                generator.sync()
+        return samples
+
     def _deal(self) -> List[List[int]]:
         """Which samples each replica scores and trains; it generates its share of them in their order."""
         if self._balances:
@@ -131,15 +143,8 @@ class Loop:
 
     def _prompts(self, iteration: int) -> Samples:
         """This replica's prompts, with the response lengths that are to be forced."""
-        prompts, responses = self._lengths
         first = self._engine.data_parallel_rank * self._rows
-        numbers = range(first, first + self._rows)
-        rows = draw_prompts(self._manifest, iteration)[list(numbers)].to(self._engine.device)
-        own = [prompts[number] for number in numbers]
-        rows = rows[:, : max(own)]
-        columns = torch.arange(rows.size(1), device=rows.device)
-        rows = rows * (columns < torch.tensor(own, device=rows.device).unsqueeze(1))
-        return Samples(rows, own, [responses[number] for number in numbers])
+        return prompts_of(self._manifest, iteration, range(first, first + self._rows), self._engine.device)
 
     def _score(self, samples: Samples, iteration: int) -> torch.Tensor:
         """[N] fp32: scores of all samples, from the main process, where a reward model would run, to every rank."""
@@ -275,6 +280,17 @@ def draw_prompts(manifest: Dict[str, Any], iteration: int) -> torch.Tensor:
     group = manifest["workload"].get("group", 1)
     shape = (manifest["work"]["global_rollouts"] // group, manifest["workload"]["prompt_tokens"])
     return torch.randint(manifest["size"]["vocab"], shape, generator=generator).repeat_interleave(group, dim=0)
+
+
+def prompts_of(manifest: Dict[str, Any], iteration: int, numbers: Sequence[int], device: torch.device) -> Samples:
+    """The prompts of these samples, with the response lengths that are to be forced."""
+    prompts, responses = sample_lengths(manifest["workload"], manifest["work"])
+    rows = draw_prompts(manifest, iteration)[list(numbers)].to(device)
+    own = [prompts[number] for number in numbers]
+    rows = rows[:, : max(own)]
+    columns = torch.arange(rows.size(1), device=rows.device)
+    rows = rows * (columns < torch.tensor(own, device=rows.device).unsqueeze(1))
+    return Samples(rows, own, [responses[number] for number in numbers])
 
 
 def expected_counts(workload: Dict[str, Any], work: Dict[str, Any]) -> Counts:

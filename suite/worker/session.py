@@ -27,6 +27,7 @@ from suite.worker.progress import Progress
 from suite.worker.rank import RankIdentity
 from suite.worker.recorder import Recorder
 from suite.worker.resident import resident_bytes
+from suite.worker.split.session import generates, join_split
 from suite.worker.trainers import trainer_class
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import PhaseClock
@@ -54,18 +55,20 @@ def run(
     with without_collector():
         build = (find_build or own_build)(manifest)
         progress.beat()
-        make_generator = find_generator(manifest)
+        make_generator = find_generator(manifest) if generates(manifest, identity) else None
     progress.beat()
     if device_type == "cuda":
         check_torch_devices(os.environ, torch.cuda.device_count())
     affinity, idle = _place(manifest["measure"], identity), _idle(device_type, identity)
     communicators = Communicators(device_type, identity.local_rank, eager=True)
     communicators.note("before_join")
-    world = join(identity, device_type, manifest["limits"]["silence_seconds"])
+    split = join_split(manifest, identity)
+    world = join(identity, device_type, manifest["limits"]["silence_seconds"]) if split is None else split.world
     communicators.note("joined")
     progress.beat()
     sampler, notes = _start_sampler(world)
-    facts = collect_facts(world, manifest["stack"])
+    notes += [] if split is None else split.notes
+    facts = collect_facts(World(*identity, device=world.device), manifest["stack"])
     facts["affinity"], facts["idle"] = affinity, idle
     notes += _thread_notes(facts["threads"], affinity["ranks"])
     facts["ceilings"] = measure_ceilings(world, manifest["measure"]["precision"])
@@ -82,10 +85,13 @@ def run(
         memory.reset()
         began = time.perf_counter()
         with _beating(progress):
-            subject = build(manifest, world)
-            if make_generator is not None and isinstance(subject, Engine):
-                generator = make_generator(manifest, world, subject, progress)
-                notes += generator.notes
+            if split is not None:
+                subject, generator = split.build(build, make_generator, progress)
+            else:
+                subject = build(manifest, world)
+                if make_generator is not None and isinstance(subject, Engine):
+                    generator = make_generator(manifest, world, subject, progress)
+            notes += [] if generator is None else generator.notes
         communicators.note("built")
     finally:
         # Emitted also where the network or the model fails: a reader wants to know where that was.
@@ -99,6 +105,8 @@ def run(
     iterations = manifest["measure"]["warmup"] + manifest["measure"]["iterations"]
     if isinstance(subject, Trainer):
         subject.run(PhaseClock(world, log, memory, sampler, progress), iterations)
+    elif split is not None:
+        split.run(subject, generator, log, memory, sampler, progress)
     else:
         loop, recorder = Loop(subject, manifest, generator), Recorder(world, log, memory, sampler, progress)
         recorder.watch(*subject.models)

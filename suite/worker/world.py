@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from inspect import signature
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
 import torch
 import torch.distributed as dist
@@ -23,15 +23,24 @@ class World:
     device: torch.device
 
 
-def join(identity: RankIdentity, device_type: str, timeout_seconds: float, eager: bool = True) -> World:
+def join(
+    identity: RankIdentity,
+    device_type: str,
+    timeout_seconds: float,
+    eager: bool = True,
+    store: Optional[dist.Store] = None,
+) -> World:
     """Initialise torch.distributed, gloo on ``cpu`` and NCCL on ``cuda``; a single rank needs no address.
 
     ``eager``: NCCL's communicators are made with their groups (from torch 2.3 on), each later one split off the first;
-    otherwise at the first use of each, so that a group that nobody uses takes no device memory.
+    otherwise at the first use of each, so that a group that nobody uses takes no device memory. ``store``: where these
+    ranks meet, which then need not be all that the launcher started; without one, where the launcher's address says.
     """
     alone = complete_environment()
     options: Dict[str, Any] = {"timeout": timedelta(seconds=timeout_seconds)}
-    if alone:
+    if store is not None:
+        options.update(store=store, rank=identity.rank, world_size=identity.world_size)
+    elif alone:
         options.update(store=dist.HashStore(), rank=0, world_size=1)
     if device_type == "cuda":
         device = torch.device("cuda", identity.local_rank)

@@ -31,10 +31,10 @@ MOE = shape("mixtral", experts={"count": 8, "per_token": 2})
 @pytest.mark.parametrize(
     ("size", "layout", "words"),
     [
-        (shape("opt"), {}, "builds no OPT models"),
+        (shape("opt"), {}, "builds no models of the opt family"),
         (MOE, {"devices_per_node": 2, "tensor": 2}, "spread the experts with --ep and leave --tp at 1"),
         (shape("mixtral", experts={"count": 8, "per_token": 1}), {}, "no router that gives the one expert"),
-        (shape("qwen3"), {"kernels": "native"}, "native kernels are set up for gpt2 shapes alone"),
+        (MOE, {"kernels": "native"}, "native kernels are set up for models without experts alone"),
         (shape("gpt2"), {"kernels": "native", "packing": True}, "use --kernels torch"),
     ],
 )

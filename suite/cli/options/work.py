@@ -27,7 +27,7 @@ class Basics:
     preset: Annotated[
         str | None,
         typer.Option(
-            help="a whole measurement: trlx-ds-chat, ladder or ds-chat-step3; other options override the preset's",
+            help="a whole measurement, such as ladder or grpo-8b (`suite sizes`); other options override the preset's",
             autocompletion=completion.presets,
             rich_help_panel=WORK,
         ),
@@ -148,6 +148,14 @@ class Work(LayoutOptions, WorkloadOptions, Basics):
             return tuple(self.backend)
         preset = self._preset
         return ("deepspeed", "megatron") if preset is None else preset.backends
+
+    @property
+    def is_for_gpus(self) -> bool:
+        """Whether a preset is named whose layouts are for a device of the catalogue; its twins for a CPU are not."""
+        from suite.spec.catalogue import find_device
+
+        preset = self._preset
+        return preset is not None and find_device(preset.written_for) is not None
 
     def requests(self, machine: Machine, ranks: tuple[int, ...], nodes: int | None = None) -> tuple[Request, ...]:
         """What is asked of a machine. Empty ``ranks`` and no ``nodes``: neither was given.

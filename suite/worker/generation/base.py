@@ -13,6 +13,9 @@ class Generator(ABC):
 
     #: what a reader of the figures must know
     notes: Tuple[str, ...] = ()
+    #: whether it generates the next batch while the policy trains on this one: then ``generate`` waits for what it has,
+    #: and ``sync`` comes behind it
+    overlaps = False
 
     @abstractmethod
     def sync(self) -> None:

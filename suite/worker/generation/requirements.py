@@ -30,10 +30,8 @@ def check(manifest: Dict[str, Any]) -> None:
         errors.append("on a CPU it has no attention for heads of width {}".format(width))
     if device == "cpu" and layout.get("engine_sleep"):
         errors.append("on a CPU it cannot sleep")
-    if layout["pipeline"] > 1:
+    if layout["pipeline"] > 1 and layout.get("placement", "colocated") == "colocated":
         errors.append("it holds whole layers on every rank, so pipeline parallel must be 1")
-    if layout.get("placement", "colocated") != "colocated":
-        errors.append("it shares its ranks with training: placement must be colocated")
     if errors:
         raise ConfigError("vLLM cannot generate for this run: " + "; ".join(errors))
 

@@ -54,7 +54,7 @@ def manifest(size: str, layout: Layout, backend: str = "deepspeed", **changes: A
 
 
 @pytest.mark.parametrize("device", [name for name, device in devices().items() if hardware_of(device)])
-@pytest.mark.parametrize("preset", presets())
+@pytest.mark.parametrize("preset", [name for name, each in presets().items() if each.precision != "fp32"])
 def test_every_row_of_a_preset_fits_and_ends_in_time_or_is_refused(preset: str, device: str) -> None:
     plan = plan_of(preset, device)
     assert len(plan.manifests) == len(find_preset(preset).points) * len(find_preset(preset).backends)
@@ -65,6 +65,19 @@ def test_every_row_of_a_preset_fits_and_ends_in_time_or_is_refused(preset: str, 
         assert row.expected is not None and row.expected.fits
         assert row.expected.run_seconds < made.limits.run_seconds
         assert max(row.expected.phase_seconds.values()) < made.limits.silence_seconds <= made.limits.run_seconds
+
+
+@pytest.mark.parametrize("preset", [name for name, each in presets().items() if each.precision == "fp32"])
+def test_a_presets_twin_for_a_cpu_is_planned_on_each_of_its_backends_and_on_a_gpu_nothing_is_said_of_it(
+    preset: str,
+) -> None:
+    found = find_preset(preset)
+    of_a_cpu = plan_of(preset, None, measure={"device": "cpu"}, left_open=())
+    assert {made.backend.name for made in of_a_cpu.manifests} == set(found.backends) and not of_a_cpu.skipped
+    assert {made.layout.generation for made in of_a_cpu.manifests} == {"hf"}
+    assert len({made.work_hash for made in of_a_cpu.manifests}) == 1
+    rows = preflight(plan_of(preset, A100).manifests, A100).rows
+    assert {row.unchecked for row in rows} == {"runs in fp32, of which the planner knows nothing"}
 
 
 @pytest.mark.parametrize("backend", ["deepspeed", "megatron"])

@@ -17,15 +17,11 @@ class Critic(nn.Module):
     branch = None
     family = FAMILIES["gpt2"]
 
-    def __init__(self, size: Dict[str, Any], critic: Dict[str, int], packs: bool = False) -> None:
-        """Vocabulary and positions are those of the policy's ``size``, of whichever family that is."""
+    def __init__(self, config: Any, packs: bool = False) -> None:
+        """``config``: ``critic_config``'s."""
         super().__init__()
-        own = {"architecture": "gpt2", "vocab": size["vocab"], "positions": size["positions"], "tied_embeddings": True}
-        if size["architecture"] == "gpt2":
-            own["norm_epsilon"] = size.get("norm_epsilon")
-        self.packs = packs
-        self.config = build_config({**own, **critic}, attention.register() if packs else "sdpa")
-        self.transformer = class_of("gpt2", "GPT2Model")(self.config)
+        self.config, self.packs = config, packs
+        self.transformer = class_of("gpt2", "GPT2Model")(config)
         self.value_head = nn.Linear(self.config.hidden_size, 1, bias=False)
 
     def forward(self, samples: Samples) -> torch.Tensor:
@@ -33,6 +29,15 @@ class Critic(nn.Module):
         rows = Rows(samples, self.packs)
         states = self.transformer(rows.tokens, use_cache=False, **rows.options).last_hidden_state
         return rows.spread(self.value_head(rows.before_responses(states)).squeeze(-1).float())
+
+
+def critic_config(size: Dict[str, Any], critic: Dict[str, int], packs: bool = False) -> Any:
+    """Vocabulary and positions are those of the policy's ``size``, of whichever family that is."""
+    own = {"architecture": "gpt2", "vocab": size["vocab"], "positions": size["positions"], "tied_embeddings": True}
+    if size["architecture"] == "gpt2":
+        own["norm_epsilon"] = size.get("norm_epsilon")
+    class_of("gpt2", "GPT2Model")  # imported here, not where ZeRO-3 changes how tensors are made
+    return build_config({**own, **critic}, attention.register() if packs else "sdpa")
 
 
 def joined_losses(policy: Dict[str, torch.Tensor], critic: Dict[str, torch.Tensor]) -> Dict[str, torch.Tensor]:

@@ -13,16 +13,16 @@ from deepspeed.runtime.zero import unwrap_model_for_generation
 from suite.worker.algorithms import build_algorithm
 from suite.worker.engines.base import Engine, LossFunction
 from suite.worker.engines.deepspeed import config as deepspeed_config
-from suite.worker.engines.deepspeed.critic import Critic, joined_losses
+from suite.worker.engines.deepspeed.critic import Critic, critic_config, joined_losses
 from suite.worker.engines.deepspeed.families import check_stack
 from suite.worker.engines.deepspeed.generation import generate
 from suite.worker.engines.deepspeed.notes import notes_of
 from suite.worker.engines.deepspeed.optimizer import build_optimizer, load_kernels
 from suite.worker.engines.deepspeed.policy import (
     Policy,
-    build_policy,
     freeze_below,
     keep_rotary_exact,
+    policy_builder,
     recompute_blocks,
 )
 from suite.worker.engines.deepspeed.weights import (
@@ -53,13 +53,15 @@ class DeepSpeedEngine(Engine):
         self.data_parallel_rank, self.data_parallel_size = world.rank, world.world_size
         self.replica_leader = True
         algorithm = build_algorithm(manifest["workload"])
-        self._uses_values, self._uses_reference = algorithm.uses_values, algorithm.uses_reference
+        trains = not manifest.get("generates_only", False)
+        self._uses_values = algorithm.uses_values and trains
+        self._uses_reference = algorithm.uses_reference and trains
         self._is_hydra = self._uses_reference and manifest["workload"]["reference"] == "hydra"
         _prepare_process(world)
         kernels = load_kernels(manifest)
         policy = self._build_policy()
         self.total_parameters, self.trainable_parameters = count_parameters(policy)
-        self._engine = self._wrap(policy)
+        self._engine = self._wrap(policy) if trains else policy
         self._policy = policy
         self._critic = self._build_critic() if self._manifest["workload"].get("critic") else None
         has_copy = self._uses_reference and not self._is_hydra
@@ -167,12 +169,13 @@ class DeepSpeedEngine(Engine):
 
     def _build_model(self, **options: Any) -> Policy:
         """Random weights in the run's precision on the device; under ZeRO-3 partitioned as they are made."""
-        return self._drawn(lambda: build_policy(self._manifest["size"], self._packs, **options))
+        return self._drawn(policy_builder(self._manifest["size"], self._packs, **options))
 
     def _build_critic(self) -> Any:
         """The critic in an engine of its own; its parameters are added to the counts."""
         workload = self._manifest["workload"]
-        critic = self._drawn(lambda: Critic(self._manifest["size"], workload["critic"], self._packs))
+        config = critic_config(self._manifest["size"], workload["critic"], self._packs)
+        critic = self._drawn(partial(Critic, config, self._packs))
         total, trainable = count_parameters(critic)
         self.total_parameters += total
         self.trainable_parameters += trainable
@@ -203,14 +206,13 @@ class DeepSpeedEngine(Engine):
 
     @contextmanager
     def _construction(self) -> Iterator[None]:
-        dtype = DTYPES[self._manifest["measure"]["precision"]]
         if self._stage == 3:
-            config = deepspeed_config.inference_config(self._manifest)
-            with deepspeed.zero.Init(config_dict_or_path=config, dtype=dtype):
+            # Without a dtype of its own: of one that is given, DeepSpeed makes bf16 where it has no fp16, as on a CPU.
+            with deepspeed.zero.Init(config_dict_or_path=deepspeed_config.inference_config(self._manifest)):
                 yield
             return
         before = torch.get_default_dtype()
-        torch.set_default_dtype(dtype)
+        torch.set_default_dtype(DTYPES[self._manifest["measure"]["precision"]])
         try:
             with self.device:
                 yield

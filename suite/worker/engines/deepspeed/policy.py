@@ -155,10 +155,10 @@ def policy_class(architecture: str) -> Type[Policy]:
     return made
 
 
-def build_policy(size: Dict[str, Any], packs: bool = False, **options: Any) -> Policy:
-    """The policy of a manifest's ``size``, its weights not yet drawn."""
+def policy_builder(size: Dict[str, Any], packs: bool = False, **options: Any) -> Callable[[], Policy]:
+    """What makes the policy of a manifest's ``size``, its weights not yet drawn; all it needs is imported before."""
     config = build_config(size, attention.register() if packs else "sdpa")
-    return policy_class(size["architecture"])(config, packs=packs, **options)
+    return partial(policy_class(size["architecture"]), config, packs=packs, **options)
 
 
 def token_logprobs(logits: torch.Tensor, tokens: torch.Tensor, vocab: int) -> torch.Tensor:

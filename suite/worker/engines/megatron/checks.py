@@ -35,6 +35,6 @@ def _family_refusal(size: Dict[str, Any], layout: Dict[str, Any]) -> Optional[st
         return "megatron-core's expert layers need sequence parallelism beside tensor parallelism; use tensor 1"
     if experts and experts.get("normalise", True) and experts["per_token"] == 1:
         return "megatron-core has no router that gives the one expert of a token the whole weight"
-    if layout.get("kernels") == "native" and (family != "gpt2" or layout.get("packing")):
-        return "native kernels are for gpt2 shapes, padded; use torch kernels"
+    if layout.get("kernels") == "native" and (experts or layout.get("packing")):
+        return "native kernels are set up for padded samples and models without experts; use torch kernels"
     return None

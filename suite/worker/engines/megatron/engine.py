@@ -16,6 +16,7 @@ from suite.worker.engines.megatron.batch import MicroBatch
 from suite.worker.engines.megatron.checks import check
 from suite.worker.engines.megatron.cpu import apply_cpu_patches
 from suite.worker.engines.megatron.export import export_weights
+from suite.worker.engines.megatron.family import is_rotary
 from suite.worker.engines.megatron.generate import Sampler
 from suite.worker.engines.megatron.model import PolicyModel, build_config
 from suite.worker.engines.megatron.optimizer import build_optimizer, kernels, wrap_for_training
@@ -42,7 +43,7 @@ class MegatronEngine(Engine):
         check(manifest, world)
         layout, seed = manifest["layout"], manifest["measure"]["seed"]
         self.device = world.device
-        self.notes = _prepare_process(world, layout)
+        self.notes = _prepare_process(world, manifest)
         if layout["pipeline"] > 1:
             self.notes += ("generation: the batch goes through the pipeline's stages one by one; the others idle",)
         parallel_state.initialize_model_parallel(
@@ -68,18 +69,22 @@ class MegatronEngine(Engine):
     def _build_models(self, manifest: Dict[str, Any]) -> None:
         trainable_layers, seed = manifest["workload"]["trainable_layers"], manifest["measure"]["seed"]
         algorithm = build_algorithm(manifest["workload"])
-        self._uses_values = algorithm.uses_values
-        self._model = self._build_model(manifest, with_value_head=algorithm.uses_values)
+        generates_only = manifest.get("generates_only", False)
+        self._uses_values = algorithm.uses_values and not generates_only
+        self._model = self._build_model(manifest, with_value_head=self._uses_values)
         draw_weights(self._model, seed)
         freeze_below(self._model, trainable_layers)
         counts = count_parameters(self._model)
         self.total_parameters, self.trainable_parameters = counts["total"], counts["trainable"]
+        self.models = (self._model,)
+        if generates_only:
+            self._policy = _in_precision(self._model)
+            return
         self._policy = wrap_for_training(_in_precision(self._model), manifest["layout"], self.device)
         self._optimizer = build_optimizer(self._policy, manifest)
         self.notes += ("optimizer: {}".format(", ".join(kernels(self._optimizer))),)
         if manifest["measure"]["precision"] != "fp32":
             self.notes += ("gradients are accumulated and reduced in fp32 (Megatron's rule in bf16)",)
-        self.models = (self._model,)
         if algorithm.uses_reference:
             reference = self._build_model(manifest, with_value_head=False)
             draw_weights(reference, seed)
@@ -196,11 +201,18 @@ def _in_precision(model: PolicyModel) -> Any:
     return Float16Module(config, model) if config.fp16 or config.bf16 else model
 
 
-def _prepare_process(world: World, layout: Dict[str, Any]) -> Tuple[str, ...]:
+def _prepare_process(world: World, manifest: Dict[str, Any]) -> Tuple[str, ...]:
+    layout, norm = manifest["layout"], "RMSNorm" if is_rotary(manifest["size"]) else "LayerNorm"
     notes: Tuple[str, ...] = (
-        *native.notes(layout.get("kernels", "torch"), world.device),
+        *native.notes(layout.get("kernels", "torch"), world.device, norm),
         "generation: one batch per replica through a static key-value cache, without CUDA graphs",
     )
+    if manifest["work"].get("lengths"):
+        notes += ("generation: the shortest prompt is prefilled, the rest of longer ones goes through token by token",)
+    if layout.get("packing"):
+        notes += ("packing: samples of a micro batch in one row, attention sample by sample",)
+    if manifest["size"].get("experts"):
+        notes += ("experts: one after another on each rank, none of a token's dropped, no balancing loss",)
     if world.device.type == "cpu":
         return (*notes, "none of Megatron's fused kernels on a CPU", *apply_cpu_patches())
     if layout["offload_optimizer"]:

@@ -53,16 +53,16 @@ def plain_name(name: str) -> str:
     return name
 
 
-def notes(kernels: str, device: torch.device) -> Iterator[str]:
+def notes(kernels: str, device: torch.device, norm: str) -> Iterator[str]:
     """Whose kernels the layers and the clipping run, by what was imported; the optimizer has a note of its own."""
     if kernels == "native":
         import transformer_engine
 
         version = getattr(transformer_engine, "__version__", "of unknown version")
-        yield "Transformer Engine {}: linear layers with their LayerNorm fused, not run on a GPU before".format(version)
+        yield "Transformer Engine {}: linear layers with their {} fused, not run on a GPU before".format(version, norm)
         yield "attention: cuDNN's fused kernels through Transformer Engine (NVTE_FUSED_ATTN=1 alone)"
     else:
-        yield "megatron-core local layers, without Transformer Engine and Apex: torch LayerNorm"
+        yield "megatron-core local layers, without Transformer Engine and Apex: torch {}".format(norm)
         yield "attention: PyTorch's scaled dot-product attention for megatron-core's own, unfused without TE"
     if clip_grads.l2_norm_impl.__module__.startswith("megatron"):
         waits = "" if device.type == "cpu" else ", which waits for the device once per tensor"

@@ -13,9 +13,9 @@ from suite.worker.engines.deepspeed.families import build_config, class_of
 from suite.worker.engines.deepspeed.generation import generate
 from suite.worker.engines.deepspeed.policy import (
     Policy,
-    build_policy,
     freeze_below,
     keep_rotary_exact,
+    policy_builder,
     recompute_blocks,
 )
 from suite.worker.engines.deepspeed.weights import count_parameters, draw_weights, plain_weights
@@ -58,7 +58,7 @@ def whole(_parameters: Any) -> Any:
 
 def drawn(name: str, packs: bool = False, loud: bool = True, **options: Any) -> Policy:
     """A policy with its weights; ``loud``: larger and with biases, so that attention and positions matter."""
-    policy = build_policy(size_of(name), packs, **options)
+    policy = policy_builder(size_of(name), packs, **options)()
     draw_weights(policy, 3, whole)
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():

@@ -9,11 +9,11 @@ import pytest
 import torch
 from transformers import GenerationConfig
 
-from suite.worker.engines.deepspeed.critic import Critic
+from suite.worker.engines.deepspeed.critic import Critic, critic_config
 from suite.worker.engines.deepspeed.policy import (
     Policy,
-    build_policy,
     freeze_below,
+    policy_builder,
     policy_class,
     recompute_blocks,
     token_logprobs,
@@ -38,7 +38,7 @@ EVEN = Samples.even(torch.arange(8).reshape(2, 4), 2)
 def trained(recompute: bool) -> tuple[dict[str, torch.Tensor], int]:
     """Gradients of one pass over the last two of three blocks, and how often the last block ran."""
     torch.manual_seed(0)
-    policy = build_policy(SIZE)
+    policy = policy_builder(SIZE)()
     freeze_below(policy, 2)
     if recompute:
         recompute_blocks(policy)
@@ -68,7 +68,7 @@ GPT2_VOCAB, GPT2_ROWS = 50257, 50304
 
 def gpt2_vocabulary(tied: bool = True, **options: Any) -> Policy:
     """A tiny policy on GPT-2's vocabulary, its weights drawn."""
-    policy = build_policy({**SIZE, "vocab": GPT2_VOCAB, "hidden": 8, "tied_embeddings": tied}, **options)
+    policy = policy_builder({**SIZE, "vocab": GPT2_VOCAB, "hidden": 8, "tied_embeddings": tied}, **options)()
     draw_weights(policy, 3, lambda _parameter: nullcontext())
     return policy
 
@@ -130,7 +130,7 @@ def test_padding_is_not_counted() -> None:
     assert count_parameters(policy) == (plain, plain)
     untied = gpt2_vocabulary(tied=False, with_value_head=False)
     assert count_parameters(untied)[0] == plain + GPT2_VOCAB * 8
-    critic = Critic({**SIZE, "vocab": GPT2_VOCAB}, {"layers": 1, "hidden": 8, "ffn": 16, "heads": 2})
+    critic = Critic(critic_config({**SIZE, "vocab": GPT2_VOCAB}, {"layers": 1, "hidden": 8, "ffn": 16, "heads": 2}))
     assert critic.transformer.wte.weight.shape[0] == GPT2_ROWS
     held = sum(parameter.numel() for parameter in critic.parameters())
     assert held - count_parameters(critic)[0] == (GPT2_ROWS - GPT2_VOCAB) * 8

@@ -159,5 +159,5 @@ def load_checkpoint(model: Any, size: dict[str, Any], checkpoint: dict[str, Any]
             places = torch.arange(torch.Size(shape).numel()).view(shape)
             whole = torch.full((places.numel(),), torch.nan)
             for theirs, where in hugging_face_tensors(name, places, size):
-                whole[where.flatten()] = checkpoint[theirs].flatten()
+                whole[where.flatten()] = checkpoint[theirs].float().flatten()
             parameter.copy_(shard(whole.view(shape), name, parameter))

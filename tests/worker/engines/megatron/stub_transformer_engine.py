@@ -92,8 +92,11 @@ class Linear(torch.nn.Module):
         else:
             in_features //= tp_size
         self.weight = torch.nn.Parameter(torch.full((out_features, in_features), torch.nan, dtype=params_dtype))
-        self.bias = torch.nn.Parameter(torch.full((out_features,), torch.nan, dtype=params_dtype))
+        # Without a bias, Transformer Engine has an empty tensor there, which is no parameter.
+        self.bias = torch.nn.Parameter(torch.full((out_features,), torch.nan, dtype=params_dtype)) if bias else None
         _mark_sharded(self.weight, 0 if parallel_mode == "column" else 1)
+        if self.bias is None:
+            return
         if parallel_mode == "column":
             _mark_sharded(self.bias, 0)
         else:
@@ -117,22 +120,33 @@ class Linear(torch.nn.Module):
                 else regions.copy_to_tensor_model_parallel_region
             )
             states, bias = F.linear(spread(states, group=self.group), self.weight), self.bias
-        return (states, bias) if self.return_bias else states + bias
+        if self.return_bias:
+            return states, bias
+        return states if bias is None else states + bias
 
 
 class LayerNormLinear(Linear):
     def __init__(
-        self, in_features: int, out_features: int, eps: float, params_dtype: torch.dtype, **options: Any
+        self,
+        in_features: int,
+        out_features: int,
+        eps: float,
+        params_dtype: torch.dtype,
+        normalization: str,
+        **options: Any,
     ) -> None:
         super().__init__(in_features, out_features, params_dtype=params_dtype, **options)
-        self.eps = eps
-        for name in ("layer_norm_weight", "layer_norm_bias"):
+        self.eps, self.normalization = eps, normalization
+        for name in ("layer_norm_weight", *(["layer_norm_bias"] if normalization == "LayerNorm" else [])):
             parameter = torch.nn.Parameter(torch.full((in_features,), torch.nan, dtype=params_dtype))
             parameter.sequence_parallel = self.sequence_parallel
             setattr(self, name, parameter)
 
     def forward(self, states: torch.Tensor, is_first_microbatch: bool | None = None) -> Any:
-        normed = F.layer_norm(states, states.shape[-1:], self.layer_norm_weight, self.layer_norm_bias, self.eps)
+        if self.normalization == "RMSNorm":
+            normed = F.rms_norm(states, states.shape[-1:], self.layer_norm_weight, self.eps)
+        else:
+            normed = F.layer_norm(states, states.shape[-1:], self.layer_norm_weight, self.layer_norm_bias, self.eps)
         return super().forward(normed)
 
 
@@ -147,6 +161,15 @@ class LayerNorm(torch.nn.LayerNorm):
             parameter.sequence_parallel = sequence_parallel
 
 
+class RMSNorm(torch.nn.RMSNorm):
+    def __init__(
+        self, hidden_size: int, eps: float, sequence_parallel: bool, params_dtype: torch.dtype, **_options: Any
+    ) -> None:
+        super().__init__(hidden_size, eps=eps, dtype=params_dtype)
+        torch.nn.init.constant_(self.weight, torch.nan)
+        self.weight.sequence_parallel = sequence_parallel
+
+
 class DotProductAttention(torch.nn.Module):
     """Without ``no_mask`` causal; the scale is 1 / sqrt(channels of a head)."""
 
@@ -156,7 +179,7 @@ class DotProductAttention(torch.nn.Module):
     def forward(self, query: Any, key: Any, value: Any, mask: Any, attn_mask_type: str, **_options: Any) -> Any:
         assert mask is None and attn_mask_type in ("causal", "no_mask")
         inputs = (tensor.permute(1, 2, 0, 3) for tensor in (query, key, value))
-        context = F.scaled_dot_product_attention(*inputs, is_causal=attn_mask_type == "causal")
+        context = F.scaled_dot_product_attention(*inputs, is_causal=attn_mask_type == "causal", enable_gqa=True)
         return context.permute(2, 0, 1, 3).flatten(2)
 
 
@@ -188,6 +211,7 @@ _CONTENTS: dict[str, dict[str, Any]] = {
         "Linear": Linear,
         "LayerNormLinear": LayerNormLinear,
         "LayerNorm": LayerNorm,
+        "RMSNorm": RMSNorm,
         "DotProductAttention": DotProductAttention,
     },
     f"{NAME}.pytorch.cpu_offload": {"get_cpu_offload_context": get_cpu_offload_context},

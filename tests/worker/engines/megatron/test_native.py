@@ -21,6 +21,7 @@ from suite.worker.engines import megatron
 from suite.worker.engines.megatron import native
 from suite.worker.engines.megatron.engine import MegatronEngine
 from suite.worker.world import World
+from tests.worker.engines.megatron import test_families as families
 from tests.worker.engines.megatron import test_layouts as layouts
 from tests.worker.tiny import ROOT, clean_environment, free_port, rank_environment
 
@@ -28,6 +29,7 @@ CASES = {
     "torch": {"tensor": 2, "sequence_parallel": True},
     "native": {"tensor": 2, "sequence_parallel": True, "kernels": "native"},
 }
+FAMILIES = ("qwen2", "qwen3")
 
 
 def rank_program(folder: Path) -> None:
@@ -41,8 +43,12 @@ def rank_program(folder: Path) -> None:
     seen = {}
     for case, layout in CASES.items():
         layouts.CASES[case] = (2, {"layout": layout})
+        families.CASES.update({family: (2, family, layout) for family in FAMILIES})
         seen[case] = layouts.observe(case, world)
         parallel_state.destroy_model_parallel()
+        for family in FAMILIES if case == "native" else ():
+            seen[family] = families.observe(family, world)
+            parallel_state.destroy_model_parallel()
         for name in native.ATTENTION_SWITCHES:
             del os.environ[name]  # megatron-core sets them, and takes no other value after that
     (folder / f"{world.rank}.json").write_text(json.dumps(seen))
@@ -68,7 +74,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, A
             process.kill()
     assert [process.returncode for process in processes] == [0, 0], "\n".join(one[-3000:] for one in errors)
     ranks = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
-    return {case: [rank[case] for rank in ranks] for case in CASES}
+    return {case: [rank[case] for rank in ranks] for case in (*CASES, *FAMILIES)}
 
 
 pytestmark = pytest.mark.timeout(150)
@@ -84,6 +90,16 @@ def test_the_same_names_get_the_same_weights_and_give_the_same_numbers(seen: Any
         assert (fused["total"], fused["trainable"]) == (plain["total"], plain["trainable"])
         for ours, theirs in zip(fused["steps"], plain["steps"], strict=True):
             assert ours == pytest.approx(theirs, rel=1e-5)
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_families_are_hugging_faces_with_these_layers_too(seen: Any, family: str) -> None:
+    for rank in seen[family]:
+        assert layouts.close(rank["logprobs"], rank["expected"], 1e-4)
+        assert all(rank["exported"].values()) and sorted(rank["exported"]) == rank["checkpoint"]
+        assert rank["cached"] is None or layouts.close(rank["cached"], rank["logprobs"], 1e-5)
+        assert rank["steps"][-1]["loss"] < rank["steps"][0]["loss"] - 0.01
 
 
 @pytest.mark.ranks

@@ -1,0 +1,1 @@
+"""Split placement: some ranks generate the next batch while the others train on this one."""

@@ -1,0 +1,145 @@
+"""The side that generates: a policy alone, always one batch ahead of the side that trains."""
+
+from typing import Any, Dict, Optional, Union
+
+import torch
+import torch.distributed as dist
+
+from suite.worker.generation.base import Generator
+from suite.worker.loop import Counts, prompts_of, sample_lengths
+from suite.worker.mismatch import idle_slot_seconds
+from suite.worker.progress import Progress
+from suite.worker.recorder import Recorder
+from suite.worker.samples import Samples
+from suite.worker.split.link import Link
+from suite.worker.split.weights import OwnLoop, RemotePolicy
+from suite.worker.world import World
+
+#: What knows of the weights that were received.
+Weights = Union[OwnLoop, RemotePolicy]
+#: What the generation side's layout has of the training side's: everything but how that shards and trains.
+_PLAIN: Dict[str, Any] = {
+    "tensor": 1,
+    "pipeline": 1,
+    "expert": 1,
+    "zero_stage": 0,
+    "recompute": "none",
+    **dict.fromkeys(("sequence_parallel", "distributed_optimizer", "gather_for_generation"), False),
+    **dict.fromkeys(("offload_optimizer", "offload_parameters"), False),
+}
+
+
+def generation_manifest(manifest: Dict[str, Any]) -> Dict[str, Any]:
+    """What an engine of the generation side is built from: ``generates_only``, a replica on each rank."""
+    ranks = manifest["layout"]["generation_ranks"]
+    workload = {name: value for name, value in manifest["workload"].items() if name != "critic"}
+    return {
+        **manifest,
+        "generates_only": True,
+        "layout": {**manifest["layout"], **_PLAIN, "data": ranks},
+        "workload": {**workload, "reference": "full"},
+        "work": {**manifest["work"], "replica_rollouts": manifest["work"]["global_rollouts"] // ranks},
+    }
+
+
+class Ahead:
+    """Batches for the training side: batch i from the weights of publication i."""
+
+    def __init__(
+        self,
+        generator: Generator,
+        weights: Weights,
+        manifest: Dict[str, Any],
+        world: World,
+        link: Link,
+        progress: Progress,
+    ) -> None:
+        """``generator`` takes a publication in its ``sync``, and ``weights`` tells of it; ``manifest``: this side's."""
+        self._generator, self._weights, self._manifest = generator, weights, manifest
+        self._link, self._progress = link, progress
+        self._device, self._rank = world.device, world.rank
+        rows = manifest["work"]["replica_rollouts"]
+        self._numbers = range(world.rank * rows, (world.rank + 1) * rows)
+        prompts, responses = sample_lengths(manifest["workload"], manifest["work"])
+        self._longest, self._longest_response = max(map(sum, zip(prompts, responses))), max(responses)
+        self._batches, self._updates = 0, 0
+        self._samples: Optional[Samples] = None
+
+    def await_publication(self) -> None:
+        """Hand over the batch that the other side asks for, then wait until it publishes."""
+        if self._samples is not None:
+            self._link.hear("take batch {}".format(self._batches - 1), self._progress)
+            columns = self._longest - self._samples.tokens.size(1)
+            self._link.send(torch.nn.functional.pad(self._samples.tokens, (0, columns)))
+            if self._generator.logprobs is not None:
+                columns = self._longest_response - self._generator.logprobs.size(1)
+                self._link.send(torch.nn.functional.pad(self._generator.logprobs, (0, columns)).to(self._device))
+        self._updates = self._link.hear("publication {}".format(self._batches), self._progress)["updates"]
+
+    def receive(self) -> None:
+        """The weights of the publication that was told."""
+        self._generator.sync()
+
+    def generate(self) -> None:
+        """The next batch. It is told by ``announce``, so that what the telling takes is in no phase."""
+        prompts = prompts_of(self._manifest, self._batches, self._numbers, self._device)
+        self._samples = self._generator.generate(prompts)
+
+    def announce(self) -> None:
+        """Tell the training side that the batch is there."""
+        self._link.tell(
+            "batch {} of rank {}".format(self._batches, self._rank),
+            publication=self._batches,
+            updates=self._updates,
+            weights_sum=self._weights.weights_sum,
+            has_logprobs=self._generator.logprobs is not None,
+        )
+        self._batches += 1
+
+    def counts(self) -> Counts:
+        """What the last batch was, over all generation ranks; nothing was trained."""
+        samples = self._samples
+        assert samples is not None, "counted when there is a batch"
+        responses = samples.responses()[samples.mask()]
+        real = int(((responses >= 0) & (responses < self._manifest["size"]["vocab"])).sum())
+        own = [len(samples), sum(samples.prompt_lengths), real, responses.numel() - real]
+        totals = torch.tensor(own, device=self._device)
+        dist.all_reduce(totals)
+        counts = dict(zip(("samples", "prompt_tokens", "response_tokens", "padded_tokens"), totals.tolist()))
+        counts.update(trained_tokens=0, optimizer_steps=0, trainable_parameters=0)
+        counts["total_parameters"] = self._weights.total_parameters
+        return counts
+
+    def stats(self) -> Dict[str, Optional[float]]:
+        """By which the weights that were received are checked."""
+        return {"weights_sum": self._weights.weights_sum}
+
+    def rollout(self) -> Dict[str, Any]:
+        """What is known of the last generation beyond its time; nothing where nothing is."""
+        finish = self._generator.finish_seconds
+        return {} if finish is None else {"rollout": {"idle_slot_seconds": idle_slot_seconds(finish)}}
+
+    def finish(self) -> None:
+        self._link.tell("rank {} is done".format(self._rank))
+
+
+def generate_ahead(ahead: Ahead, manifest: Dict[str, Any], recorder: Recorder) -> None:
+    """The first batch, then an iteration for each of the training side: take its weights, generate its next batch.
+
+    What an iteration takes beyond its phases this side waited.
+    """
+    ahead.await_publication()
+    ahead.receive()
+    ahead.generate()
+    ahead.announce()
+    for iteration in range(manifest["measure"]["warmup"] + manifest["measure"]["iterations"]):
+        recorder.begin(iteration)
+        ahead.await_publication()
+        with recorder.phase("sync"):
+            ahead.receive()
+        with recorder.phase("generate"):
+            ahead.generate()
+        ahead.announce()
+        recorder.stop()
+        recorder.finish(ahead.counts(), ahead.stats(), **ahead.rollout())
+    ahead.finish()

@@ -1,0 +1,89 @@
+"""Where a rank's session takes one of two sides; nothing of it is there for ranks that do both."""
+
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from suite.worker.events import EventLog
+from suite.worker.generation import MakeGenerator
+from suite.worker.generation.base import Generator
+from suite.worker.memory import MemoryProbe
+from suite.worker.nvml import DeviceSampler
+from suite.worker.progress import Progress
+from suite.worker.rank import RankIdentity
+from suite.worker.recorder import Recorder
+from suite.worker.split.generation import Ahead, generate_ahead, generation_manifest
+from suite.worker.split.link import Link, ToldProgress
+from suite.worker.split.sides import Side, find_side, join_side
+from suite.worker.split.training import SplitRecorder, train_on_batches
+from suite.worker.split.weights import OwnLoop, RemotePolicy
+from suite.worker.world import World
+
+Build = Callable[[Dict[str, Any], World], Any]
+_NOTES = (
+    "split placement: ranks 0 to {last} train, the other {generation} generate the next batch meanwhile (one step off "
+    "policy); an iteration lasts from train end to train end",
+    "split placement: the first batch was generated before iteration 0, with the weights before any update (the fill "
+    "of the pipeline, in no iteration); the last one was generated and not trained on",
+    "split placement: every parameter of the policy but the value head is sent anew in each iteration, frozen ones too",
+)
+
+
+@dataclass(frozen=True)
+class Split:
+    """This rank's side, in its own world and linked to the other; ``manifest`` is what its engine is built from."""
+
+    side: Side
+    world: World
+    link: Link
+    manifest: Dict[str, Any]
+
+    @property
+    def notes(self) -> List[str]:
+        return [
+            note.format(last=self.side.training_ranks - 1, generation=self.side.generation_ranks) for note in _NOTES
+        ]
+
+    def build(
+        self, build: Build, make_generator: Optional[MakeGenerator], progress: Progress
+    ) -> Tuple[Any, Optional[Generator]]:
+        """What trains; or what generates: an engine of the same stack, or a generation engine of its own."""
+        if make_generator is None:
+            return build(self.manifest, self.world), None
+        policy: Any = RemotePolicy(self.world, self.link, progress)
+        return policy, make_generator(self.manifest, self.world, policy, ToldProgress(progress, self.link))
+
+    def run(
+        self,
+        subject: Any,
+        generator: Optional[Generator],
+        log: EventLog,
+        memory: MemoryProbe,
+        sampler: Optional[DeviceSampler],
+        progress: Progress,
+    ) -> None:
+        """All iterations of this side, with what ``build`` gave."""
+        self.link.watch(*subject.models)
+        if not self.side.generates:
+            trains = SplitRecorder(self.world, log, memory, sampler, progress)
+            train_on_batches(subject, self.manifest, self.link, trains, progress)
+            return
+        recorder = Recorder(self.world, log, memory, sampler, progress)
+        recorder.watch(*subject.models)
+        own = OwnLoop(subject, self.link, self.world.rank == 0) if generator is None else None
+        ahead = Ahead(own or generator, own or subject, self.manifest, self.world, self.link, progress)
+        generate_ahead(ahead, self.manifest, recorder)
+
+
+def generates(manifest: Dict[str, Any], identity: RankIdentity) -> bool:
+    """Whether this rank generates, alone or in turn with training."""
+    side = find_side(manifest["layout"], identity)
+    return side is None or side.generates
+
+
+def join_split(manifest: Dict[str, Any], identity: RankIdentity) -> Optional[Split]:
+    """This rank on its side, once all ranks are there; None where all ranks do both. Raises ConfigError."""
+    side = find_side(manifest["layout"], identity)
+    if side is None:
+        return None
+    world, link = join_side(side, identity, manifest["measure"]["device"], manifest["limits"]["silence_seconds"])
+    return Split(side, world, link, generation_manifest(manifest) if side.generates else manifest)

@@ -1,0 +1,156 @@
+"""The policy's weights from the ranks that train to those that generate: one tensor after the other, in place.
+
+To an engine of the same stack they go parameter by parameter, as that asks for them; to a generation engine whole,
+under the names that Hugging Face's model has.
+"""
+
+import math
+from contextlib import contextmanager
+from typing import Any, Iterator, List, Tuple
+
+import torch
+
+from suite.worker.engines.base import Engine
+from suite.worker.generation.base import Generator
+from suite.worker.progress import Progress
+from suite.worker.rank import ConfigError
+from suite.worker.samples import Samples
+from suite.worker.split.link import Link
+from suite.worker.world import World
+
+#: Elements of each tensor that are added up on both sides, to see that what was sent is what is held.
+_CHECKED_ELEMENTS = 256
+_WANTED, _OFFERED = "weights wanted", "weights offered"
+#: name, shape and type (without ``torch.``)
+Form = Tuple[str, List[int], str]
+
+
+class Publisher:
+    """On the training side: hands over what the generation side asks for, in its order."""
+
+    def __init__(self, engine: Engine, link: Link, progress: Progress) -> None:
+        """Waits for the generation side. Raises ConfigError where it wants what this engine does not hold so."""
+        self._link = link
+        held = dict(engine.models[0].named_parameters())
+        self._wanted: List[Tuple[torch.nn.Parameter, torch.dtype]] = []
+        for name, shape, dtype in link.hear(_WANTED, progress)["parameters"]:
+            if name not in held or _shape(held[name]) != shape:
+                raise ConfigError(
+                    "the generation side wants {} of shape {}, the training side holds {}".format(
+                        name, shape, _shape(held[name]) if name in held else "none"
+                    )
+                )
+            self._wanted.append((held[name], getattr(torch, dtype)))
+
+    def publish(self) -> float:
+        """Send every tensor as it is now; the sum to check by. Collective over the training side.
+
+        On ranks that hand nothing over the sum is of what they would have sent.
+        """
+        sums = []
+        with torch.no_grad():
+            for tensor in self._tensors():
+                if self._link.carries_tensors:
+                    self._link.broadcast(tensor)
+                sums.append(_partial_sum(tensor))
+        return float(torch.stack(sums).sum())
+
+    def _tensors(self) -> Iterator[torch.Tensor]:
+        """In the types that the other side holds."""
+        for parameter, dtype in self._wanted:
+            with _whole(parameter):
+                yield parameter.detach().to(dtype).contiguous()
+
+
+class ExportPublisher(Publisher):
+    """Hands over what ``Engine.weights`` gives, to ranks that know nothing of this stack."""
+
+    def __init__(self, engine: Engine, link: Link, is_leader: bool) -> None:
+        """Collective over the training side: goes through all weights once to tell their names and shapes."""
+        self._link, self._engine = link, engine
+        forms = [_form(name, tensor) for name, tensor in engine.weights()]
+        if is_leader:
+            link.tell(_OFFERED, tensors=forms, parameters=sum(math.prod(shape) for _, shape, _ in forms))
+
+    def _tensors(self) -> Iterator[torch.Tensor]:
+        for _, tensor in self._engine.weights():
+            yield tensor.detach().contiguous()
+
+
+class OwnLoop(Generator):
+    """The stack's own generation, on a policy that only generates: its parameters are written in place."""
+
+    def __init__(self, engine: Engine, link: Link, is_leader: bool) -> None:
+        self._engine, self._link = engine, link
+        self._parameters = dict(engine.models[0].named_parameters())
+        self.weights_sum, self.total_parameters = 0.0, engine.total_parameters
+        if is_leader:
+            link.tell(_WANTED, parameters=[_form(name, each) for name, each in self._parameters.items()])
+
+    def sync(self) -> None:
+        """Take one publication. The word that it begins was heard before."""
+        with torch.no_grad():
+            for parameter in self._parameters.values():
+                self._link.broadcast(parameter.detach())
+            self.weights_sum = float(torch.stack([_partial_sum(each) for each in self._parameters.values()]).sum())
+
+    def generate(self, prompts: Samples) -> Samples:
+        return self._engine.generate(prompts)
+
+    def sleep(self) -> None:
+        """Nothing else runs on these ranks."""
+
+    @property
+    def finish_seconds(self) -> Any:
+        return self._engine.finish_seconds
+
+
+class RemotePolicy:
+    """Stands where a generation engine looks for the training engine: its weights come from the other side."""
+
+    notes: Tuple[str, ...] = ()
+    models: Tuple[torch.nn.Module, ...] = ()
+
+    def __init__(self, world: World, link: Link, progress: Progress) -> None:
+        self.device, self.data_parallel_rank, self.data_parallel_size = world.device, world.rank, world.world_size
+        self._link, self._progress = link, progress
+        self._forms: List[Form] = []
+        self.weights_sum, self.total_parameters = 0.0, 0
+
+    def weights(self) -> Iterator[Tuple[str, torch.Tensor]]:
+        """Take one publication, tensor by tensor. The word that it begins was heard before."""
+        if not self._forms:
+            offered = self._link.hear(_OFFERED, self._progress)
+            self._forms, self.total_parameters = offered["tensors"], offered["parameters"]
+        sums = []
+        for name, shape, dtype in self._forms:
+            tensor = torch.empty(shape, dtype=getattr(torch, dtype), device=self.device)
+            self._link.broadcast(tensor)
+            sums.append(_partial_sum(tensor))
+            yield name, tensor
+        self.weights_sum = float(torch.stack(sums).sum())
+
+
+def _form(name: str, tensor: torch.Tensor) -> Form:
+    return name, list(tensor.shape), str(tensor.dtype)[len("torch.") :]
+
+
+def _shape(parameter: torch.nn.Parameter) -> List[int]:
+    """Of a parameter that ZeRO-3 partitions, that of the whole one."""
+    return list(getattr(parameter, "ds_shape", parameter.shape))
+
+
+@contextmanager
+def _whole(parameter: Any) -> Iterator[None]:
+    """Gather a parameter that ZeRO-3 partitions; others are whole."""
+    if not hasattr(parameter, "ds_id"):
+        yield
+        return
+    import deepspeed
+
+    with deepspeed.zero.GatheredParameters([parameter]):
+        yield
+
+
+def _partial_sum(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().reshape(-1)[:_CHECKED_ELEMENTS].double().sum()

@@ -1,0 +1,250 @@
+"""Shapes, algorithms, lengths and engines of what is trained now: what is predicted moves as their physics says."""
+
+import time
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from suite.conduct.planning.preflight import preflight
+from suite.planner.ask import question
+from suite.planner.lengths import Drawn, decoding, drawn, of_samples, passes
+from suite.planner.plan import predict
+from suite.planner.predict_manifest import predict_layout
+from suite.planner.profiles import PROFILES
+from suite.planner.show import plan_lines, work_text
+from suite.planner.space import USUAL, Manner, candidates, held_parts
+from suite.spec.algorithms import Algorithm
+from suite.spec.catalogue import find_size, find_workload
+from suite.spec.layout import Layout
+from suite.spec.lengths import Lengths
+from suite.spec.resolve import resolve_work, sample_lengths
+from suite.theory.parameters import layer_matrix_elements, parameter_count
+from tests.synthetic import synthetic_manifest
+
+UNEVEN = Lengths(kind="lognormal", mean=400, sigma=0.6, cap=1024, at_cap=0.1)
+VLLM = Manner("vllm", engine_sleep=True)
+
+
+def ask(size="6.7B", backend="megatron", manner=USUAL, **changes):
+    workload = find_workload("trlx-ds-chat").changed({"rollouts": 64, **changes})
+    return question(find_size(size), workload, "H100-SXM-80GB", backend, manner=manner)
+
+
+def table(asked, devices=8):
+    space = candidates(asked.shape, asked.workload, asked.hardware, asked.profile, [devices], asked.manner)
+    return space, predict(space, asked.hardware, asked.profile, asked.parameters)
+
+
+MODERN = ["Llama-3.1-8B", "Qwen2.5-7B", "Qwen3-4B", "Qwen3-30B-A3B", "1M-moe"]
+
+
+@pytest.mark.parametrize("size", MODERN)
+def test_a_block_has_the_elements_that_theory_counts(size):
+    shape = find_size(size)
+    jobs = table(ask(size))[0].work.jobs
+    assert set(jobs.elements) == {layer_matrix_elements(shape)}
+    experts = shape.experts
+    mlp = 3 * shape.hidden * shape.ffn
+    inactive = (experts.count - experts.per_token) * mlp if experts else 0
+    assert set(jobs.active_elements) == {layer_matrix_elements(shape) - inactive}
+    assert set(jobs.width) == {shape.heads * shape.head_dim}
+
+
+@pytest.mark.parametrize("size", MODERN)
+def test_a_replica_holds_the_models_parameters_and_a_value_head_where_there_is_one(size):
+    shape, profile = find_size(size), PROFILES["trlx-ddp"]  # pads no vocabulary
+    total = parameter_count(shape).total
+    ppo, grpo = (ask(size, algorithm=name).workload for name in ("ppo", "grpo"))
+    assert held_parts(shape, grpo, 1, 1, profile)["trainable_first"] == total
+    assert held_parts(shape, grpo, 1, 1, profile)["reference_first"] == 0
+    assert held_parts(shape, ppo, 1, 1, profile)["trainable_first"] > total
+    assert held_parts(shape, ppo, 1, 1, profile)["reference_first"] == total
+
+
+def test_expert_parallelism_divides_the_experts_and_nothing_else_and_optimizer_states_stay_divided_by_all_ranks():
+    shape = find_size("Qwen3-30B-A3B")
+    work = ask(shape.name, algorithm="grpo:kl_coefficient=0.01").workload
+    whole, eighth = (held_parts(shape, work, 1, 1, PROFILES["megatron"], degree) for degree in (1, 8))
+    experts = shape.layers * shape.experts.count * 3 * shape.hidden * shape.ffn
+    for kind in ("trainable_first", "reference_first"):
+        assert whole[kind] - eighth[kind] == pytest.approx(experts * 7 / 8)
+    assert whole["sharded_first"] == eighth["sharded_first"] == whole["trainable_first"]
+
+
+def test_decoding_reads_the_experts_that_its_batch_meets_and_computes_those_that_a_token_meets():
+    one, many = (table(ask("Qwen3-30B-A3B", rollouts=rollouts))[0].work.jobs for rollouts in (8, 64))
+    alone = one.expert_parallel == 1
+    few, all_of_them = (jobs.read_elements(np.full(len(jobs), rows)) for jobs, rows in ((one, 1.0), (many, 4096.0)))
+    assert few[alone] == pytest.approx(one.active_elements[alone])
+    assert all_of_them == pytest.approx(many.local_elements)
+    assert (many.local_elements <= many.elements).all() and (many.local_elements < many.elements).any()
+
+
+def test_a_mixture_trains_faster_than_a_dense_model_of_its_size_and_pays_for_sending_tokens():
+    _, moe = table(ask("Qwen3-30B-A3B"), 32)
+    _, dense = table(ask("33B"), 32)
+    assert moe.training["matrix products"].min() < dense.training["matrix products"].min() / 3
+    space, _ = table(ask("Qwen3-30B-A3B"), 32)
+    spread = space.choices["expert"] > 1
+    assert (moe.training["expert parallel"][spread] > 0).all()
+    assert not moe.training["expert parallel"][~spread].any()
+
+
+@pytest.mark.parametrize("backend", ["deepspeed", "megatron"])
+def test_without_a_reference_there_is_no_such_phase_and_no_such_memory(backend):
+    _, ppo = table(ask(backend=backend))
+    _, with_kl = table(ask(backend=backend, algorithm="grpo:kl_coefficient=0.01"))
+    _, without = table(ask(backend=backend, algorithm="grpo"))
+    assert "reference" in ppo.seconds and "reference" in with_kl.seconds and "reference" not in without.seconds
+    assert not without.memory["reference"].any() and with_kl.memory["reference"].any()
+    assert (without.iteration < with_kl.iteration).all()
+
+
+@pytest.mark.parametrize("manner", [Manner(), Manner(packing=True), Manner(balance=True), VLLM])
+@pytest.mark.parametrize("backend", ["deepspeed", "megatron"])
+def test_a_distribution_of_one_length_is_that_length(backend, manner):
+    _, even = table(ask(backend=backend, manner=manner, new_tokens=256))
+    _, fixed = table(ask(backend=backend, manner=manner, lengths="fixed:256"))
+    for part in (*even.seconds, *even.memory):
+        one, other = (each.seconds.get(part, each.memory.get(part)) for each in (even, fixed))
+        assert other == pytest.approx(one), part
+    assert fixed.sample_tokens == pytest.approx(even.sample_tokens)
+
+
+DRAWN = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 300)), min_size=16, max_size=16)
+
+
+@settings(max_examples=60, deadline=None)
+@given(DRAWN, st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4]), st.booleans())
+def test_passes_hold_the_tokens_of_their_samples_and_the_padding_of_their_micro_batches(each, data, micro, in_step):
+    lengths = Drawn(*(np.array(column, dtype=float) for column in zip(*each, strict=True)))
+    replica = 16 // data
+    columns = {"devices": [8.0], "rollouts": [replica], "micro_batch": [micro], "zero_stage": [3.0 if in_step else 1.0]}
+    columns = {name: np.array(column, dtype=float) for name, column in columns.items()}
+    whole = (lengths.prompts + lengths.responses).reshape(data, replica // micro, micro)
+    mean, largest = passes({8: lengths}, columns, packed=False, balanced=False)
+    padded = whole.max(-1)
+    slowest = padded.max(0).mean() if in_step else padded.mean(1).max()
+    assert mean.tokens[0] == pytest.approx(slowest)
+    assert largest.tokens[0] == padded.max()
+    packed, _ = passes({8: lengths}, columns, packed=True, balanced=True)
+    assert packed.tokens[0] == pytest.approx(whole.mean())
+    assert packed.attended[0] == pytest.approx((whole**2).sum() / whole.sum())
+    assert packed.tokens[0] <= mean.tokens[0] * (1 + 1e-12)
+    assert 0 < mean.head_share[0] <= 1 and 0 < packed.head_share[0] < 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(DRAWN)
+def test_an_engine_steps_as_often_as_the_samples_need_and_never_holds_more_than_they_come_to(each):
+    lengths = Drawn(*(np.array(column, dtype=float) for column in zip(*each, strict=True)))
+    found = decoding({8: lengths}, {"devices": np.array([8.0]), "rollouts": np.array([16.0])})
+    held = [sum(p + step for p, r in each if r >= step) for step in range(1, 301)]
+    assert found.new[0] == max(r for _, r in each) and found.prompt[0] == max(p for p, _ in each)
+    assert found.steps[0] == sum(r - 1 for _, r in each)
+    assert found.read[0] == sum(p + i for p, r in each for i in range(r - 1))
+    assert found.held[0] == max(held) and found.whole[0] == sum(p + r for p, r in each)
+
+
+def test_the_longest_response_holds_up_a_stacks_own_loop_and_an_engine_less():
+    short, tailed = "lognormal:mean=400,sigma=0.1,cap=1600", "lognormal:mean=400,sigma=0.1,cap=1600,at-cap=0.02"
+    grown = []
+    for manner in (Manner(), VLLM):
+        (_, even), (_, uneven) = (table(ask(manner=manner, lengths=lengths)) for lengths in (short, tailed))
+        grown.append(float(uneven.seconds["decode"].min() / even.seconds["decode"].min()))
+    assert grown[0] > 2.5 and grown[1] < grown[0]
+
+
+def test_packing_and_balance_make_training_shorter_and_change_nothing_of_generation():
+    tables = [
+        table(ask(lengths=UNEVEN, manner=manner))[1]
+        for manner in (Manner(), Manner(packing=True), Manner(packing=True, balance=True))
+    ]
+    for slower, faster in pairwise(tables):
+        assert (faster.seconds["train"] <= slower.seconds["train"] * (1 + 1e-9)).all()
+        assert faster.seconds["train"].sum() < slower.seconds["train"].sum()
+        assert faster.seconds["generate"] == pytest.approx(slower.seconds["generate"])
+
+
+def test_an_engine_brings_a_copy_of_the_weights_and_a_phase_and_is_bound_by_no_launches():
+    (space, own), (_, engine) = (table(ask(manner=manner)) for manner in (Manner(), Manner("vllm")))
+    _, asleep = table(ask(manner=VLLM))
+    weights = 2 * parameter_count(find_size("6.7B")).total
+    alone = space.choices["pipeline"] == 1
+    assert (engine.seconds["sync"] > 0).all() and "sync" not in own.seconds
+    assert len(engine.iteration) == alone.sum(), "vLLM holds whole layers on every rank"
+    assert engine.memory["generation engine"].max() == pytest.approx(weights, rel=0.01)
+    assert engine.seconds["decode"].min() < own.seconds["decode"].min()
+    assert (asleep.total <= engine.total).all() and (asleep.total < engine.total).any()
+
+
+def test_what_an_engines_pool_does_not_hold_comes_in_turns():
+    few, many = (table(ask(manner=VLLM, rollouts=rollouts))[1] for rollouts in (256, 2048))
+    assert many.seconds["decode"].min() > 4 * few.seconds["decode"].min()
+    assert many.memory["KV cache"].max() <= 0.5 * 80 * 2**30
+
+
+def test_a_manifests_own_lengths_are_what_is_predicted():
+    size, layout = find_size("6.7B"), Layout(devices_per_node=8, data=8, distributed_optimizer=True)
+    workload = ask(lengths=UNEVEN).workload
+    whole = []
+    for seed in (1, 2):
+        work = resolve_work(size, workload, layout, seed)
+        found = predict_layout(size, workload, work, layout, "megatron", "H100-SXM-80GB")
+        own = of_samples(work.lengths).mean
+        assert found["tokens_per_second"] == pytest.approx(found["samples_per_second"] * own)
+        whole.append(found["phases"])
+    assert whole[0] != whole[1]
+
+
+def test_of_split_placement_nothing_is_predicted_and_preflight_says_so():
+    size, workload = find_size("1.3B"), find_workload("trlx-ds-chat")
+    layout = Layout(devices_per_node=8, data=4, placement="split", generation_ranks=4)
+    work = resolve_work(size, workload, layout)
+    assert predict_layout(size, workload, work, layout, "megatron", "H100-SXM-80GB") is None
+    body = {"workload": workload, "device": "cuda", "precision": "bf16", "size": size, "layout": layout}
+    (row,) = preflight([synthetic_manifest(backend="megatron", **body)], "H100-SXM-80GB").rows
+    assert row.expected is None and row.refused is None
+    assert row.unchecked == "runs with --placement split: which side waits for the other is not predicted"
+
+
+def test_a_large_draw_is_looked_at_in_part_and_has_the_distributions_mean():
+    workload = ask(lengths=UNEVEN, rollouts=128).workload
+    part = drawn(workload, 2_000_000)
+    assert len(part.prompts) <= 32768
+    whole = of_samples(sample_lengths(workload, 65536, 1234))
+    assert part.mean == pytest.approx(whole.mean, rel=0.001)
+
+
+def test_a_scaling_range_of_uneven_work_takes_seconds():
+    began = time.perf_counter()
+    for count in (8, 512, 16384):
+        table(ask(lengths=UNEVEN, rollouts=128, algorithm="grpo"), count)
+    assert time.perf_counter() - began < 10
+
+
+def test_a_plan_says_what_it_assumes_of_algorithm_and_lengths():
+    asked = ask(algorithm="grpo:clip_high=0.28", lengths=UNEVEN, manner=Manner("vllm", True, True, True))
+    text = "\n".join(plan_lines(asked.plan([8], most=2)))
+    for words in (
+        "512 on 8) in groups of 8",
+        "prompts 256 tokens, responses lognormal:mean=400,sigma=0.6,cap=1024,at-cap=0.1",
+        "1 grpo:clip_high=0.28 epoch of 1 optimizer step",
+        "no reference, no critic",
+        "lengths as drawn for seed 1234",
+        "the longest response 1,024",
+        "passes are laid end to end; replicas have equal tokens",
+        "generation by vLLM is a first model by bandwidth and FLOPs alone",
+        "no published rate of whole iterations of this kind",
+    ):
+        assert words in text, words
+    assert "range" not in text.splitlines()[3]
+    assert work_text(ask().workload, [8]).startswith("64 samples per device (512 on 8), 256 prompt and 256 new tokens")
+
+
+def test_samples_that_do_not_divide_into_groups_are_said_to():
+    plan = ask(algorithm=Algorithm(name="grpo"), group=7).plan([8])
+    assert not plan.options and any("do not divide into groups of 7" in note for note in plan.notes)

@@ -1,0 +1,60 @@
+"""Micro batches as the model takes them, and rotary frequencies: without ranks."""
+
+from __future__ import annotations
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from suite.worker.engines.megatron.batch import MicroBatch
+from suite.worker.engines.megatron.family import inverse_frequencies
+from suite.worker.samples import Samples
+
+LENGTHS = st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=5)
+
+
+def samples_of(lengths: list[tuple[int, int]]) -> Samples:
+    """Every token of every sample is another number."""
+    longest = max(prompt + response for prompt, response in lengths)
+    tokens = torch.arange(1, len(lengths) * longest + 1).view(len(lengths), longest)
+    ends = torch.tensor([prompt + response for prompt, response in lengths]).unsqueeze(1)
+    return Samples(tokens * (torch.arange(longest) < ends), *(list(each) for each in zip(*lengths, strict=True)))
+
+
+@given(LENGTHS, st.booleans(), st.sampled_from([1, 2, 4]))
+def test_each_response_token_is_told_by_the_state_before_it(
+    lengths: list[tuple[int, int]], packed: bool, multiple: int
+) -> None:
+    samples = samples_of(lengths)
+    batch = MicroBatch(samples, packed, multiple)
+    states = batch.tokens.t().unsqueeze(-1).double()  # a state that knows which token it is of
+    before, mask = samples.tokens.gather(1, samples.response_positions() - 1), samples.mask()
+    assert torch.equal(batch.by_sample(batch.before_responses(states).squeeze(-1)), before.double() * mask)
+    assert torch.equal(batch.by_sample(batch.targets()), samples.responses() * mask)
+    assert batch.tokens.size(1) % multiple == 0
+    assert batch.padded_tokens == batch.tokens.numel() - samples.real_tokens
+    if packed:
+        assert batch.padded_tokens < multiple and sum(batch.segments or ()) == batch.tokens.size(1)
+
+
+@given(LENGTHS)
+def test_positions_start_again_with_each_packed_sample(lengths: list[tuple[int, int]]) -> None:
+    samples = samples_of(lengths)
+    batch = MicroBatch(samples, packed=True, multiple=1)
+    expected = [position for length in samples.lengths for position in range(length)]
+    assert batch.positions.tolist() == expected and batch.segments == samples.lengths
+
+
+def test_frequencies_are_llama_3_1s_as_hugging_face_computes_them() -> None:
+    from transformers import LlamaConfig
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    rope = {"rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    rope |= {"rope_type": "llama3", "original_max_position_embeddings": 8192}
+    config = LlamaConfig(hidden_size=4096, num_attention_heads=32, max_position_embeddings=131072, rope_parameters=rope)
+    theirs, _ = ROPE_INIT_FUNCTIONS["llama3"](config, device="cpu")
+    scaling = {"low_frequency_factor": 1.0, "high_frequency_factor": 4.0, "original_positions": 8192}
+    size = {"hidden": 4096, "heads": 32, "rope_theta": 500000.0}
+    ours = inverse_frequencies({**size, "rope_scaling": {"kind": "llama3", "factor": 8.0, **scaling}})
+    assert torch.allclose(ours, theirs, rtol=1e-6, atol=0)
+    assert not torch.allclose(ours, inverse_frequencies(size))
