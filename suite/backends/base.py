@@ -11,7 +11,7 @@ from suite.spec.manifest import Backend, Measure
 from suite.spec.resolve import resolve_work
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
-from suite.theory.memory import memory_floor
+from suite.theory.memory import generating_floor, memory_floor
 
 BackendKind = Literal["engine", "trainer"]
 #: A layout is chosen by default only if its memory floor leaves this share of the device to what the floor leaves out.
@@ -68,19 +68,23 @@ def has_room(size: Shape, workload: Workload, layout: Layout, device_memory_byte
     """Whether the memory floor leaves room on the device for what a floor leaves out; yes for an unknown device."""
     if device_memory_bytes is None:
         return True
-    floor = memory_floor(size, workload, resolve_work(size, workload, layout), layout, "bf16")
-    return floor.bytes <= FLOOR_SHARE_OF_DEVICE * device_memory_bytes
+    arguments = (size, workload, resolve_work(size, workload, layout), layout)
+    needed = max(memory_floor(*arguments, "bf16").bytes, generating_floor(*arguments, "bf16"))
+    return needed <= FLOOR_SHARE_OF_DEVICE * device_memory_bytes
 
 
 def unknown_work(driver: BackendDriver, workload: Workload) -> list[str]:
     """What the workload asks for that this stack would silently leave out; without ``extra_work`` it takes none."""
     known = getattr(driver, "extra_work", ())
     asked = [
-        fact.feature
+        fact.feature.format(getattr(workload, name))
         for name, fact in declared(Workload)
         if fact.feature and name not in known and not is_default(workload, name)
     ]
-    return [f"the {driver.name} backend has no {words}, which workload {workload.name} asks for" for words in asked]
+    if not asked:
+        return []
+    words = " and no ".join(filter(None, (", no ".join(asked[:-1]), asked[-1])))
+    return [f"the {driver.name} backend has no {words}, which workload {workload.name} asks for"]
 
 
 def versions_errors(

@@ -39,6 +39,8 @@ class _Accelerate:
             errors.append("trlx on Accelerate is data parallel only: tensor and pipeline parallel must be 1")
         if workload.reference == "hydra" and not workload.trainable_layers:
             errors.append("trlx branches its hydra reference off below the trainable layers: train at least one layer")
+        if workload.reward.kind == "pseudo":
+            errors.append("trlx does not tell a reward which sample it scores, so it has no pseudo reward")
         if measure.device == "cpu" and measure.precision == "fp16":
             errors.append("fp16 is not trained on a CPU; use fp32 or bf16")
         return errors

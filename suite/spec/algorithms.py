@@ -102,6 +102,12 @@ class Algorithm(Frozen):
         option = self.declaration.reference
         return option is None or float(self.options[option]) > 0
 
+    def __hash__(self) -> int:
+        return hash((self.name, *sorted(self.options)))
+
+    def __str__(self) -> str:
+        return self.name
+
     def text(self) -> str:
         """As the command line has it, with the options that differ from their defaults."""
         changed = [f"{name}={value}" for name, value in self.options.items() if value != self.declaration.options[name]]

@@ -25,8 +25,8 @@ class Declared:
     ``automatic``: on, off, or left to the backend; ``switch``: off unless asked for.
     ``written``: ``when set`` for a field that came after manifests were hashed without it: left out, and so out of the
     hash, where it has its default.
-    ``feature``: what a backend must have to honour it, as a message calls it; a backend that does names the field in
-    its ``extra_work``. ``None``: every backend honours it.
+    ``feature``: what a backend must have to honour it, as a message calls it, with ``{}`` for the value where it is
+    told; a backend that does names the field in its ``extra_work``. ``None``: every backend honours it.
     ``label``: of a layout, its short name in tables with ``{}`` for the value; left out where it has its default.
     """
 

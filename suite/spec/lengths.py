@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import random
 import re
+from functools import lru_cache
+from itertools import groupby, pairwise
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any, Literal
@@ -16,6 +18,7 @@ from suite.spec.base import Frozen, UsageError
 #: More lengths than a file may list: beyond it a manifest would be all lengths.
 MOST_LISTED = 100_000
 MOST_TOKENS = 10_000_000
+_MOST_BYTES = 16 * MOST_LISTED
 _FORMS = "fixed:512, list:FILE or lognormal:mean=512,sigma=0.6,cap=4096[,at-cap=0.1][,group-correlation=0.3]"
 
 
@@ -48,6 +51,8 @@ class Lengths(Frozen):
         for name in ("tokens", "listed", "mean", "sigma", "cap"):
             if (getattr(self, name) is None) == (name in own):
                 raise ValueError(f"{self.kind} lengths {'need' if name in own else 'have no'} {name}")
+        if self.mean is not None and self.cap is not None and self.mean > self.cap:
+            raise ValueError(f"lengths of mean {self.mean:g} cannot be at most {self.cap} each: raise cap above mean")
         if self.kind != "lognormal" and (self.at_cap or self.group_correlation):
             raise ValueError(f"{self.kind} lengths have no at-cap and no group-correlation")
         if self.listed is not None:
@@ -65,30 +70,17 @@ class Lengths(Frozen):
 
     def draw(self, samples: int, group: int, seed: int) -> tuple[int, ...]:
         """The length of each of ``samples`` samples, ``group`` of each prompt side by side. Equal arguments, equal
-        lengths, on every machine.
+        lengths.
 
-        A lognormal's quantiles are spread evenly and shuffled, so that a small batch already has nearly the
-        distribution's mean and tail: a plain draw of dozens would not. The samples of a group share a part of log X.
+        A lognormal's lengths are the means of its equally probable parts, shuffled, so that a small batch already has
+        the distribution's mean and tail, whatever the seed: a plain draw of dozens would not. The samples of a group
+        share a part of log X, by which they are ranked.
         """
         if self.kind == "fixed":
             return (self.longest,) * samples
         if self.listed is not None:
             return tuple(self.listed[index % len(self.listed)] for index in range(samples))
-        return self._lognormal(samples, group, random.Random(seed))
-
-    def _lognormal(self, samples: int, group: int, generator: random.Random) -> tuple[int, ...]:
-        assert self.mean is not None and self.sigma is not None and self.cap is not None
-        shared = math.sqrt(self.group_correlation)
-        own = math.sqrt(1 - self.group_correlation)
-        groups = _normal_scores(-(-samples // group), generator)
-        each = _normal_scores(samples, generator)
-        mixed = [shared * groups[index // group] + own * each[index] for index in range(samples)]
-        at_cap = set(generator.sample(range(samples), round(self.at_cap * samples)))
-        center = math.log(self.mean) - self.sigma**2 / 2
-        return tuple(
-            self.cap if index in at_cap else min(self.cap, max(1, round(math.exp(center + self.sigma * score))))
-            for index, score in enumerate(mixed)
-        )
+        return _drawn(self, samples, group, seed)
 
     def text(self) -> str:
         """As the command line has it; a list shows how many there are."""
@@ -104,12 +96,61 @@ class Lengths(Frozen):
         return f"lognormal:mean={self.mean:g},sigma={self.sigma:g},cap={self.cap}{extra}"
 
 
-def _normal_scores(count: int, generator: random.Random) -> list[float]:
-    """Evenly spread quantiles of the standard normal distribution, in random order."""
+@lru_cache(maxsize=64)  # a plan asks for the same lengths again for each of its layouts
+def _drawn(lengths: Lengths, samples: int, group: int, seed: int) -> tuple[int, ...]:
+    """Only ``random()`` of the generator is used: it alone gives the same numbers in every version of Python."""
+    assert lengths.mean is not None and lengths.sigma is not None and lengths.cap is not None
+    generator = random.Random(seed)
+    groups = _shuffled(range(-(-samples // group)), generator)
+    each = _shuffled(range(samples), generator)
+    capped = round(lengths.at_cap * samples)
+    at_cap = frozenset(_shuffled(range(samples), generator)[:capped])
+    others = [index for index in range(samples) if index not in at_cap]
+    shared, own = math.sqrt(lengths.group_correlation), math.sqrt(1 - lengths.group_correlation)
+    scores = [
+        shared * _normal_score(groups[index // group], len(groups)) + own * _normal_score(each[index], samples)
+        for index in others
+    ]
+    found = [lengths.cap] * samples
+    for index, length in zip(others, _by_rank(scores, _parts(lengths.mean, lengths.sigma, len(others))), strict=True):
+        found[index] = min(lengths.cap, max(1, round(length)))
+    return tuple(found)
+
+
+def _shuffled(numbers: range, generator: random.Random) -> list[int]:
+    keys = [generator.random() for _ in numbers]
+    return sorted(numbers, key=keys.__getitem__)
+
+
+def _normal_score(rank: int, count: int) -> float:
+    """What the standard normal distribution has at the middle of the ``rank``-th of ``count`` equal parts."""
+    return NormalDist().inv_cdf((rank + 0.5) / count)
+
+
+def _by_rank(scores: list[float], rising: list[float]) -> list[float]:
+    """For each score the value of its rank among ``rising``; equal scores get the mean of theirs."""
+    order = sorted(range(len(scores)), key=scores.__getitem__)
+    found = [0.0] * len(scores)
+    first = 0
+    for _, equal in groupby(order, key=scores.__getitem__):
+        indices = list(equal)
+        mean = math.fsum(rising[first : first + len(indices)]) / len(indices)
+        for index in indices:
+            found[index] = mean
+        first += len(indices)
+    return found
+
+
+def _parts(mean: float, sigma: float, count: int) -> list[float]:
+    """Means of the ``count`` equally probable parts of a lognormal distribution, rising; their own mean is ``mean``.
+
+    Up to its quantile z the distribution holds the share ``Phi(z - sigma)`` of its mean.
+    """
+    if sigma == 0:
+        return [mean] * count
     normal = NormalDist()
-    scores = [normal.inv_cdf((index + 0.5) / count) for index in range(count)]
-    generator.shuffle(scores)
-    return scores
+    inner = [normal.cdf(normal.inv_cdf(part / count) - sigma) for part in range(1, count)]
+    return [mean * count * (above - below) for below, above in pairwise([0.0, *inner, 1.0])]
 
 
 def parse_lengths(text: str) -> dict[str, Any]:
@@ -135,14 +176,18 @@ def parse_lengths(text: str) -> dict[str, Any]:
 
 
 def _listed(path: str) -> tuple[int, ...]:
+    shown = path.strip()[:80]
     try:
-        content = Path(path).read_text(encoding="utf-8") if Path(path).is_file() else None
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read the lengths in {path[:80]}: {error}") from error
-    if content is None:
-        raise UsageError(f"there is no file {path[:80]!r} with lengths")
-    if len(content) > 16 * MOST_LISTED:
-        raise UsageError(f"{path[:80]} is too long for a list of at most {MOST_LISTED} lengths")
+        file = Path(path.strip()).expanduser()
+        if not file.is_file():
+            raise UsageError(f"there is no file {shown!r} with lengths")
+        if file.stat().st_size > _MOST_BYTES:
+            raise UsageError(f"{shown} is too long for a list of at most {MOST_LISTED} lengths")
+        content = file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{shown} is no text with lengths: byte {error.start} is not UTF-8") from error
+    except (OSError, RuntimeError) as error:  # a home that nobody has is the latter
+        raise UsageError(f"cannot read the lengths in {shown}: {getattr(error, 'strerror', error)}") from error
     return tuple(_whole(word, path) for word in re.split(r"[\s,]+", content) if word)
 
 

@@ -6,6 +6,7 @@ from math import gcd
 from typing import Any
 
 from suite.spec.base import UsageError, digest
+from suite.spec.fields import declared
 from suite.spec.layout import Layout
 from suite.spec.lengths import Lengths
 from suite.spec.manifest import (
@@ -43,8 +44,10 @@ def layout_errors(size: Shape, workload: Workload, layout: Layout) -> list[str]:
     if size.layers % pipeline:
         errors.append(f"{size.name} has {size.layers} layers, not divisible by pipeline parallel {pipeline}")
     if tokens > size.positions:
-        errors.append(f"{tokens} tokens per sample exceed the {size.positions} positions of {size.name}")
-    if layout.sequence_parallel and tokens % tensor and not workload.uneven:
+        errors.append(
+            f"{tokens} tokens per sample exceed the {size.positions} positions of {size.name}{_caps(workload)}"
+        )
+    if layout.sequence_parallel and not workload.uneven and tokens % tensor:
         errors.append(f"{tokens} tokens per sample are not divisible by tensor parallel {tensor} (sequence parallel)")
     if workload.trainable_layers is not None and workload.trainable_layers > size.layers:
         errors.append(
@@ -62,6 +65,14 @@ def layout_errors(size: Shape, workload: Workload, layout: Layout) -> list[str]:
     if layout.generation_ranks and rollouts % layout.generation_ranks:
         errors.append(f"{rollouts} rollouts are not divisible by {layout.generation_ranks} generation ranks")
     return errors
+
+
+def _caps(workload: Workload) -> str:
+    """Which options have to say less, where the longest sample is the longest of uneven lengths."""
+    fields = (("prompt_lengths", workload.prompt_lengths), ("lengths", workload.lengths))
+    facts = dict(declared(Workload))
+    caps = [f"{facts[name].option} (at most {each.longest})" for name, each in fields if each is not None]
+    return f": choose a lower cap with {' or '.join(caps)}" if caps else ""
 
 
 def resolve_work(size: Shape, workload: Workload, layout: Layout, seed: int = 0) -> Work:

@@ -82,8 +82,18 @@ class Critic(Frozen):
 
 
 PPO_ALGORITHM = Algorithm(name=PPO_NAME)
+#: the field that says the longest, by the field of uneven lengths
+_LONGEST = {"lengths": "new_tokens", "prompt_lengths": "prompt_tokens"}
 *_FIRST, _LAST = declarations()
 _ALGORITHMS = f"{', '.join(_FIRST)} or {_LAST}"
+
+
+def _usual_group(algorithm: Algorithm, rollouts: Any) -> int:
+    """The algorithm's, or the next smaller one that divides a device's rollouts."""
+    usual = algorithm.declaration.group
+    if not isinstance(rollouts, int) or rollouts < 1:
+        return usual
+    return max(group for group in range(1, usual + 1) if rollouts % group == 0)
 
 
 class Workload(Declaring):
@@ -106,12 +116,17 @@ class Workload(Declaring):
             "--algorithm",
             f"{_ALGORITHMS}, with its options: grpo:kl_coefficient=0.001,clip_high=0.28",
             written="when set",
-            feature="algorithms but PPO",
+            feature="algorithm {}",
         ),
     ] = Field(default=PPO_ALGORITHM, description="what is learned from the samples; null in old manifests: PPO")
     group: Annotated[
         int,
-        Declared("--group", "samples of each prompt [default: the algorithm's]", written="when set", feature="groups"),
+        Declared(
+            "--group",
+            "samples of each prompt [default: the algorithm's, or less where it does not divide --rollouts]",
+            written="when set",
+            feature="groups of {} samples",
+        ),
     ] = Field(default=1, gt=0, description="samples of each prompt")
     prompt_lengths: Annotated[
         Lengths | None,
@@ -123,7 +138,8 @@ class Workload(Declaring):
         Lengths | None,
         Declared(
             "--lengths",
-            "uneven responses: lognormal:mean=512,sigma=0.6,cap=4096[,at-cap=0.1], list:FILE or fixed:512",
+            "uneven responses: lognormal:mean=512,sigma=0.6,cap=4096[,at-cap=0.1][,group-correlation=0.3], list:FILE "
+            "or fixed:512",
             written="when set",
             feature="responses of uneven length",
         ),
@@ -163,13 +179,15 @@ class Workload(Declaring):
         if not isinstance(value, Mapping):
             return value
         body = dict(value)
-        for uneven, longest in (("lengths", "new_tokens"), ("prompt_lengths", "prompt_tokens")):
+        for uneven, longest in _LONGEST.items():
             if body.get(uneven) is not None:
-                body[uneven] = Lengths.model_validate(body[uneven])
-                body[longest] = body[uneven].longest
+                lengths = Lengths.model_validate(body[uneven])
+                if body.setdefault(longest, lengths.longest) != lengths.longest:
+                    raise ValueError(f"{longest} {body[longest]} is not the longest of {uneven}, {lengths.text()}")
+                body[uneven] = None if lengths.kind == "fixed" else lengths
         if body.get("algorithm") is not None:
             body["algorithm"] = Algorithm.model_validate(body["algorithm"])
-            body.setdefault("group", body["algorithm"].declaration.group)
+            body.setdefault("group", _usual_group(body["algorithm"], body.get("rollouts")))
             if body["algorithm"].name != PPO_NAME:
                 body.setdefault("reward", PseudoReward())
         return body
@@ -177,6 +195,10 @@ class Workload(Declaring):
     @model_validator(mode="after")
     def _algorithm_fits(self) -> "Workload":
         declared = self.algorithm.declaration
+        if self.prompt_lengths is not None and self.prompt_lengths.group_correlation:
+            raise ValueError("the samples of a group share their prompt: --prompt-lengths has no group-correlation")
+        if self.lengths is not None and self.lengths.group_correlation and self.group == 1:
+            raise ValueError("group-correlation is of the samples of a prompt: --group is at least 2 for it")
         if self.group < declared.least_group:
             raise ValueError(
                 f"{declared.name} compares the samples of a prompt: --group is at least {declared.least_group}"
@@ -208,9 +230,10 @@ class Workload(Declaring):
         if "algorithm" in changes:
             for name in ("group", "reward"):
                 body.pop(name, None)
-        for uneven, longest in (("lengths", "new_tokens"), ("prompt_lengths", "prompt_tokens")):
-            if longest in changes and uneven not in changes:
-                body.pop(uneven, None)
+        for pair in _LONGEST.items():
+            if any(name in changes for name in pair):
+                for name in pair:
+                    body.pop(name, None)
         return Workload.model_validate({**body, **changes})
 
     @property

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from suite.backends.base import unknown_work
+from suite.backends.registry import find_backend
 from suite.cli.app import app
 from suite.cli.options.fields import LayoutOptions, WorkloadOptions, layout_choices, workload_changes
 from suite.cli.options.work import Work
@@ -59,3 +61,62 @@ def test_values_to_compare_are_crossed_and_switches_are_switched(capsys: pytest.
 
 def test_the_old_name_of_the_hang_timeout_still_works(capsys: pytest.CaptureFixture[str]) -> None:
     assert planned(capsys, "--silence", "5m") == planned(capsys, "--hang-timeout", "5m")
+
+
+UNEVEN = "lognormal:mean=6,sigma=0.6,cap=8"
+
+
+def refused(capsys: pytest.CaptureFixture[str], *options: str) -> str:
+    with pytest.raises(SystemExit) as ended:
+        app((*PLAN, *options), prog_name="suite")
+    assert ended.value.code == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and shown.err.count("\n") == 1, "one line"
+    return shown.err
+
+
+def test_another_algorithm_with_uneven_lengths_is_planned(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("suite.backends.deepspeed.DeepSpeed.extra_work", ("algorithm", "group", "lengths"))
+    options = ("--workload", "cpu", "--algorithm", "grpo", "--lengths", UNEVEN)
+    (usual,), (grpo,), (again,) = planned(capsys), planned(capsys, *options), planned(capsys, *options)
+    (capped,) = planned(capsys, *options, "--lengths", UNEVEN + ",at-cap=0.1")
+    assert usual["run"] != grpo["run"] == again["run"] != capped["run"]
+    assert "3 rollouts do not divide into groups of 2" in refused(
+        capsys, "--algorithm", "grpo", "--rollouts", "3", "--group", "2"
+    )
+    words = refused(capsys, "--lengths", "lognormal:mean=6,sigma=0.6,cap=800")
+    assert "exceed the 128 positions of 1M" in words and "--lengths (at most 800)" in words
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--lengths", "garbage"), "error: 'garbage' is no distribution of lengths; write fixed:512"),
+        (("--prompt-lengths", "list:/nowhere"), "error: there is no file '/nowhere' with lengths"),
+        (("--lengths", "lognormal:mean=9,sigma=1,cap=8"), "error: lengths of mean 9 cannot be at most 8 each"),
+        (("--lengths", UNEVEN, "--new-tokens", "9"), "new_tokens 9 is not the longest of lengths, lognormal:"),
+        (("--algorithm", "nope"), "error: there is no algorithm 'nope'; known are ppo, "),
+        (("--algorithm", "grpo:foo=1"), "error: grpo has no option 'foo'; its options are "),
+        (
+            ("--algorithm", "grpo", "--group", "1"),
+            "error: grpo compares the samples of a prompt: --group is at least 2",
+        ),
+        (("--group", "0"), "--group"),
+    ],
+)
+def test_work_that_cannot_be_is_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str], options: tuple[str, ...], words: str
+) -> None:
+    assert words in refused(capsys, *options)
+
+
+@pytest.mark.parametrize("backend", ["trlx-deepspeed", "trlx-ddp", "trlx-nemo"])
+def test_trainers_refuse_work_that_they_would_leave_out(backend: str) -> None:
+    workload = find_workload("cpu").changed({"algorithm": "grpo", "lengths": UNEVEN, "prompt_lengths": UNEVEN})
+    (error,) = unknown_work(find_backend(backend), workload)
+    assert error == (
+        f"the {backend} backend has no algorithm grpo, no groups of 4 samples, no prompts of uneven length and no "
+        "responses of uneven length, which workload cpu asks for"
+    )

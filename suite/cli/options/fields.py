@@ -19,13 +19,13 @@ WORK, LAYOUT = "Work", "Layout"
 
 
 def _typed(info: FieldInfo) -> tuple[Any, str | None]:
-    """What a user types for a field, and its metavar where it is a word of a choice, which the model checks."""
+    """What a user types for a field, and its metavar where the model checks a word of a choice, or reads a text."""
     kind: Any = info.annotation
     if get_origin(kind) in (Union, UnionType):
         kind = next(one for one in get_args(kind) if one is not type(None))
     if get_origin(kind) is Literal:
         return str, "|".join(map(str, get_args(kind)))
-    return (str, "TEXT") if isinstance(kind, type) and issubclass(kind, BaseModel) else (kind, None)
+    return (str, kind.__name__.upper()) if isinstance(kind, type) and issubclass(kind, BaseModel) else (kind, None)
 
 
 def _option(name: str, fact: Declared, info: FieldInfo, panel: str) -> tuple[str, Any, DataField]:

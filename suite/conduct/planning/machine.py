@@ -17,7 +17,7 @@ from suite.launch.probe import LocalDevice, local_devices, physical_cores, stack
 from suite.spec.base import Frozen, UsageError
 from suite.spec.device import Precision
 from suite.spec.manifest import Manifest
-from suite.theory.memory import memory_floor
+from suite.theory.memory import generating_floor, memory_floor
 
 #: Threads of a rank on a GPU whose node cannot be examined: nodes with eight GPUs have at least twelve cores for each.
 USUAL_THREADS = 8
@@ -78,8 +78,9 @@ class Machine(Frozen):
             return
         for manifest in (each for each in manifests if each.measure.device == "cpu"):
             layout, precision = manifest.layout, manifest.measure.precision
-            floor = memory_floor(manifest.size, manifest.workload, manifest.work, layout, precision).bytes
-            needed = floor * layout.devices_per_node
+            work = (manifest.size, manifest.workload, manifest.work, layout, precision)
+            training = memory_floor(*work).bytes * layout.training_ranks
+            needed = (training + generating_floor(*work) * layout.generation_ranks) / layout.nodes
             if needed > self.host_memory_bytes:
                 raise UsageError(
                     f"{manifest.backend.name} {manifest.size.name} on {layout.ranks} ranks needs at least "
