@@ -93,5 +93,4 @@ def test_a_killed_generation_rank_ends_the_run_as_a_lost_rank(tmp_path: Path) ->
     assert record.failure.evidence[0] == "rank 1 ended by SIGKILL"
     assert verify(bundle).status == "equal"
     trained = told(bundle, 0, "iteration")
-    assert trained, "megatron's two sides had begun"
-    assert trained[0]["counts"]["samples"] == told(bundle, 1, "iteration")[0]["counts"]["samples"] == 8
+    assert trained[0]["counts"]["samples"] == 8, "megatron's two sides had begun"
