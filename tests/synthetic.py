@@ -80,7 +80,6 @@ def grpo_workload(**changes: Any) -> Workload:
     fields = {
         "name": "grpo-smoke",
         "prompt_tokens": 8,
-        "new_tokens": 24,
         "lengths": "lognormal:mean=10,sigma=0.6,cap=24,at-cap=0.125",
         "algorithm": "grpo",
         "group": 4,

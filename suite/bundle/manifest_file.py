@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -17,7 +19,7 @@ _MOST_RANKS, _MOST = 1 << 20, 1 << 48
 
 def parse_manifest(text: str, name: str) -> Manifest:
     """The manifest that ``text`` holds; ``name`` is what messages call it. Raises DamagedBundle."""
-    parse_object(text, name)
+    _refuse_files(parse_object(text, name), name)
     try:
         manifest = Manifest.model_validate_json(text)
     except ValidationError as error:
@@ -28,6 +30,16 @@ def parse_manifest(text: str, name: str) -> Manifest:
     if not SAFE_ID.fullmatch(manifest.run.id):
         raise DamagedBundle(f"{name}: run.id {manifest.run.id[:80]!r} cannot be the name of a folder")
     return manifest
+
+
+def _refuse_files(body: Mapping[str, Any], file: str) -> None:
+    """Lengths may be read from a file where they are asked for as a text, which a manifest never has: a bundle must not
+    have files of the machine read that it lies on. Raises DamagedBundle.
+    """
+    workload = body.get("workload")
+    for name in ("lengths", "prompt_lengths"):
+        if isinstance(workload, Mapping) and isinstance(workload.get(name), str):
+            raise DamagedBundle(f"{file}: workload.{name} is text, must be an object")
 
 
 def _check_content(manifest: Manifest, file: str) -> None:
@@ -41,11 +53,22 @@ def _check_content(manifest: Manifest, file: str) -> None:
     for name, value in (item for part in parts for item in part):
         if isinstance(value, (int, float)) and value > _MOST:
             raise DamagedBundle(f"{file}: {name} is larger than {_MOST}")
+    _check_lengths(manifest, file)
     errors = layout_errors(manifest.size, manifest.workload, manifest.layout)
     if errors:
         raise DamagedBundle(f"{file}: {errors[0]}")
     if not _work_follows(manifest):
         raise DamagedBundle(f"{file}: work is not what workload and layout give")
+
+
+def _check_lengths(manifest: Manifest, file: str) -> None:
+    """No sample is longer than the workload's longest. Raises DamagedBundle."""
+    drawn, workload = manifest.work.lengths, manifest.workload
+    if drawn is None:
+        return
+    for lengths, most in ((drawn.prompt, workload.prompt_tokens), (drawn.response, workload.new_tokens)):
+        if max(lengths, default=0) > most:
+            raise DamagedBundle(f"{file}: work.lengths has a sample beyond the workload's longest, {most} tokens")
 
 
 def _work_follows(manifest: Manifest) -> bool:

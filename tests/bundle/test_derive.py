@@ -392,7 +392,7 @@ def test_a_record_names_its_fields_as_the_contract_does(tmp_path):
     assert list(body) == [
         "schema", "run", "status", "failure", "counts", "throughput", "phases", "details",
         "phase_intervals", "waits", "void_iterations", "algorithm", "lengths", "padding", "rollout", "staleness",
-        "memory", "compute", "energy", "steady_state", "iterations", "environment", "predicted", "notes",
+        "overlap", "memory", "compute", "energy", "steady_state", "iterations", "environment", "predicted", "notes",
     ]  # fmt: skip
     contract = {
         "run": "id plan backend backend_kind size ranks layout strategy launcher repeat started ended workload scaling "

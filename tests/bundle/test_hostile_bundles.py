@@ -19,7 +19,7 @@ from suite.bundle.store import Bundle, DamagedBundle, find_bundles
 from suite.bundle.verify import verify
 from suite.spec.layout import Layout
 from suite.spec.manifest import manifest_hash, work_hash
-from tests.synthetic import make_bundle, synthetic_manifest
+from tests.synthetic import LLAMA, grpo_workload, make_bundle, synthetic_manifest
 
 TWO_RANKS = Layout(devices_per_node=2, data=2)
 
@@ -106,6 +106,34 @@ def test_a_missing_field_is_named(path, kind):
 
     edit(path / "events" / "rank-1.jsonl", drop)
     assert "is missing" in damage_of(path)
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "says"),
+    [
+        (("workload", "lengths"), "list:/etc/passwd", "workload.lengths is text, must be an object"),
+        (("workload", "prompt_lengths"), "list:/etc/passwd", "workload.prompt_lengths is text, must be an object"),
+        (("workload", "lengths"), {"kind": "list", "listed": []}, "a list of lengths has 1 to"),
+        (("workload", "algorithm", "name"), "dpo", "there is no algorithm 'dpo'"),
+        (("workload", "algorithm", "options"), {"clip_high": -5}, "clip_high is a number"),
+        (("work", "lengths", "response"), [25] + [1] * 15, "a sample beyond the workload's longest, 24 tokens"),
+        (("work", "lengths", "prompt"), [1 << 60] * 16, "the workload's longest, 8 tokens"),
+        (("work", "lengths", "response"), [0] * 16, "length"),
+        (("work", "lengths", "response"), [4] * 15, "length"),
+        (("work", "lengths"), None, "length"),
+    ],
+)
+def test_an_uneven_manifest_that_cannot_be_is_named_and_makes_no_file_be_read(tmp_path, where, value, says):
+    manifest = synthetic_manifest(size=LLAMA, workload=grpo_workload(), layout=TWO_RANKS)
+    path = make_bundle(tmp_path, manifest)
+    body = json.loads((path / "manifest.json").read_text())
+    part = body
+    for name in where[:-1]:
+        part = part[name]
+    part[where[-1]] = value
+    (path / "manifest.json").write_text(json.dumps({**body, "hash": manifest_hash(body)}))
+    message = damage_of(path)
+    assert says in message and "root" not in message
 
 
 def test_a_missing_iteration_is_seen(path):

@@ -141,7 +141,7 @@ def grpo(**changes: Any) -> Workload:
     """GRPO on groups of four samples of uneven length."""
     lengths = "lognormal:mean=48,sigma=0.6,cap=128,at-cap=0.1"
     fields = {"name": "reasoning", "algorithm": "grpo", "group": 4, "lengths": lengths, "rollouts": 16}
-    return workload(**{**fields, **changes})
+    return Workload.model_validate({"prompt_tokens": 16, "micro_batch": 8, **fields, **changes})
 
 
 def manifest(

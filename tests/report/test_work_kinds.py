@@ -126,7 +126,7 @@ def test_a_list_of_lengths_is_not_written_out() -> None:
 
 
 def test_lengths_and_padding_are_shown_only_where_samples_are_uneven() -> None:
-    even = made.grpo(lengths=None)
+    even = made.grpo(lengths=None, new_tokens=16)
     assert "## Lengths and padding" not in render(build([*made.repeats(1), *on_llama(1, work=even)]), {})
     text = section(render(build([*made.repeats(1), *on_llama(2)]), {}), "Lengths and padding")
     rows = [line for line in text.splitlines() if re.match(r"\| R\d", line)]
@@ -136,7 +136,12 @@ def test_lengths_and_padding_are_shown_only_where_samples_are_uneven() -> None:
     cells = [cell.strip() for cell in rows[0].split("|")[1:-1]]
     assert cells[:4] == ["R2", "reasoning", "32", "prompts"]
     responses = [cell.strip() for cell in text.splitlines()[6].split("|")[1:-1]]
-    assert responses[3:] == ["responses", "56.0", "43", "128", "128", "128", "12"]
+    drawn = made.manifest(**LLAMA, work=made.grpo()).work.lengths
+    assert drawn is not None
+    ordered = sorted(drawn.response)
+    percentiles = [str(ordered[index]) for index in (15, 28, 31, 31)]
+    assert responses[3:-1] == ["responses", f"{sum(ordered) / 32:.1f}", *percentiles]
+    assert float(responses[-1]) == pytest.approx(100 * ordered.count(128) / 32, abs=1)
 
 
 def test_what_the_longest_sample_costs_is_a_mean_over_runs_that_all_tell() -> None:
