@@ -47,7 +47,7 @@ def copy(tmp_path: Path) -> Copy:
 
 
 TOY_PHASE = (
-    '{"name": "sync", "label": "weight sync", "colour": "#D55E00", "tokens": ["response_tokens"], "optional": true}'
+    '{"name": "spread", "label": "toy spread", "colour": "#D55E00", "tokens": ["response_tokens"], "optional": true}'
 )
 WITH_THE_PHASE = """
 import sys
@@ -60,8 +60,8 @@ from suite.report.text.output import write
 from suite.worker.phases import check_phase
 from tests import synthetic
 
-check_phase("sync")
-synthetic.SHARES = {"sync": 0.05, **synthetic.SHARES}
+check_phase("spread")
+synthetic.SHARES = {"spread": 0.05, **synthetic.SHARES}
 bundle = Bundle(synthetic.make_bundle(Path(sys.argv[1])))
 bundle.write_record(derive(bundle))
 write(read_entries([Path(sys.argv[1])]).entries, Path(sys.argv[2]), None, [])
@@ -73,18 +73,18 @@ def test_a_phase_is_a_line_of_its_declaration_and_the_code_that_does_it(copy: Co
     copy.edit(
         "suite/worker/loop.py",
         '        with recorder.phase("generate"):\n',
-        '        with recorder.phase("sync"):\n            pass\n        with recorder.phase("generate"):\n',
+        '        with recorder.phase("spread"):\n            pass\n        with recorder.phase("generate"):\n',
     )
     runs, report = tmp_path / "runs", tmp_path / "report.md"
     copy.run("-c", WITH_THE_PHASE, str(runs), str(report))
     (path,) = runs.glob("*/record.json")
-    phase = json.loads(path.read_text())["phases"]["sync"]
+    phase = json.loads(path.read_text())["phases"]["spread"]
     assert phase["seconds"] == pytest.approx(0.05) and phase["share"] == pytest.approx(0.05)
     assert phase["tokens_per_second"] == pytest.approx(32 / 0.05)
     text = report.read_text()
-    heading = next(line for line in text.splitlines() if "sync" in line and line.startswith("|"))
-    assert heading.index("sync") < heading.index("generate"), "phases stand in the order of an iteration"
-    assert "weight sync" in (tmp_path / "report-assets" / "phases.svg").read_text()
+    heading = next(line for line in text.splitlines() if "spread" in line and line.startswith("|"))
+    assert heading.index("spread") < heading.index("generate"), "phases stand in the order of an iteration"
+    assert "toy spread" in (tmp_path / "report-assets" / "phases.svg").read_text()
     assert copy.run("-m", "suite", "verify", str(next(OLD_RUNS.iterdir()))).strip().endswith("equal")
 
 
