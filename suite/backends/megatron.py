@@ -134,8 +134,8 @@ def _family_errors(size: Shape, layout: Layout) -> list[str]:
     errors = []
     if size.architecture == "opt":
         errors.append(
-            f"megatron builds no models of the opt family, and {size.name} is one: --backend trlx-deepspeed measures it, "
-            "and `suite plan --shape` predicts it"
+            f"megatron builds no models of the opt family, and {size.name} is one: --backend trlx-deepspeed measures "
+            "it, and `suite plan --shape` predicts it"
         )
     if size.experts is not None and layout.tensor > 1:
         errors.append(
