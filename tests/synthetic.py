@@ -15,8 +15,29 @@ from suite.spec.workload import Workload
 
 GPT = Shape(name="1M", layers=2, hidden=64, ffn=256, heads=4, kv_heads=4, vocab=512, positions=64)
 SMOKE = Workload(name="smoke", prompt_tokens=8, new_tokens=8, rollouts=4, micro_batch=2)
+LLAMA = Shape(
+    name="1M-llama",
+    architecture="llama",
+    layers=2,
+    hidden=64,
+    ffn=192,
+    heads=4,
+    kv_heads=2,
+    vocab=512,
+    positions=64,
+    tied_embeddings=False,
+)
 #: How an iteration divides into phases; the rest is `other`.
 SHARES = {"generate": 0.5, "score": 0.1, "reference": 0.1, "reward": 0.0, "train": 0.25}
+#: Of an iteration that generates in an engine of its own: weights go there first.
+SYNC_SHARE = 0.04
+#: What a rank tells of its generation.
+ROLLOUT = {
+    "idle_slot_seconds": 0.2,
+    "logprob_difference_mean": 0.01,
+    "logprob_difference_max": 0.05,
+    "effective_sample_size": 0.98,
+}
 BEGAN, HOUR = 1_700_000_000.0, 3600.0
 MIB = 1 << 20
 #: Seconds of iteration i on rank r.
@@ -54,19 +75,46 @@ def synthetic_manifest(
     )
 
 
+def grpo_workload(**changes: Any) -> Workload:
+    """GRPO on groups of four samples, whose responses are of uneven length."""
+    fields = {
+        "name": "grpo-smoke",
+        "prompt_tokens": 8,
+        "new_tokens": 24,
+        "lengths": "lognormal:mean=10,sigma=0.6,cap=24,at-cap=0.125",
+        "algorithm": "grpo",
+        "group": 4,
+        "rollouts": 8,
+        "micro_batch": 2,
+    }
+    return Workload.model_validate({**fields, **changes})
+
+
 def counts_of(manifest: Manifest) -> dict[str, int]:
     """The work of one iteration as an engine would tell it."""
-    samples, workload = manifest.work.global_rollouts, manifest.workload
+    samples, workload, drawn = manifest.work.global_rollouts, manifest.workload, manifest.work.lengths
+    prompt, response, padded = samples * workload.prompt_tokens, samples * workload.new_tokens, 0
+    if drawn is not None:
+        prompt, response = sum(drawn.prompt), sum(drawn.response)
+        if not manifest.layout.packing:
+            padded = (samples * workload.sequence_tokens - prompt - response) * workload.ppo_epochs
     return {
         "samples": samples,
-        "prompt_tokens": samples * workload.prompt_tokens,
-        "response_tokens": samples * workload.new_tokens,
-        "padded_tokens": 0,
-        "trained_tokens": samples * workload.sequence_tokens * workload.ppo_epochs,
+        "prompt_tokens": prompt,
+        "response_tokens": response,
+        "padded_tokens": padded,
+        "trained_tokens": (prompt + response) * workload.ppo_epochs,
         "optimizer_steps": workload.optimizer_steps * workload.ppo_epochs,
         "trainable_parameters": 1_000_000,
         "total_parameters": 1_000_000,
     }
+
+
+def shares_of(manifest: Manifest) -> dict[str, float]:
+    """How an iteration of this manifest divides into phases, in their order."""
+    shares = {"sync": SYNC_SHARE} if manifest.layout.generation != "hf" else {}
+    shares |= {name: share for name, share in SHARES.items() if name != "reference" or manifest.workload.uses_reference}
+    return shares
 
 
 def rank_events(
@@ -79,6 +127,8 @@ def rank_events(
     facts: Mapping[str, Any] | None = None,
     device: Mapping[str, Any] | None = None,
     details: Mapping[str, Any] | None = None,
+    rollout: Mapping[str, Any] | None = None,
+    staleness: int | None = None,
     failure: Mapping[str, Any] | None = None,
     ended: bool = True,
 ) -> list[Event]:
@@ -104,14 +154,16 @@ def rank_events(
     stats = {"loss": 0.5, "policy_loss": 0.1, "value_loss": 0.4, "kl": 0.0, "reward": 0.5, "gradient_norm": None}
     for iteration in range(done):
         whole = seconds(iteration, rank)
-        for phase, share in SHARES.items():
+        for phase, share in shares_of(manifest).items():
             here = {"iteration": iteration, "phase": phase}
             log.write("phase", seconds=share * whole, wait_seconds=0.0, **here)
             log.write("memory", **here, **_peaks(memory_bytes, cuda))
         log.time += whole
-        optional = {} if device is None else {"device": dict(device)}
+        optional: dict[str, Any] = {} if device is None else {"device": dict(device)}
         if details is not None:
             optional["details"] = {name: part * whole for name, part in details.items()}
+        told = {"rollout": None if rollout is None else dict(rollout), "staleness": staleness}
+        optional |= {name: value for name, value in told.items() if value is not None}
         log.write("iteration", iteration=iteration, seconds=whole, counts=counts, stats=stats, **optional)
     if failure is not None:
         log.write("failure", **failure)
@@ -191,13 +243,16 @@ def make_bundle(
     facts: Mapping[str, Any] | None = None,
     device: Mapping[str, Any] | None = None,
     details: Mapping[str, float] | None = None,
+    rollout: Mapping[str, Any] | None = None,
+    staleness: int | None = None,
 ) -> Path:
     """Write a whole bundle and return its folder.
 
     ``seconds``: of every iteration, of each by number (the last one goes on), or a function of (iteration, rank).
     ``status``: the driver's end, None when it was killed; a run that is not ok completes ``completed`` iterations.
     ``failure``: ``{failure, phase, iteration, evidence}`` as the driver classified it.
-    ``details``: parts of an iteration with their share of it.
+    ``details``: parts of an iteration with their share of it. ``rollout`` and ``staleness``: what every rank tells of
+    generation.
     """
     manifest = manifest or synthetic_manifest()
     ranks = {
@@ -210,6 +265,8 @@ def make_bundle(
             facts=facts,
             device=device,
             details=details,
+            rollout=rollout,
+            staleness=staleness,
             ended=status == "ok",
         )
         for rank in range(manifest.layout.ranks)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from suite.backends.base import BackendKind, engine_errors, has_room, own_worker_argv
 from suite.backends.placement import placed, placement_errors, training_ranks
 from suite.spec.layout import Layout, LayoutRequest
@@ -18,6 +20,8 @@ ZERO_3_FROM_PARAMETERS = 3_000_000_000
 #: Weights are gathered for a whole generation by default only if they and the memory floor of generation leave the rest
 #: of the device to what the floor leaves out.
 GATHERED_SHARE_OF_DEVICE = 0.7
+#: From which major version on transformers has what uneven and packed samples need.
+MODERN_TRANSFORMERS = 5
 #: Families that the engine builds (suite/worker/engines/deepspeed/config.py refuses the others too).
 FAMILIES = ("gpt2", "llama", "qwen2", "qwen3")
 
@@ -78,6 +82,14 @@ class DeepSpeed:
             errors.append("the deepspeed backend is data parallel only: tensor and pipeline parallel must be 1")
         return errors
 
+    def versions_errors(self, workload: Workload, versions: Mapping[str, str]) -> list[str]:
+        """Uneven samples need a newer transformers than even ones."""
+        return _too_old("samples of uneven length", versions) if workload.uneven else []
+
+    def layout_versions_errors(self, layout: Layout, versions: Mapping[str, str]) -> list[str]:
+        """Packed rows need a newer transformers than padded ones."""
+        return _too_old("--packing", versions) if layout.packing else []
+
     def variables(self, measure: Measure) -> dict[str, str]:
         """DeepSpeed looks for an accelerator by itself; on a CPU run it must not find the machine's GPU."""
         return {"DS_ACCELERATOR": "cpu"} if measure.device == "cpu" else {}
@@ -88,6 +100,16 @@ class DeepSpeed:
 
     def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
         return own_worker_argv(manifest_path, bundle_path)
+
+
+def _too_old(asked: str, versions: Mapping[str, str]) -> list[str]:
+    """Nothing where no version is known; the worker refuses too, and other families than GPT-2 with it."""
+    found = versions.get("transformers")
+    if found is None or int(found.split(".")[0]) >= MODERN_TRANSFORMERS:
+        return []
+    return [
+        f"{asked}: the deepspeed backend needs transformers {MODERN_TRANSFORMERS} or later for it, and finds {found}"
+    ]
 
 
 def family_errors(size: Shape) -> list[str]:

@@ -12,10 +12,12 @@ from suite.bundle.files import DamagedBundle
 from suite.bundle.peaks import memory
 from suite.bundle.rates import details, phase_intervals, phases, steadiness, throughput, waits
 from suite.bundle.record import Environment, Iterations, Record, RunFacts
+from suite.bundle.rollout import padding, realised_lengths, rollout, staleness, staleness_notes
 from suite.bundle.sides import overlap, training_side, with_sides_compared
 from suite.bundle.store import Bundle, OtherSchema
 from suite.bundle.timeline import Timeline, make_timeline
 from suite.bundle.utilisation import compute
+from suite.spec.algorithms import PPO_NAME
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 
@@ -43,7 +45,7 @@ def derive(bundle: Bundle) -> Record:
     timeline = with_sides_compared(events, make_timeline(training, manifest), manifest)
     ranks = manifest.layout.ranks
     status, failure = ending(events, timeline, manifest)
-    shares = phases(timeline)
+    shares, stale = phases(timeline), staleness(events, timeline)
     work, work_notes = compute(events, timeline, shares, manifest)
     return Record(
         run=_run_facts(events, manifest),
@@ -56,6 +58,11 @@ def derive(bundle: Bundle) -> Record:
         phase_intervals=phase_intervals(training, timeline),
         waits=waits(training, timeline),
         void_iterations=None if timeline.skipped_steps is None else tuple(timeline.skipped_steps),
+        algorithm=_algorithm(manifest),
+        lengths=realised_lengths(manifest),
+        padding=padding(manifest, timeline.counts),
+        rollout=rollout(events, timeline, manifest),
+        staleness=stale,
         overlap=overlap(events, timeline, manifest),
         memory=memory(training, timeline.counted, manifest),
         compute=work,
@@ -70,6 +77,7 @@ def derive(bundle: Bundle) -> Record:
             *_gap_notes(events, timeline),
             *_clock_notes(events),
             *_contradictions(events, manifest),
+            *staleness_notes(stale, manifest),
             *disturbance_notes(events),
             *work_notes,
             *throttle_notes(events, timeline, manifest),
@@ -116,6 +124,12 @@ def _run_facts(events: Events, manifest: Manifest) -> RunFacts:
         device=manifest.measure.device,
         precision=manifest.measure.precision,
     )
+
+
+def _algorithm(manifest: Manifest) -> str | None:
+    """Of another algorithm than PPO its name and options; records of PPO stay as they were before there were others."""
+    algorithm = manifest.workload.algorithm
+    return None if algorithm.name == PPO_NAME else algorithm.text()
 
 
 def _driver_end(events: Events) -> Event | None:

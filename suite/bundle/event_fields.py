@@ -15,6 +15,8 @@ _WORKER_PHASES = frozenset(TIMED_NAMES)
 _MEMORY_PHASES = _WORKER_PHASES | {"setup"}
 _BEAT_PHASES = _MEMORY_PHASES | {"other"}
 _COUNTS = tuple(Counts.model_fields)
+#: A share, or a mean beside its greatest part, may be above it by so much.
+_ROUNDING = 1e-6
 
 #: A check says whether a value is right; the text completes "must be ...".
 Check = tuple[Callable[[Any], bool], str]
@@ -56,6 +58,20 @@ def _is_counts(value: Any) -> bool:
 
 def _is_stats(value: Any) -> bool:
     return type(value) is dict and all(part is None or _is_number(part) for part in value.values())
+
+
+def _is_rollout(value: Any) -> bool:
+    """Of the figures that are known what they can be; of others that they are numbers."""
+    if not _is_stats(value):
+        return False
+    least, most = value.get("logprob_difference_mean"), value.get("logprob_difference_max")
+    seconds, size = value.get("idle_slot_seconds"), value.get("effective_sample_size")
+    return (
+        all(part is None or part >= 0 for part in (least, most, seconds))
+        and (seconds is None or seconds <= MOST_SECONDS)
+        and (size is None or 0 <= size <= 1 + _ROUNDING)
+        and (least is None or most is None or least <= most * (1 + _ROUNDING) + _ROUNDING)
+    )
 
 
 def _is_parts(value: Any) -> bool:
@@ -151,7 +167,14 @@ FIELDS: dict[str, dict[str, tuple[tuple[str, Check], ...]]] = {
 _OPTIONAL: tuple[tuple[str, Check], ...] = (
     ("details", (_is_parts, "an object of seconds by part")),
     ("skipped_steps", _COUNT),
-    ("rollout", (_is_stats, "an object of numbers or nulls")),
+    (
+        "rollout",
+        (
+            _is_rollout,
+            "an object of numbers or nulls: seconds and differences from 0, no mean above its maximum, an effective "
+            "sample size of 0 to 1",
+        ),
+    ),
     ("staleness", _COUNT),
 )
 #: Fields with free content, wherever they occur: storable again, or the bundle is damaged.

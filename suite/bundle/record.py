@@ -220,6 +220,52 @@ class Energy(Frozen):
     reasons: tuple[str, ...] = Field(description="why it is not valid; empty when it is")
 
 
+class LengthSummary(Frozen):
+    """Tokens of the prompts or of the responses of one iteration; percentiles are lengths that occur."""
+
+    mean: float = Field(gt=0)
+    p50: int
+    p90: int
+    p99: int
+    max: int
+    at_cap: float | None = Field(description="share of samples at the cap; null: the distribution has none")
+
+
+class RealisedLengths(Frozen):
+    """The lengths that the workload's distributions gave, the same in every iteration."""
+
+    prompt: LengthSummary
+    response: LengthSummary
+
+
+class Padding(Frozen):
+    """Positions of padding that went through training with uneven samples, per iteration, global."""
+
+    padded_tokens: _Count
+    share: float = Field(ge=0, le=1, description="of all positions that went through forward and backward")
+    packed: bool = Field(description="samples of a micro batch in one row, end to end")
+
+
+class Rollout(Frozen):
+    """Generation over the counted iterations; null: not told."""
+
+    idle_slot_share: float | None = Field(
+        description="of the token steps until the longest sample of each replica ends, those of samples that have "
+        "ended: 1 - mean / longest, from the lengths alone; null where they are even"
+    )
+    idle_slot_seconds: _Seconds | None = Field(
+        description="from a sample's own end to the end of its generation, mean over samples and iterations"
+    )
+    logprob_difference_mean: float | None = Field(
+        description="between the generation engine's own log-probs and the policy's, per response token: mean over "
+        "ranks and iterations"
+    )
+    logprob_difference_max: float | None = Field(description="the largest of any rank and iteration")
+    effective_sample_size: float | None = Field(
+        ge=0, le=1, description="of importance weights between the two, as a share of the tokens"
+    )
+
+
 class SteadyState(Frozen):
     """Whether the counted iterations are of one steady process."""
 
@@ -273,6 +319,17 @@ class Record(Frozen):
         default=None,
         description="iterations after the warm-up that do not count, because optimizer steps were skipped in them; "
         "null: no rank tells skipped steps, or the bundle is older than this figure",
+    )
+    algorithm: str | None = Field(
+        default=None, description="with the options that are not its defaults; null: PPO, as of old"
+    )
+    lengths: RealisedLengths | None = Field(default=None, description="null: all samples are of one length")
+    padding: Padding | None = Field(default=None, description="null: all samples are of one length, or no counts")
+    rollout: Rollout | None = Field(default=None, description="null: nothing is told of generation but its phase")
+    staleness: _Count | None = Field(
+        default=None,
+        description="updates of the weights between those that generated the samples and those that train on them; "
+        "null: no rank tells",
     )
     overlap: Overlap | None = Field(
         default=None, description="null: every rank generates and trains in turn, or no iteration counts"

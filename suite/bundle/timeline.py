@@ -104,19 +104,28 @@ def _phase_seconds(events: Events, completed: int) -> dict[str, tuple[float, ...
 def _counts(
     by_rank: list[list[Event]], iterations: Sequence[int], manifest: Manifest
 ) -> tuple[Counts | None, str | None]:
-    """The work of one iteration, or why there is no such one number."""
+    """The work of one iteration, or why there is no such one number.
+
+    Which uneven samples share a micro batch differs from iteration to iteration, and with it the padding, of which the
+    mean is taken; all ranks tell the same of each iteration.
+    """
     if not iterations:
         return None, None
+    uneven = manifest.work.lengths is not None
     first = by_rank[0][iterations[0]]["counts"]
-    counts = Counts.model_construct(**{name: first[name] for name in Counts.model_fields})
+    padded = [by_rank[0][index]["counts"]["padded_tokens"] for index in iterations]
+    told = {name: first[name] for name in Counts.model_fields}
+    counts = Counts.model_construct(**{**told, "padded_tokens": round(math.fsum(padded) / len(padded))})
     for rank, rows in enumerate(by_rank):
         for index in iterations:
             found = rows[index]["counts"]
             for name in Counts.model_fields:
-                if found[name] != first[name]:
+                base = index if uneven and name == "padded_tokens" else iterations[0]
+                wanted = by_rank[0][base]["counts"][name]
+                if found[name] != wanted:
                     return None, (
                         f"{name} is {found[name]} on rank {rank} in iteration {index}, "
-                        f"but {first[name]} on rank 0 in iteration {iterations[0]}"
+                        f"but {wanted} on rank 0 in iteration {base}"
                     )
     problem = _not_as_asked(counts, manifest)
     return (None, problem) if problem else (counts, None)
@@ -126,12 +135,17 @@ def _not_as_asked(counts: Counts, manifest: Manifest) -> str | None:
     """Engine backends run the suite's own iteration, so its counts follow from the manifest."""
     if manifest.backend.kind != "engine":
         return None
-    samples, workload = manifest.work.global_rollouts, manifest.workload
+    samples, workload, drawn = manifest.work.global_rollouts, manifest.workload, manifest.work.lengths
+    prompt, response = samples * workload.prompt_tokens, samples * workload.new_tokens
+    if drawn is not None:
+        if not len(drawn.prompt) == len(drawn.response) == samples:
+            return f"the manifest has {len(drawn.prompt)} and {len(drawn.response)} lengths of {samples} samples"
+        prompt, response = sum(drawn.prompt), sum(drawn.response)
     asked = {
         "samples": samples,
-        "prompt_tokens": samples * workload.prompt_tokens,
-        "response_tokens": samples * workload.new_tokens,
-        "trained_tokens": samples * workload.sequence_tokens * workload.ppo_epochs,
+        "prompt_tokens": prompt,
+        "response_tokens": response,
+        "trained_tokens": (prompt + response) * workload.ppo_epochs,
         "optimizer_steps": workload.optimizer_steps * workload.ppo_epochs,
     }
     for name, value in asked.items():

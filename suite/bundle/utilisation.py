@@ -25,9 +25,11 @@ def compute(
     fused causal kernel executes. MBU is what decoding reads over (seconds of generation x peak bandwidth), prefill time
     included, so it is a lower bound. All are null on a CPU and where a device's peak is unknown.
     """
-    counts = timeline.counts
+    counts, lengths = timeline.counts, manifest.work.lengths
     if counts is None:
         return None, ()
+    if lengths is not None and counts.samples != len(lengths.prompt):
+        return None, (f"{counts.samples} samples in an iteration, but lengths of {len(lengths.prompt)}: no FLOPs",)
     work = _flops(manifest, counts, "full")
     causal = float(_flops(manifest, counts, "causal").hardware) if derivation(events) >= 2 else None
     device, notes = _device(events, manifest)
@@ -50,7 +52,8 @@ def compute(
 
 def _flops(manifest: Manifest, counts: Counts, attention: Attention) -> IterationFlops:
     recompute = manifest.layout.recompute == "full"
-    return iteration_flops(manifest.size, manifest.workload, counts.samples, recompute, attention)
+    size, workload = manifest.size, manifest.workload
+    return iteration_flops(size, workload, counts.samples, recompute, attention, manifest.work.lengths)
 
 
 def _bandwidth(

@@ -15,6 +15,7 @@ from suite.cli.options.groups import takes_groups
 if TYPE_CHECKING:
     from suite.planner.ask import Question
     from suite.planner.parameters import Parameters
+    from suite.planner.space import Manner
 
 Paths = list[Path] | None
 AS_THE_WORKLOAD = WorkloadOptions()
@@ -63,6 +64,24 @@ def plan(
         str, typer.Option(help="weak (samples per device fixed) or strong (in all)", rich_help_panel="Work")
     ] = "weak",
     changes: WorkloadOptions = AS_THE_WORKLOAD,  # type: ignore[valid-type]
+    generation: Annotated[
+        str,
+        typer.Option(
+            metavar="hf|vllm",
+            help="the training stack's own loop, or vLLM on the same devices",
+            rich_help_panel="Work",
+        ),
+    ] = "hf",
+    engine_sleep: Annotated[
+        bool,
+        typer.Option("--engine-sleep", help="vLLM frees its memory while the policy trains", rich_help_panel="Work"),
+    ] = False,
+    packing: Annotated[
+        bool, typer.Option("--packing", help="uneven samples end to end, without padding", rich_help_panel="Work")
+    ] = False,
+    balance: Annotated[
+        bool, typer.Option("--balance", help="equal tokens on every replica", rich_help_panel="Work")
+    ] = False,
     objective: Annotated[str, typer.Option(help="what to rank layouts by", rich_help_panel="Search")] = "throughput",
     price: Annotated[float | None, typer.Option(help="money per device and hour", rich_help_panel="Search")] = None,
     min_devices: Annotated[
@@ -108,8 +127,9 @@ def plan(
         raise UsageError(f"--objective is throughput, cost or latency, not {objective!r}")
     if top < 1 or (price is not None and not price >= 0):
         raise UsageError("--top is at least 1 and --price not negative")
+    manner = _manner(generation, engine_sleep, packing, balance)
     questions = [
-        _question(size, shape, device, name, workload, scaling, changes, parameters, calibrate)
+        _question(size, shape, device, name, workload, scaling, changes, parameters, calibrate, manner)
         for name in backend or ["deepspeed", "megatron"]
     ]
     if scale is not None:
@@ -126,6 +146,17 @@ def plan(
     return DONE if fits else GATE_NOT_MET
 
 
+def _manner(generation: str, engine_sleep: bool, packing: bool, balance: bool) -> Manner:
+    from suite.planner.space import Manner
+    from suite.spec.base import UsageError
+
+    if generation not in ("hf", "vllm"):
+        raise UsageError(f"--generation is hf or vllm, not {generation!r}")
+    if engine_sleep and generation == "hf":
+        raise UsageError("only an engine of its own sleeps while the policy trains: --generation vllm")
+    return Manner("vllm" if generation == "vllm" else "hf", engine_sleep, packing, balance)
+
+
 def _question(
     size: str | None,
     shape: Path | None,
@@ -136,6 +167,7 @@ def _question(
     changes: Any,
     parameters: Parameters,
     calibrate: Path | None,
+    manner: Manner,
 ) -> Question:
     from suite.cli.options.reading import checked
     from suite.fitting.calibrate import calibrated
@@ -147,7 +179,7 @@ def _question(
         raise UsageError("name one model: --size (see `suite sizes`) or --shape FILE")
     work = checked(lambda: find_workload(workload).changed({**workload_changes(changes), "scaling": scaling}))
     chosen = load_shape(shape) if shape is not None else find_size(size or "")
-    asked = question(chosen, work, device, backend, parameters)
+    asked = question(chosen, work, device, backend, parameters, manner)
     return asked if calibrate is None else calibrated(asked, calibrate)
 
 

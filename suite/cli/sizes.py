@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from suite.cli.exits import command
 from suite.cli.options import completion
+
+if TYPE_CHECKING:
+    from suite.spec.shape import Shape
 
 
 @command
@@ -23,31 +26,23 @@ def sizes(
     from suite.report.formatting.width import terminal_columns, unbroken, wrapped
     from suite.spec.catalogue import find_ladder, find_size, ladders
     from suite.spec.presets import presets
-    from suite.theory.parameters import parameter_count
 
     chosen = {ladder: find_ladder(ladder)} if ladder else ladders()
-    rows = {
-        name: [
-            {**find_size(size).model_dump(mode="json"), "parameters": parameter_count(find_size(size)).total}
-            for size in members
-        ]
-        for name, members in chosen.items()
-    }
+    rows = {name: [_row(find_size(size)) for size in members] for name, members in chosen.items()}
     if as_json:
         print_json(rows)
         return
     columns = terminal_columns()
     for name, shapes in rows.items():
         typer.echo(f"ladder {name}")
-        typer.echo(
-            f"  {'size':<12} {'parameters':>14} {'layers':>6} {'hidden':>6} {'ffn':>6} {'heads':>5} {'vocab':>6}"
-        )
+        titles = f"{'layers':>6} {'hidden':>6} {'ffn':>6} {'heads':>5} {'kv':>3} {'vocab':>6}"
+        typer.echo(f"  {'size':<15} {'parameters':>14} {titles}")
         for shape in shapes:
             line = (
-                f"  {shape['name']:<12} {shape['parameters']:>14,} {shape['layers']:>6} {shape['hidden']:>6} "
-                f"{shape['ffn']:>6} {shape['heads']:>5} {shape['vocab']:>6}"
+                f"  {shape['name']:<15} {shape['parameters']:>14,} {shape['layers']:>6} {shape['hidden']:>6} "
+                f"{shape['ffn']:>6} {shape['heads']:>5} {shape['kv_heads']:>3} {shape['vocab']:>6}"
             )
-            note = shape["note"] or ""
+            note = "; ".join(filter(None, (_experts(shape), shape["note"])))
             if columns is not None and note:
                 line = "\n".join([line, *wrapped(note, columns, "    ")])
             else:
@@ -57,3 +52,19 @@ def sizes(
         points = [f"{point.size} on {point.ranks}" for point in preset.points]
         typer.echo("\n".join(wrapped(preset.summary, columns, f"preset {preset.name}: ", "  ")))
         typer.echo("\n".join(wrapped(unbroken(points) + " ranks", columns, "  ")))
+
+
+def _row(size: Shape) -> dict[str, Any]:
+    """A shape's fields with its parameters, and with experts those that one token meets."""
+    from suite.theory.parameters import parameter_count
+
+    count = parameter_count(size)
+    active = {} if size.experts is None else {"active_parameters": count.active}
+    return {**size.model_dump(mode="json"), "parameters": count.total, **active}
+
+
+def _experts(shape: dict[str, Any]) -> str:
+    if "active_parameters" not in shape:
+        return ""
+    count, chosen = shape["experts"]["count"], shape["experts"]["per_token"]
+    return f"{shape['active_parameters']:,} active: {chosen} of {count} experts"

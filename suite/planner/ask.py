@@ -8,15 +8,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from suite.backends.base import unknown_work
+from suite.backends.registry import find_backend
 from suite.planner.hardware import Hardware, hardware_of
 from suite.planner.parameters import Parameters, load_parameters
 from suite.planner.plan import Objective, Plan, make_plan, predict
 from suite.planner.profiles import Profile, find_profile
-from suite.planner.space import candidates
+from suite.planner.space import USUAL, Manner, candidates
 from suite.spec.base import UsageError
 from suite.spec.catalogue import devices as known_devices
 from suite.spec.catalogue import find_device
 from suite.spec.device import Device
+from suite.spec.fields import declared
+from suite.spec.layout import Layout
+from suite.spec.manifest import Measure
 from suite.spec.names import nearest
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
@@ -37,6 +42,7 @@ class Question:
     parameters: Parameters
     power_watts: float | None = None
     notes: tuple[str, ...] = ()
+    manner: Manner = USUAL
 
     def plan(
         self, devices: Sequence[int], objective: Objective = "throughput", price: float | None = None, most: int = 8
@@ -57,12 +63,18 @@ class Question:
             most=most,
             power_watts=self.power_watts,
             fold_twins=True,
+            manner=self.manner,
         )
-        return plan.model_copy(update={"notes": [*self.notes, *plan.notes]})
+        return plan.model_copy(update={"notes": [*self.notes, *plan.notes, *_not_to_be_run(self, plan)]})
 
 
 def question(
-    shape: Shape, workload: Workload, device: str, backend: str, parameters: Parameters | None = None
+    shape: Shape,
+    workload: Workload,
+    device: str,
+    backend: str,
+    parameters: Parameters | None = None,
+    manner: Manner = USUAL,
 ) -> Question:
     """Names resolved. Raises UsageError for a device or backend that is not known, or one without a 16-bit peak."""
     known, note = named_device(device)
@@ -84,7 +96,21 @@ def question(
         parameters or load_parameters(),
         known.power_watts,
         (note,) if note else (),
+        manner,
     )
+
+
+def _not_to_be_run(asked: Question, plan: Plan) -> list[str]:
+    """A note on what the backend lacks of what was planned, or of the best layout."""
+    driver = find_backend(asked.profile.name)
+    reasons = unknown_work(driver, asked.workload)
+    wanted = [name for name in vars(USUAL) if getattr(asked.manner, name) != getattr(USUAL, name)]
+    options = dict(declared(Layout))
+    reasons += [f"{driver.name} has no {options[name].option}" for name in wanted if name not in driver.settings]
+    if plan.options and not reasons:
+        measure = Measure(device="cuda", precision="bf16")
+        reasons = driver.errors(asked.shape, asked.workload, plan.options[0].layout, measure)
+    return [f"this can be planned but not run: {'; '.join(reasons)}"] if reasons else []
 
 
 def named_device(name: str) -> tuple[Device, str | None]:
@@ -123,7 +149,7 @@ def without_offload(asked: Question) -> Question:
 def fewest_devices(asked: Question) -> int | None:
     """The smallest number of devices on which any layout fits; ``None`` where none does up to the limit."""
     for count in device_counts():
-        space = candidates(asked.shape, asked.workload, asked.hardware, asked.profile, [count])
+        space = candidates(asked.shape, asked.workload, asked.hardware, asked.profile, [count], asked.manner)
         if len(space.work.jobs) and predict(space, asked.hardware, asked.profile, asked.parameters).fits.any():
             return count
     return None
@@ -135,9 +161,9 @@ def largest_micro_batch(asked: Question, devices: int) -> dict[str, int]:
     micro = 1
     while micro <= _LARGEST_MICRO_BATCH:
         steps = asked.workload.optimizer_steps
-        rollouts = max(asked.workload.rollouts, micro * steps)
+        rollouts = max(asked.workload.rollouts, micro * steps, asked.workload.group)
         work = asked.workload.model_copy(update={"rollouts": rollouts, "micro_batch": micro})
-        space = candidates(asked.shape, work, asked.hardware, asked.profile, [devices])
+        space = candidates(asked.shape, work, asked.hardware, asked.profile, [devices], asked.manner)
         if not len(space.work.jobs):
             break
         table = predict(space, asked.hardware, asked.profile, asked.parameters)

@@ -1,16 +1,19 @@
-"""Seconds of one PPO iteration by phase, for many layouts at once."""
+"""Seconds of one iteration by phase, for many layouts at once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from suite.planner.formulas import decode
-from suite.planner.formulas.communication import all_reduce_bytes, overlapped
+from suite.planner.formulas.blocks import ELEMENT_BYTES
+from suite.planner.formulas.communication import all_reduce_bytes, all_to_all_bytes, overlapped
+from suite.planner.formulas.engine import copy_seconds
 from suite.planner.formulas.offload import CAST_BYTES, fetch_seconds, swap_seconds
 from suite.planner.jobs import Column, Jobs
+from suite.planner.lengths import Decoding
 from suite.planner.timing import (
     block_seconds,
     forward_seconds,
@@ -38,8 +41,11 @@ SHARPNESS = 4.0
 
 @dataclass(frozen=True)
 class Iterations:
-    """PPO iterations: ``jobs`` are their optimizer steps, the rest what comes before and how it is held.
+    """Iterations: ``jobs`` are their optimizer steps, the rest what comes before and how it is held.
 
+    Passes of ``jobs`` are the mean ones of the fullest replica, ``largest`` the largest, which memory is needed for;
+    where lengths are even the two are one. ``sample_tokens`` are real tokens of a mean sample, prompt and response.
+    ``reference_share`` is the reference's work over the policy's: 0 where the algorithm asks no reference.
     ``held`` are parameters of one tensor parallel rank before sharding, by kind and end of the pipeline
     (``held_parts``), ``trained`` and ``weights`` those of a whole replica; ``largest_tensor`` is the elements of the
     largest weight matrix. ``critic_share`` is the work of a separate critic over the policy's, ``slower`` a factor on
@@ -48,8 +54,9 @@ class Iterations:
     """
 
     jobs: Jobs
-    prompt: int
-    new: int
+    largest: Jobs
+    decoding: Decoding
+    sample_tokens: Column
     steps: int
     reference_share: float
     rollouts: Column
@@ -65,33 +72,37 @@ class Iterations:
     swapped: int = 0
     #: ZeRO-3's weights are gathered, or fetched, once for all decoding steps
     gathers_once: Column | float = 0.0
+    #: an engine of its own generates; it may free its memory when it has
+    engine: bool = False
+    engine_sleeps: bool = False
+    #: how many times over its samples would fill an engine
+    waves: Column | float = 1.0
 
 
 def phase_seconds(work: Iterations, p: Mapping[str, float]) -> dict[str, Column]:
     """Seconds of each phase, stacks' effects left out; ``generate`` splits into prefill and decode besides, and
     ``swap`` is what of ``reference`` goes to moving weights, where the reference waits in host memory.
 
-    Work as docs/measuring.md describes it: all rollouts of a replica decode together, scoring and training go by micro
-    batches, logits are computed for response positions alone.
+    Work as docs/measuring.md describes it: all rollouts of a replica decode together until the longest is complete,
+    scoring and training go by micro batches, logits are computed for response positions alone. An engine of its own is
+    given the weights first (``sync``). There is no ``reference`` where nothing is asked of one.
     """
     prefill, steps = _prefill(work, p), _decode(work, p)
     forward = _scoring(work, p)
-    reference = forward * work.reference_share
     train = sum(step_parts_of(work, p).values())
-    swap: dict[str, Column] = {}
-    if work.swapped:
-        swap["swap"] = swap_seconds(work.swapped / work.jobs.tensor)
-        reference = reference + swap["swap"] + _casts(work, p)
-    return {
+    phases: dict[str, Column] = {"sync": _sync(work, p)} if work.engine else {}
+    phases |= {
         "prefill": prefill,
         "decode": steps,
         "generate": prefill + steps,
         "score": forward * (1 + work.critic_share),
-        "reference": reference,
-        "reward": np.full(len(work.jobs), REWARD_SECONDS),
-        "train": np.asarray(train),
-        **swap,
     }
+    if work.reference_share:
+        phases["reference"] = forward * work.reference_share
+    if work.reference_share and work.swapped:
+        phases["swap"] = swap_seconds(work.swapped / work.jobs.tensor)
+        phases["reference"] = phases["reference"] + phases["swap"] + _casts(work, p)
+    return {**phases, "reward": np.full(len(work.jobs), REWARD_SECONDS), "train": np.asarray(train)}
 
 
 def step_parts_of(work: Iterations, p: Mapping[str, float]) -> dict[str, Column]:
@@ -131,37 +142,64 @@ def _casts(work: Iterations, p: Mapping[str, float]) -> Column:
     return count * CAST_BYTES * work.swapped / work.jobs.tensor / rates(work.jobs, p).memory
 
 
-def _prefill(work: Iterations, p: Mapping[str, float]) -> Column:
-    """All prompts of a replica in one pass; logits of one position each."""
+def _sync(work: Iterations, p: Mapping[str, float]) -> Column:
     jobs = work.jobs
-    columns = {
-        "micro_batch": work.rollouts,
-        "sequence": np.full(len(jobs), float(work.prompt)),
-        "head_share": np.full(len(jobs), 1.0 / work.prompt),
-    }
-    prompts = Jobs(**{**jobs.__dict__, **columns})
+    weights = ELEMENT_BYTES * local_parameters(jobs)
+    return copy_seconds(weights, rates(jobs, p).memory) + gather_seconds(jobs, p)
+
+
+def _prefill(work: Iterations, p: Mapping[str, float]) -> Column:
+    """All prompts of a replica in one pass, as long as the longest; an engine leaves padding out. Logits of one
+    position each."""
+    jobs = work.jobs
+    sequence = work.decoding.prompts / work.rollouts if work.engine else work.decoding.prompt
+    prompts = replace(jobs, micro_batch=work.rollouts, sequence=sequence, attended=sequence, head_share=1.0 / sequence)
     rate = rates(prompts, p)
-    stage = work.slower * forward_seconds(prompts, p, rate, block_seconds(prompts, p, rate))
-    return jobs.pipeline * stage + gather_seconds(jobs, p)
+    slower = 1.0 if work.engine else work.slower
+    stage = slower * forward_seconds(prompts, p, rate, block_seconds(prompts, p, rate))
+    return jobs.pipeline * stage + (0 if work.engine else gather_seconds(jobs, p))
 
 
 def _decode(work: Iterations, p: Mapping[str, float]) -> Column:
-    """Steps after the first token: weights and cache read, matrices multiplied, launches, collectives, gathers."""
-    jobs, steps = work.jobs, work.new - 1
-    rate = rates(jobs, p)
-    width = jobs.hidden * jobs.kv_share
-    weights = decode.weight_read_bytes(jobs.layers, jobs.elements, jobs.hidden, jobs.vocab, jobs.tensor)
-    cache = decode.cache_read_bytes(work.rollouts, work.prompt, work.new, jobs.layers, width, jobs.tensor)
-    flops = decode.step_flops(work.rollouts, jobs.layers, jobs.elements, jobs.hidden, jobs.vocab, jobs.tensor)
+    """Steps after the first token: weights and cache read, matrices multiplied, launches, collectives, gathers.
+
+    The training stack's own loop keeps every row until the longest response is complete. An engine drops rows for
+    others that wait, and is not bound by launches.
+    """
+    jobs, rate = work.jobs, rates(work.jobs, p)
+    steps: Column = work.decoding.new - 1
+    width = jobs.width * jobs.kv_share
+    if work.engine:
+        steps = np.maximum(steps, work.waves * work.decoding.steps / work.rollouts)
+        rows = work.decoding.steps / np.maximum(steps, 1)
+        cache = decode.position_bytes(work.decoding.read, jobs.layers, width, jobs.tensor)
+    else:
+        rows = work.rollouts
+        lengths = (work.decoding.prompt, work.decoding.new)
+        cache = decode.cache_read_bytes(rows, *lengths, jobs.layers, width, jobs.tensor)
+    read, met = jobs.read_elements(rows), jobs.active_elements
+    weights = decode.weight_read_bytes(jobs.layers, read, jobs.hidden, jobs.vocab, jobs.tensor)
+    flops = decode.step_flops(rows, jobs.layers, met, jobs.hidden, jobs.vocab, jobs.tensor)
     reads = (steps * weights + cache) / rate.memory
     products = steps * flops / (DECODE_MATRIX_SHARE * rate.dense)
     device = reads + overlapped(reads, products, SHARPNESS)
-    launches = np.where(jobs.eager > 0, steps * LAUNCH_FORWARD * jobs.layers, 0)
     bandwidth = ring_bandwidth(jobs, jobs.tensor, 1)
-    volume = all_reduce_bytes(2 * work.rollouts * jobs.hidden, jobs.tensor) / bandwidth
+    volume = all_reduce_bytes(2 * rows * jobs.hidden, jobs.tensor) / bandwidth
     collective = np.where(jobs.tensor > 1, 2 * jobs.layers * steps * (COLLECTIVE_LATENCY + volume), 0)
+    collective = collective + jobs.layers * steps * _routing(work, rows)
+    if work.engine:
+        return device + collective
+    launches = np.where(jobs.eager > 0, steps * LAUNCH_FORWARD * jobs.layers, 0)
     gathers: Column | int = 1
     fetches: Column | int = 1
     if work.gathers_to_decode:  # where once for all, prefill has gathered already
         gathers, fetches = (np.where(work.gathers_once, once, steps) for once in (0, 1))
     return np.maximum(device, launches) + collective + gathers * gather_seconds(jobs, p) + fetches * _fetches(work, 1)
+
+
+def _routing(work: Iterations, rows: Column) -> Column:
+    """Tokens to the ranks of their experts and back, in one step and layer."""
+    jobs = work.jobs
+    sent = all_to_all_bytes(2 * rows * jobs.hidden * jobs.experts_per_token, jobs.expert_parallel)
+    seconds = 2 * (COLLECTIVE_LATENCY + sent / ring_bandwidth(jobs, jobs.expert_parallel, jobs.tensor))
+    return np.where(jobs.expert_parallel > 1, seconds, 0)

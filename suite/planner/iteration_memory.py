@@ -1,4 +1,4 @@
-"""Peak memory of one PPO iteration on the fullest device, by phase and part."""
+"""Peak memory of one iteration on the fullest device, by phase and part."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from suite.planner.formulas.activations import kv_cache_bytes
+from suite.planner.formulas.engine import BATCHED_TOKENS, MOST_AT_ONCE, pool_bytes
 from suite.planner.formulas.pipeline import in_flight, micro_batches
 from suite.planner.formulas.recipes import megatron_bytes, zero_bytes
 from suite.planner.iteration import Iterations
@@ -22,6 +23,7 @@ PARTS = (
     "activations",
     "logits",
     "KV cache",
+    "generation engine",
     "gathered layers",
     "fragmentation",
     "outside the allocator",
@@ -54,11 +56,41 @@ def phase_memory(work: Iterations, p: Mapping[str, float], profile: Profile) -> 
     """Bytes by phase and part; ``step`` is the end of training, when the optimizer updates."""
     names = ("generate", "score", *(["reference"] if work.swapped else []), "train", "step")
     states = _states(work, profile)
-    return {name: _phase(work, p, states, name) for name in names}
+    phases = {name: _phase(work, p, states, name) for name in names}
+    if work.engine:
+        standing = ("generate",) if work.engine_sleeps else names
+        for name in standing:
+            phases[name]["generation engine"] = states["whole"]
+        others = np.max([np.asarray(sum(phases[name].values())) for name in standing], axis=0)
+        wanted, longest = _engine_cache(work)
+        for name in standing:
+            phases[name]["KV cache"] = pool_bytes(work.jobs.capacity - others, wanted, longest)
+    return phases
+
+
+def engine_waves(work: Iterations, p: Mapping[str, float], profile: Profile) -> Column:
+    """How many times over an engine's samples would fill its pool or its places, at their fullest moment; 1 or more."""
+    pool = phase_memory(work, p, profile)["generate"]["KV cache"]
+    needed = kv_cache_bytes(1, work.decoding.held, *_spread(work))
+    return np.maximum(1, np.maximum(needed / pool, work.rollouts / MOST_AT_ONCE))
+
+
+def _engine_cache(work: Iterations) -> tuple[Column, Column]:
+    """Bytes of keys and values: of all samples that run at once, each at its end, and of the longest one."""
+    decoding = work.decoding
+    at_once = decoding.whole * np.minimum(1, MOST_AT_ONCE / work.rollouts)
+    longest = decoding.prompt + decoding.new
+    return kv_cache_bytes(1, at_once, *_spread(work)), kv_cache_bytes(1, longest, *_spread(work))
+
+
+def _spread(work: Iterations) -> tuple[Column, Column, Column, Column]:
+    """Layers of a device, width of all heads, share of key-value heads, and over how many devices these are divided."""
+    jobs = work.jobs
+    return jobs.layers / jobs.pipeline, jobs.width, jobs.kv_share, jobs.tensor
 
 
 def _phase(work: Iterations, p: Mapping[str, float], states: Mapping[str, Column], phase: str) -> dict[str, Column]:
-    jobs = work.jobs
+    jobs = work.largest
     zero = np.zeros(len(jobs))
     count = micro_batches(jobs.global_batch, jobs.data, jobs.micro_batch)
     layer, depth = layer_bytes(jobs, p), jobs.layers / jobs.pipeline
@@ -67,6 +99,7 @@ def _phase(work: Iterations, p: Mapping[str, float], states: Mapping[str, Column
         "weights": states["weights"],
         "reference": states["reference"],
         "optimizer states": states["optimizer"],
+        "generation engine": zero,
     }
     if phase == "reference":
         # In fp32, in the place of the policy's weights, of which the optimizer's buffer keeps a copy.
@@ -75,10 +108,7 @@ def _phase(work: Iterations, p: Mapping[str, float], states: Mapping[str, Column
     if phase == "step":
         parts |= dict.fromkeys(("activations", "logits", "KV cache"), zero)
     elif phase == "generate":
-        parts["activations"] = 2 * 4 * work.rollouts * work.prompt * jobs.hidden
-        parts["logits"] = 2 * 4 * work.rollouts * jobs.vocab / jobs.tensor
-        width = (work.rollouts, work.prompt + work.new, depth, jobs.hidden, jobs.kv_share, jobs.tensor)
-        parts["KV cache"] = kv_cache_bytes(*width)
+        parts |= _generation(work)
     else:
         each = max(_SCORE_LOGITS, p["logit_bytes"]) if phase == "train" else _SCORE_LOGITS
         held = in_flight(jobs.pipeline, jobs.chunks, count, jobs.pipeline - 1)
@@ -87,11 +117,26 @@ def _phase(work: Iterations, p: Mapping[str, float], states: Mapping[str, Column
         parts["logits"] = shown * each
         parts["KV cache"] = zero
     parts["gathered layers"] = states["gathered"]
-    if phase == "generate":
+    if phase == "generate" and not work.engine:
         parts["gathered layers"] = np.where(work.gathers_once, states["whole"], states["gathered"])
     parts["fragmentation"] = p["fragmentation"] * np.asarray(sum(parts.values()))
     parts["outside the allocator"] = np.full(len(jobs), float(OUTSIDE_ALLOCATOR))
     return parts
+
+
+def _generation(work: Iterations) -> dict[str, Column]:
+    """What generating needs beside weights: every row as long as the longest in the training stack's own loop, while an
+    engine takes tokens in portions."""
+    jobs, decoding = work.jobs, work.decoding
+    tokens, rows = work.rollouts * decoding.prompt, work.rollouts
+    if work.engine:
+        tokens, rows = np.minimum(decoding.prompts, BATCHED_TOKENS), np.minimum(rows, MOST_AT_ONCE)
+    cache = kv_cache_bytes(work.rollouts, decoding.prompt + decoding.new, *_spread(work))
+    return {
+        "activations": 2 * 4 * tokens * jobs.hidden,
+        "logits": 2 * 4 * rows * jobs.vocab / jobs.tensor,
+        "KV cache": np.zeros(len(jobs)) if work.engine else cache,
+    }
 
 
 def _states(work: Iterations, profile: Profile) -> dict[str, Column]:
@@ -108,7 +153,7 @@ def _states(work: Iterations, profile: Profile) -> dict[str, Column]:
 
 
 def _held(work: Iterations, end: str) -> tuple[Column, Column, Column, Column]:
-    """Parameters that train, frozen ones, the reference's and the critic's."""
+    """Parameters that train, frozen ones, the reference's and the critic's, of experts a rank's own."""
     kinds = (work.held[f"{kind}_{end}"] for kind in ("trainable", "frozen", "reference", "critic"))
     trainable, frozen, reference, critic = kinds
     return trainable, frozen, reference, critic
@@ -118,8 +163,10 @@ def _megatron_end(work: Iterations, profile: Profile, end: str) -> dict[str, Col
     jobs, (trainable, frozen, reference, critic) = work.jobs, _held(work, end)
     shards = np.maximum(1, jobs.data)
     weights, gradients, optimizer = megatron_bytes(jobs.zero_stage >= 1, shards, 0.0)
-    share = trainable / np.where(jobs.zero_stage >= 1, shards, 1)
-    left = np.where(work.offload_optimizer > 0, profile.offload_leaves * share, optimizer * (trainable + critic))
+    # Sharded states are divided by all data parallel ranks, over which experts are spread already.
+    divided = np.where(jobs.zero_stage >= 1, work.held[f"sharded_{end}"], trainable)
+    share = divided / np.where(jobs.zero_stage >= 1, shards, 1)
+    left = np.where(work.offload_optimizer > 0, profile.offload_leaves * share, optimizer * (divided + critic))
     return {
         "weights": weights * (trainable + frozen + critic),
         "reference": weights * reference,

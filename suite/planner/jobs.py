@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
-from suite.planner.formulas.blocks import matrix_elements
+from suite.planner.formulas.blocks import matrix_elements, touched_share
 
 Column = np.ndarray
 
@@ -18,11 +18,21 @@ PRECISIONS = ("16 bit", "fp8", "fp4")
 RECOMPUTE = ("none", "selective", "operators", "full")
 
 
+#: What a property is where a row does not say: heads as wide as they are usually, even lengths, one MLP in a block.
+_USUAL: Mapping[str, Callable[[Mapping[str, float]], float]] = {
+    "width": lambda row: row["hidden"],
+    "attended": lambda row: row["sequence"],
+    **dict.fromkeys(("experts", "experts_per_token", "expert_parallel", "tables"), lambda row: 1.0),
+}
+
+
 @dataclass(frozen=True)
 class Jobs:
     """Columns of equal length; units are SI, flags are 0 or 1. Every rate is per device and direction.
 
     ``head_share`` is the share of positions whose logits are computed, ``trained_share`` that of the layers that train.
+    ``width`` is heads x head dimension; ``attended`` the positions that a token meets in attention, the mean of squared
+    lengths over the mean length; ``tables`` how many vocabulary matrices there are, where two are counted.
     """
 
     layers: Column
@@ -65,6 +75,12 @@ class Jobs:
     zero_engine: Column
     slow_gathers: Column
     offload_optimizer: Column
+    width: Column
+    attended: Column
+    experts: Column
+    experts_per_token: Column
+    expert_parallel: Column
+    tables: Column
 
     def __len__(self) -> int:
         return len(self.layers)
@@ -85,8 +101,33 @@ class Jobs:
 
     @property
     def elements(self) -> Column:
-        """Elements of one block's weight matrices."""
-        return matrix_elements(self.hidden, self.ffn, self.kv_share, self.gated)
+        """Elements of one block's weight matrices, all experts in."""
+        return self._elements(self.experts)
+
+    @property
+    def active_elements(self) -> Column:
+        """Of these, the ones that each token is multiplied with."""
+        return self._elements(self.experts_per_token)
+
+    @property
+    def expert_elements(self) -> Column:
+        """Elements of all experts of one block; 0 where it has one MLP for every token."""
+        return np.where(self.experts > 1, self.experts * (2 + self.gated) * self.hidden * self.ffn, 0.0)
+
+    @property
+    def local_elements(self) -> Column:
+        """Elements of one block that an expert-parallel rank holds, before tensor parallelism."""
+        return self.elements - self.expert_elements * (1 - 1 / self.expert_parallel)
+
+    def read_elements(self, tokens: Column) -> Column:
+        """Of these, the ones that a pass of ``tokens`` tokens on each expert-parallel rank reads."""
+        met = touched_share(tokens * self.expert_parallel, self.experts, self.experts_per_token)
+        unread = np.where(self.experts > 1, 1 - met, 0.0)
+        return self.local_elements - unread * self.expert_elements / self.expert_parallel
+
+    def _elements(self, mlps: Column) -> Column:
+        router = np.where(self.experts > 1, self.hidden * self.experts, 0.0)
+        return matrix_elements(self.hidden, self.ffn, self.kv_share, self.gated, self.width, mlps) + router
 
     def take(self, index: Any) -> "Jobs":
         """The jobs that a mask or a list of positions picks."""
@@ -94,8 +135,9 @@ class Jobs:
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, float]]) -> "Jobs":
-        """Columns of rows that hold a number for every property."""
-        return cls(**{field.name: np.array([row[field.name] for row in rows], dtype=float) for field in fields(cls)})
+        """Columns of rows that hold a number for every property, but for those of ``_USUAL``."""
+        whole = [{name: usual(row) for name, usual in _USUAL.items()} | dict(row) for row in rows]
+        return cls(**{field.name: np.array([row[field.name] for row in whole], dtype=float) for field in fields(cls)})
 
     @classmethod
     def alike(cls, common: Mapping[str, float], columns: Mapping[str, Column]) -> "Jobs":

@@ -103,8 +103,11 @@ def layer_bytes(jobs: Jobs, p: Mapping[str, float]) -> dict[str, Column]:
     tokens, tensor = jobs.tokens, jobs.tensor
     split = np.where(jobs.sequence_parallel > 0, tensor, 1)
     outside = activations.outside_bytes(tokens, jobs.hidden, split, np.where(jobs.fused_attention > 0, 0, 1))
-    inside = activations.inside_bytes(tokens, jobs.hidden, jobs.ffn, jobs.kv_share, jobs.gated, tensor)
-    scores = activations.score_bytes(tokens, jobs.sequence, jobs.heads, tensor)
+    wide = jobs.experts_per_token * jobs.ffn
+    inside = activations.inside_bytes(tokens, jobs.width, wide, jobs.kv_share, jobs.gated, tensor)
+    routed = activations.routed_bytes(tokens, jobs.hidden, jobs.experts_per_token)
+    inside = inside + np.where(jobs.experts > 1, routed / split, 0)
+    scores = activations.score_bytes(tokens, jobs.attended, jobs.heads, tensor)
     scores = np.where(jobs.fused_attention > 0, 0, scores)
     inputs = 2 * tokens * jobs.hidden / split
     kept = activations.kept_bytes(jobs.recompute, outside, inside, scores, inputs, p["operators_share"])

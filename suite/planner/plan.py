@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
-from suite.planner.formulas.offload import SWAP_HOST_BYTES
 from suite.planner.hardware import Hardware
 from suite.planner.host_memory import host_memory
 from suite.planner.iteration import phase_seconds, step_parts_of
-from suite.planner.iteration_memory import PARTS, iteration_memory
+from suite.planner.iteration_memory import PARTS, engine_waves, iteration_memory
 from suite.planner.jobs import Column
+from suite.planner.lengths import MOST_DRAWN, as_samples, drawn
+from suite.planner.notes import is_like_published, plan_notes
 from suite.planner.parameters import Band, Parameters, RateBand
 from suite.planner.profiles import Profile
-from suite.planner.space import Space, candidates
+from suite.planner.space import USUAL, Manner, Space, candidates
 from suite.spec.base import Frozen
 from suite.spec.layout import Layout
 from suite.spec.manifest import Work
@@ -32,7 +34,7 @@ GIB = 2**30
 
 
 class Option(Frozen):
-    """One layout with what it is predicted to need and to give. Times are of one PPO iteration."""
+    """One layout with what it is predicted to need and to give. Times are of one iteration."""
 
     layout: Layout
     label: str
@@ -100,26 +102,32 @@ def make_plan(
     most: int = 8,
     power_watts: float | None = None,
     fold_twins: bool = False,
+    manner: Manner = USUAL,
 ) -> Plan:
     """Rank every layout of the backend on each number of devices. ``price`` is money per device and hour.
 
-    ``fold_twins``: of layouts with one prediction the first stands for all and names the others.
+    ``fold_twins``: of layouts with one prediction the first stands for all and names the others. ``manner``: what is
+    not searched over.
     """
-    space = candidates(shape, workload, hardware, profile, devices)
+    space = candidates(shape, workload, hardware, profile, devices, manner)
     table = predict(space, hardware, profile, parameters)
     memory_error = parameters.bands["memory"].p90
-    measure = table.measure(objective)
-    order = np.lexsort((table.total, measure))
+    measure, order = _ranked(table, objective)
     fitting = order[table.fits[order]]
     chosen = _twins(table, _distinct(space, fitting), fold_twins)[:most]
+    flops = _flops(shape, workload, table, [index for index, *_ in chosen])
     made = [
-        _option(space, table, index, shape, workload, hardware, price, power_watts, memory_error, others)
+        _option(space, table, index, shape, workload, hardware, price, power_watts, memory_error, flops, others)
         for index, *others in chosen
     ]
     ahead = order[~table.fits[order]]
     if len(fitting):
         ahead = ahead[measure[ahead] < measure[fitting[0]]]
     closest = int(ahead[table.total[ahead].argmin()]) if not len(fitting) and len(ahead) else None
+    nearest = None
+    if closest is not None:
+        flops = _flops(shape, workload, table, [closest])
+        nearest = _option(space, table, closest, shape, workload, hardware, price, power_watts, memory_error, flops)
     return Plan(
         size=shape.name,
         backend=profile.name,
@@ -133,14 +141,71 @@ def make_plan(
         misses=[
             _miss(space, table, index, hardware) for index, *_ in _twins(table, _distinct(space, ahead), fold_twins)[:3]
         ],
-        nearest=None
-        if closest is None
-        else _option(space, table, closest, shape, workload, hardware, price, power_watts, memory_error),
+        nearest=nearest,
         band=parameters.bands["new stack"],
         memory_band=parameters.bands["memory"],
-        rate_band=None if parameters.phases else parameters.ppo,
-        notes=_notes(hardware, space, devices, shape, profile, parameters),
+        rate_band=parameters.ppo if is_like_published(space, workload) and not parameters.phases else None,
+        notes=plan_notes(hardware, space, devices, shape, workload, profile, parameters),
     )
+
+
+class Fitting(NamedTuple):
+    """A layout that fits, its micro batch, and whether it is tight as an ``Option`` is."""
+
+    layout: Layout
+    micro_batch: int
+    tight: bool
+
+
+def fitting_on(
+    shape: Shape,
+    workload: Workload,
+    hardware: Hardware,
+    profile: Profile,
+    devices: int,
+    parameters: Parameters,
+    manner: Manner,
+) -> list[Fitting]:
+    """Layouts that fit this number of devices, best first, as ``make_plan`` ranks them, and nothing else of them."""
+    space = candidates(shape, workload, hardware, profile, [devices], manner)
+    table = predict(space, hardware, profile, parameters)
+    _, order = _ranked(table, "throughput")
+    room = (1 - parameters.bands["memory"].p90) * hardware.memory_bytes
+    return [
+        Fitting(
+            space.layout(index, _node_devices(hardware)),
+            int(space.choices["micro_batch"][index]),
+            bool(table.total[index] > room),
+        )
+        for index in _distinct(space, order[table.fits[order]])
+    ]
+
+
+def _ranked(table: Table, objective: Objective) -> tuple[Column, Column]:
+    """What is minimised, and candidates from the best on."""
+    measure = table.measure(objective)
+    return measure, np.lexsort((table.total, measure))
+
+
+def _flops(shape: Shape, workload: Workload, table: Table, chosen: Sequence[int]) -> dict[int, float]:
+    """FLOPs of an iteration by its number of samples, of candidates that are ``chosen``."""
+    found: dict[int, float] = {}
+    for samples in {int(table.samples[index]) for index in chosen}:
+        looked_at = _looked_at(workload, samples, 1)
+        found[samples] = samples / looked_at * iteration_flops(shape, workload, looked_at).model
+    return found
+
+
+def _looked_at(workload: Workload, samples: int, replica: int) -> int:
+    """Of how many samples lengths are drawn: all, or as many replicas as ``MOST_DRAWN`` has room for."""
+    if not workload.uneven or samples <= MOST_DRAWN:
+        return samples
+    step = math.lcm(replica, workload.group)
+    return step * max(1, MOST_DRAWN // step)
+
+
+def _node_devices(hardware: Hardware) -> int:
+    return hardware.node_devices if hardware.node_devices < 16 else 8
 
 
 class Table:
@@ -161,6 +226,7 @@ class Table:
         self.samples = space.choices["rollouts"] * space.choices["data"]
         self.rate = self.samples / self.iteration
         self.devices = space.choices["devices"]
+        self.sample_tokens = space.work.sample_tokens
         self.per_device = self.devices / self.rate
 
     def measure(self, objective: Objective) -> Column:
@@ -178,15 +244,18 @@ def predict(
     factor = float(np.exp(parameters.effect(groups)))
     known_factor = parameters.ppo.slower if parameters.ppo and profile.plain_model else 1.0
     work = replace(space.work, slower=known_factor if slower is None else slower)
-    own = parameters.phases
+    own, apart = parameters.phases, frozenset[str]()
+    if work.engine:  # it is no part of the training stack, whose effects are not its own
+        work = replace(work, waves=engine_waves(work, parameters.memory, profile))
+        apart = frozenset(("sync", "prefill", "decode", "generate"))
     parts = {"prefill": "generate", "decode": "generate", "swap": "reference"}
     seconds = {
-        name: column * factor * own.get(parts.get(name, name), 1.0)
+        name: column * (1.0 if name in apart else factor) * own.get(parts.get(name, name), 1.0)
         for name, column in phase_seconds(work, parameters.values).items()
     }
     training = step_parts_of(work, parameters.values)
     training = {name: column * factor * own.get("train", 1.0) for name, column in training.items()}
-    memory = iteration_memory(space.work, parameters.memory, profile)
+    memory = iteration_memory(work, parameters.memory, profile)
     memory = {name: column * parameters.memory_factor for name, column in memory.items()}
     return Table(seconds, training, memory, host_memory(space.work, profile), space)
 
@@ -228,20 +297,22 @@ def _option(
     price: float | None,
     power_watts: float | None,
     memory_error: float,
+    flops: Mapping[int, float],
     twins: Sequence[int] = (),
 ) -> Option:
-    node_devices = hardware.node_devices if hardware.node_devices < 16 else 8
+    node_devices = _node_devices(hardware)
     layout = space.layout(index, node_devices)
     seconds, samples = float(table.iteration[index]), float(table.samples[index])
     micro = int(space.choices["micro_batch"][index])
     replica = int(space.choices["rollouts"][index])
+    looked_at = _looked_at(workload, int(samples), replica)
     work = Work(
-        global_rollouts=int(samples),
+        global_rollouts=looked_at,
         replica_rollouts=replica,
         replica_batch=replica // workload.optimizer_steps,
         micro_batch=micro,
+        lengths=as_samples(drawn(workload, looked_at)),
     )
-    flops = iteration_flops(shape, workload, int(samples)).model
     memory = {kind: int(table.memory[kind][index]) for kind in PARTS if table.memory[kind][index] >= 1}
     rate = samples / seconds
     return Option(
@@ -259,8 +330,8 @@ def _option(
         phases={name: float(column[index]) for name, column in table.seconds.items()},
         training={name: float(column[index]) for name, column in table.training.items() if column[index] > 0},
         samples_per_second=rate,
-        tokens_per_second=rate * workload.sequence_tokens,
-        mfu=flops / seconds / (layout.ranks * hardware.peak),
+        tokens_per_second=rate * float(table.sample_tokens[index]),
+        mfu=flops[int(samples)] / seconds / (layout.ranks * hardware.peak),
         kilowatt_hours=power_watts * layout.ranks * seconds / 3.6e6 if power_watts else None,
         cost_per_1000_samples=price * layout.ranks / 3600 / rate * 1000 if price is not None else None,
         largest_part=max(memory, key=lambda kind: memory[kind]),
@@ -270,7 +341,7 @@ def _option(
 
 
 def _miss(space: Space, table: Table, index: int, hardware: Hardware) -> Miss:
-    label = space.layout(index, hardware.node_devices if hardware.node_devices < 16 else 8).label()
+    label = space.layout(index, _node_devices(hardware)).label()
     missing = float(table.total[index]) - hardware.memory_bytes
     memory = {kind: float(table.memory[kind][index]) for kind in PARTS}
     largest = max(memory, key=lambda kind: memory[kind])
@@ -283,35 +354,3 @@ def _miss(space: Space, table: Table, index: int, hardware: Hardware) -> Miss:
         text=f"{label} (micro batch {micro}) misses by {missing / GIB:.1f} GiB per device: {largest} take "
         f"{memory[largest] / GIB:.1f} GiB",
     )
-
-
-def _notes(
-    hardware: Hardware,
-    space: Space,
-    devices: Sequence[int],
-    shape: Shape,
-    profile: Profile,
-    parameters: Parameters,
-) -> list[str]:
-    notes = ["a prediction, not a measurement: nothing in it was run"]
-    if not profile.plain_model and not parameters.phases:
-        notes.append(
-            f"no published PPO rate is of a stack like {profile.name}: it is taken to compute as fast as in published "
-            "pre-training; DeepSpeed backends are not, by DeepSpeed-Chat's rates, so the two do not compare by this"
-        )
-    if parameters.phases:
-        learnt = ", ".join(f"{name} x {factor:.2f}" for name, factor in sorted(parameters.phases.items()))
-        notes.append(f"calibrated on your runs: {learnt}, memory x {parameters.memory_factor:.2f}")
-    if space.work.swapped:
-        notes.append(
-            f"{profile.name} keeps an fp32 reference and a copy of the policy in pinned host memory, "
-            f"{SWAP_HOST_BYTES * space.work.swapped / 1e9:.0f} GB for each data parallel replica; the reference phase "
-            "includes moving them over PCIe"
-        )
-    if hardware.architecture in ("volta", "other"):
-        notes.append(f"no published step time of {hardware.name} is in the fit: its matrix rate is an assumption")
-    if shape.architecture != "gpt2" and profile.name in ("deepspeed", "megatron"):
-        notes.append(f"the engine backends build GPT-2 style models: {shape.name} could be planned but not run")
-    if not len(space.work.jobs):
-        notes.append(f"no layout divides the model and the work on {', '.join(map(str, devices))} devices")
-    return notes

@@ -11,10 +11,11 @@ import numpy as np
 from suite.bundle.record import Record
 from suite.planner.hardware import Hardware, hardware_of
 from suite.planner.iteration_memory import PARTS
+from suite.planner.lengths import of_samples
 from suite.planner.parameters import Parameters, load_parameters
-from suite.planner.plan import make_plan, predict
+from suite.planner.plan import fitting_on, predict
 from suite.planner.profiles import PROFILES
-from suite.planner.space import Space, iterations
+from suite.planner.space import Manner, Space, iterations
 from suite.spec.catalogue import devices, find_device
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest, Work
@@ -35,6 +36,7 @@ PLANNED = {
     "offload_optimizer",
     "offload_parameters",
     "gather_for_generation",
+    "expert",
 }
 MOST_DOUBLINGS = 7
 
@@ -44,7 +46,8 @@ def predict_manifest(
 ) -> dict[str, Any] | None:
     """What the planner expects of a run on the device that a driver calls ``device``.
 
-    ``None`` where it knows nothing: a CPU, fp32, a device outside the catalogue, a backend without a profile.
+    ``None`` where it knows nothing: a CPU, fp32, a device outside the catalogue, a backend without a profile, ranks
+    that only generate.
     """
     measure = manifest.measure
     if measure.device != "cuda" or measure.precision == "fp32":
@@ -66,14 +69,14 @@ def predict_layout(
     found = find_device(device) if device else None
     hardware = hardware_of(found) if found else None
     profile = PROFILES.get(backend)
-    if hardware is None or profile is None:
+    if hardware is None or profile is None or is_split(layout):
         return None
     known = parameters or load_parameters()
     table = predict(one_layout(size, workload, work, layout, hardware, backend), hardware, profile, known)
     rate = float(table.rate[0])
     return {
         "samples_per_second": rate,
-        "tokens_per_second": rate * workload.sequence_tokens,
+        "tokens_per_second": rate * float(table.sample_tokens[0]),
         "iteration_seconds": float(table.iteration[0]),
         "phases": {name: float(table.seconds[name][0]) for name in TIMED_NAMES if name in table.seconds},
         "memory_bytes": int(table.total[0]),
@@ -84,7 +87,14 @@ def predict_layout(
         "device": hardware.name,
         "band": known.bands["new stack"].model_dump(),
         "planner": known.provenance.digest[:12],
+        **({"unchecked": ["generate", "sync"]} if layout.generation == "vllm" else {}),
     }
+
+
+def is_split(layout: Layout) -> bool:
+    """Whether ranks that generate and ranks that train take turns at waiting for each other: which side is slower, and
+    so what an iteration takes, is not predicted."""
+    return layout.placement == "split"
 
 
 def is_tight(memory_bytes: float, capacity_bytes: float) -> bool:
@@ -115,9 +125,12 @@ def one_layout(shape: Shape, workload: Workload, work: Work, layout: Layout, har
         "sequence_parallel": layout.sequence_parallel,
         "rollouts": work.replica_rollouts,
         "micro_batch": work.micro_batch,
+        "expert": layout.expert,
     }
     arrays = {name: np.array([float(value)]) for name, value in columns.items()}
-    return Space(iterations(shape, workload, hardware, PROFILES[backend], arrays), arrays)
+    lengths = None if work.lengths is None else {layout.ranks: of_samples(work.lengths)}
+    manner = Manner.of(layout)
+    return Space(iterations(shape, workload, hardware, PROFILES[backend], arrays, manner, lengths), arrays, manner)
 
 
 def device_of(record: Record) -> str | None:
@@ -137,7 +150,7 @@ def fitting_layouts(
     Empty for a backend that the planner does not know. Each holds with the micro batch that the workload resolves to.
     """
     profile = PROFILES.get(backend)
-    if profile is None:
+    if profile is None or is_split(layout):
         return []
     # Memory does not depend on speed: any device stands in, with the memory that is asked about.
     hardware = replace(_any_hardware(), memory_bytes=float(device_memory_bytes))
@@ -147,13 +160,14 @@ def fitting_layouts(
     fits, tight = bool(own.fits[0]), is_tight(float(own.total[0]), device_memory_bytes)
     if fits and not (spare and tight):
         return []
-    options = make_plan(size, workload, hardware, profile, [layout.ranks], known, most=64).options
+    found = fitting_on(size, workload, hardware, profile, layout.ranks, known, Manner.of(layout))
     settings = layout.model_dump()
     nodes = {"nodes": layout.nodes, "devices_per_node": layout.devices_per_node}
+    even = workload.model_copy(update={"lengths": None, "prompt_lengths": None})  # micro batches do not depend on them
     usable: list[tuple[bool, int, int, Layout]] = []
-    for option in options:
+    for option in found:
         other = layout.model_copy(update={name: getattr(option.layout, name) for name in PLANNED} | nodes)
-        same_batch = option.micro_batch == resolve_work(size, workload, option.layout).micro_batch
+        same_batch = option.micro_batch == resolve_work(size, even, option.layout).micro_batch
         if same_batch and not (fits and option.tight):
             body = other.model_dump()
             changes = sum(settings.get(name) != body.get(name) for name in settings.keys() | body.keys())
@@ -166,12 +180,12 @@ def fewest_devices(
 ) -> Layout | None:
     """A layout that is expected to fit on 2, 4, 8 ... times as many devices as ``layout`` has; ``None``: on none."""
     profile = PROFILES.get(backend)
-    if profile is None:
+    if profile is None or is_split(layout):
         return None
     hardware = replace(_any_hardware(), memory_bytes=float(device_memory_bytes))
     for doubled in range(1, MOST_DOUBLINGS + 1):
         count = layout.ranks * 2**doubled
-        options = make_plan(size, workload, hardware, profile, [count], load_parameters(), most=1).options
-        if options:
-            return options[0].layout
+        found = fitting_on(size, workload, hardware, profile, count, load_parameters(), Manner.of(layout))
+        if found:
+            return found[0].layout
     return None

@@ -40,6 +40,8 @@ class Profile:
     splits_value_head: bool = False
     #: the reference waits in host memory in fp32 and takes the policy's place for its pass (``Iterations.swapped``)
     swaps_reference: bool = False
+    #: experts can be spread over data parallel ranks
+    experts: bool = False
     #: the model is Hugging Face's, run eagerly: slower by what published PPO rates show (``RateBand``)
     plain_model: bool = False
 
@@ -76,6 +78,7 @@ PROFILES = {
             _traits("megatron", "megatron core", fused=True, zero=False),
             tensor=True,
             pipeline=True,
+            experts=True,
             offload_optimizer=True,
             gradient_buffer=True,
             offload_leaves=4,

@@ -13,7 +13,7 @@ from suite.spec.base import Frozen
 LIMITS = {
     "compute": ("matrix products", "attention", "head and loss", "critic"),
     "memory": ("elementwise", "optimizer", "offload"),
-    "NVLink": ("tensor parallel", "context parallel"),
+    "NVLink": ("tensor parallel", "context parallel", "expert parallel"),
     "network": ("gradient reduction", "parameter gathers", "pipeline sends", "stragglers"),
     "bubble": ("bubble",),
     "launches": ("launches",),
@@ -58,7 +58,7 @@ def scaling_curve(asked: Question, devices: Sequence[int], scaling: Literal["wea
 def binding_limit(option: Option) -> str:
     """What takes most of the iteration; scoring is counted as the training parts it is made of."""
     whole = sum(option.training.values()) or 1.0
-    forward = option.phases["score"] + option.phases["reference"] + option.phases["prefill"]
+    forward = option.phases["score"] + option.phases.get("reference", 0.0) + option.phases["prefill"]
     scale = 1 + forward / whole
     seconds = {limit: scale * sum(option.training.get(part, 0) for part in parts) for limit, parts in LIMITS.items()}
     seconds["decode bandwidth"] = option.phases["decode"]

@@ -10,11 +10,12 @@ from suite.planner.iteration_memory import PARTS
 from suite.planner.parameters import RateBand
 from suite.planner.plan import GIB, Option, Plan
 from suite.planner.scale import Point
+from suite.spec.algorithms import PPO_NAME
 from suite.spec.workload import Workload
 
 _WIDEST_BAR, _NARROWEST_BAR, _WIDEST_LABEL = 44, 16, 34
 #: one mark for each part of the memory, the same wherever it is drawn
-_MARKS = dict(zip(PARTS, "█▓▒░▚▞▤▦◫·", strict=True))
+_MARKS = dict(zip(PARTS, "█▓▒░▚▞▤▨▦◫·", strict=True))
 _TIGHT = "!"
 _BARS = 4
 
@@ -41,7 +42,8 @@ def work_text(work: Workload, devices: Sequence[int]) -> str:
     per = "per device" if work.scaling == "weak" else "in all"
     whole = ", ".join(f"{work.global_rollouts(count):,} on {count:,}" for count in devices)
     samples = f"{work.rollouts:,} samples {per}" + (f" ({whole})" if whole and work.scaling == "weak" else "")
-    epochs = f"{work.ppo_epochs} PPO epoch{'s' if work.ppo_epochs > 1 else ''}"
+    named = "PPO" if work.algorithm.name == PPO_NAME else work.algorithm.text()
+    epochs = f"{work.ppo_epochs} {named} epoch{'s' if work.ppo_epochs > 1 else ''}"
     steps = f"{work.optimizer_steps} optimizer step{'s' if work.optimizer_steps > 1 else ''}"
     if work.lora_rank is not None:
         trained = f"LoRA of rank {work.lora_rank} trains"
@@ -49,13 +51,32 @@ def work_text(work: Workload, devices: Sequence[int]) -> str:
         trained = f"the last {work.trainable_layers} layers train"
     else:
         trained = "all layers train"
-    critic = "no separate critic (a value head)"
-    if work.critic is not None:
-        critic = f"a separate critic of {work.critic.layers} layers, width {work.critic.hidden}"
+    reference = f"{work.reference} reference" if work.uses_reference else "no reference"
     return (
-        f"{samples}, {work.prompt_tokens} prompt and {work.new_tokens} new tokens each, {epochs} of {steps}, "
-        f"micro batch at most {work.micro_batch}, {trained}, {work.reference} reference, {critic}"
+        f"{samples}{_group_text(work)}, {_lengths_text(work)}, {epochs} of {steps}, "
+        f"micro batch at most {work.micro_batch}, {trained}, {reference}, {_critic_text(work)}"
     )
+
+
+def _group_text(work: Workload) -> str:
+    return f" in groups of {work.group}" if work.group > 1 else ""
+
+
+def _lengths_text(work: Workload) -> str:
+    """Even lengths, or the distributions and what they come to."""
+    if not work.uneven:
+        return f"{work.prompt_tokens} prompt and {work.new_tokens} new tokens each"
+    prompts = f"{work.prompt_tokens} tokens" if work.prompt_lengths is None else work.prompt_lengths.text()
+    responses = f"{work.new_tokens} tokens" if work.lengths is None else work.lengths.text()
+    return f"prompts {prompts}, responses {responses}"
+
+
+def _critic_text(work: Workload) -> str:
+    if not work.uses_values:
+        return "no critic"
+    if work.critic is not None:
+        return f"a separate critic of {work.critic.layers} layers, width {work.critic.hidden}"
+    return "no separate critic (a value head)"
 
 
 def _plan_lines(plan: Plan, columns: int | None) -> Iterator[str]:
@@ -101,7 +122,14 @@ def _options(plan: Plan) -> list[Column]:
     options, band = plan.options, plan.rate_band
     money = any(option.cost_per_1000_samples is not None for option in options)
     host = any(option.host_memory_bytes for option in options)
-    phases = (("gen", "generate", 5), ("score", "score", 8), ("ref", "reference", 7), ("train", "train", 6))
+    phases = [
+        each
+        for each in (
+            *(("sync", "sync", 9), ("gen", "generate", 5), ("score", "score", 8)),
+            *(("ref", "reference", 7), ("train", "train", 6)),
+        )
+        if each[1] in options[0].phases
+    ]
     columns = [
         Column("layout", [f"{number} {option.label}" for number, option in enumerate(options, start=1)], left=True),
         Column("devices", [str(option.devices) for option in options], 0 if _several_counts(options) else 2),

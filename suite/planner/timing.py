@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 
 from suite.planner.formulas import blocks
-from suite.planner.formulas.communication import all_reduce_bytes, gather_bytes, group_bandwidth, overlapped
+from suite.planner.formulas.communication import (
+    all_reduce_bytes,
+    all_to_all_bytes,
+    gather_bytes,
+    group_bandwidth,
+    overlapped,
+)
 from suite.planner.formulas.offload import MEGATRON_LINK_BYTES, ZERO_LINK_BYTES, optimizer_seconds
 from suite.planner.formulas.pipeline import bubble, micro_batches
 from suite.planner.jobs import ARCHITECTURES, Column, Jobs
@@ -55,6 +61,7 @@ class Block:
     scores: Column
     collective: Column
     exchange: Column
+    routing: Column
 
 
 def named(vector: np.ndarray) -> dict[str, float]:
@@ -72,7 +79,7 @@ def rates(jobs: Jobs, p: Values) -> Rates:
     attention = peak * p["attention"]
     attention = attention * np.where(jobs.engine > 0, p["attention_engine"], 1)
     attention = attention * np.where(code == ARCHITECTURES.index("ampere"), p["attention_ampere"], 1)
-    attention = attention * np.where(jobs.hidden / jobs.heads < 100, p["attention_narrow"], 1)
+    attention = attention * np.where(jobs.width / jobs.heads < 100, p["attention_narrow"], 1)
     return Rates(
         linear=dense * np.where(jobs.precision == 0, 1, faster),
         dense=dense,
@@ -82,26 +89,34 @@ def rates(jobs: Jobs, p: Values) -> Rates:
 
 
 def block_seconds(jobs: Jobs, p: Values, rate: Rates) -> Block:
-    """Forward seconds of one block's matrix products, attention and elementwise work, and of its communication."""
+    """Forward seconds of one block's matrix products, attention and elementwise work, and of its communication.
+
+    Expert parallelism sends each token's input to the ranks of its experts and their outputs back, all of it exposed
+    (Lepikhin et al., "GShard", arXiv 2006.16668, section 3.2); experts are taken to be chosen alike often, and products
+    with few tokens each to be as fast as large ones.
+    """
     tokens, hidden, tensor = jobs.tokens, jobs.hidden, jobs.tensor
     fused = jobs.fused_attention > 0
-    moved = blocks.operand_bytes(tokens, hidden, jobs.ffn, jobs.kv_share, jobs.gated, tensor)
+    mlps = jobs.experts_per_token
+    moved = blocks.operand_bytes(tokens, hidden, jobs.ffn, jobs.kv_share, jobs.gated, tensor, jobs.width, mlps)
     traffic = p["matrix_traffic"] + np.where(jobs.row_scaling > 0, 2 * p["row_scaling"], 0)
     traffic = traffic + np.where(jobs.precision > 0, p["cast_traffic"], 0)
-    narrow = 1 + p["inner_width"] * blocks.inverse_inner_width(hidden, jobs.ffn, jobs.kv_share, jobs.gated, tensor)
-    linear = blocks.linear_flops(tokens, jobs.elements, tensor) / rate.linear * narrow + traffic * moved / rate.memory
-    linear = linear + p["weight_traffic"] * blocks.weight_bytes(jobs.elements, tensor) / rate.memory
-    attention = blocks.attention_flops(tokens, jobs.sequence, hidden, tensor, jobs.fused_attention) / rate.attention
+    inverse = blocks.inverse_inner_width(hidden, jobs.ffn, jobs.kv_share, jobs.gated, tensor, jobs.width, mlps)
+    flops = blocks.linear_flops(tokens, jobs.active_elements, tensor)
+    linear = flops / rate.linear * (1 + p["inner_width"] * inverse) + traffic * moved / rate.memory
+    linear = linear + p["weight_traffic"] * blocks.weight_bytes(jobs.read_elements(tokens), tensor) / rate.memory
+    attention = blocks.attention_flops(tokens, jobs.attended, jobs.width, tensor, jobs.fused_attention) / rate.attention
     scores = np.where(
-        fused, 0, p["unfused_scores"] * blocks.score_bytes(tokens, jobs.sequence, jobs.heads, tensor) / rate.memory
+        fused, 0, p["unfused_scores"] * blocks.score_bytes(tokens, jobs.attended, jobs.heads, tensor) / rate.memory
     )
     split = np.where(jobs.sequence_parallel > 0, tensor, 1)
     elementwise = blocks.residual_bytes(tokens, hidden, split) * (
         p["residual_traffic"] + np.where(jobs.gated > 0, 0, p["residual_plain"])
-    ) + p["activation_traffic"] * blocks.activation_function_bytes(tokens, jobs.ffn, jobs.gated, tensor)
+    ) + p["activation_traffic"] * blocks.activation_function_bytes(tokens, mlps * jobs.ffn, jobs.gated, tensor)
     slow = np.where(jobs.eager > 0, p["eager"] ** 3, 1) * np.where(fused, 1, p["unfused_traffic"])
     exposed = p["tensor_exposed"] * np.where(jobs.asynchronous_tensor > 0, p["tensor_asynchronous"], 1)
-    passed = 2 * 2 * tokens * hidden * jobs.kv_share / tensor * (jobs.context - 1)
+    passed = 2 * 2 * tokens * jobs.width * jobs.kv_share / tensor * (jobs.context - 1)
+    routed = 2 * all_to_all_bytes(2 * tokens / split * hidden * mlps, jobs.expert_parallel)
     return Block(
         linear=linear,
         attention=attention * np.where(jobs.packed > 0, PACKED_ATTENTION, 1),
@@ -109,13 +124,20 @@ def block_seconds(jobs: Jobs, p: Values, rate: Rates) -> Block:
         scores=scores,
         collective=exposed * all_reduce_bytes(2 * tokens * hidden, tensor) / ring_bandwidth(jobs, tensor, 1),
         exchange=p["context_exposed"] * passed / ring_bandwidth(jobs, jobs.context, tensor),
+        routing=routed / ring_bandwidth(jobs, jobs.expert_parallel, tensor),
     )
 
 
 def local_parameters(jobs: Jobs) -> Column:
     """Parameters of the fuller end of a pipeline on one tensor-parallel rank, before any sharding over data."""
-    share = np.where(jobs.pipeline > 1, 0.5, 1.0)
-    return jobs.layers * jobs.elements / (jobs.tensor * jobs.pipeline) + jobs.vocab * jobs.hidden * share / jobs.tensor
+    share = np.where(jobs.pipeline > 1, 0.5, jobs.tables)
+    blocks_held = jobs.layers * jobs.local_elements / (jobs.tensor * jobs.pipeline)
+    return blocks_held + jobs.vocab * jobs.hidden * share / jobs.tensor
+
+
+def local_experts(jobs: Jobs) -> Column:
+    """Of these, the experts' own."""
+    return jobs.layers * jobs.expert_elements / (jobs.expert_parallel * jobs.tensor * jobs.pipeline)
 
 
 def ring_bandwidth(jobs: Jobs, members: Column, stride: Column | int) -> Column:
@@ -152,6 +174,7 @@ def step_parts(jobs: Jobs, p: Values) -> dict[str, Column]:
         "elementwise": block.elementwise * (1 + trained * (2 + full)),
         "tensor parallel": block.collective * (2 + trained * (2 + 2 * full)),
         "context parallel": block.exchange * 3,
+        "expert parallel": block.routing * (1 + trained * (1 + full)),
         "launches": np.full(len(jobs), p["layer_seconds"]),
     }
     per_layer = sum(layer.values())
@@ -178,7 +201,7 @@ def step_parts(jobs: Jobs, p: Values) -> dict[str, Column]:
 
 def forward_seconds(jobs: Jobs, p: Values, rate: Rates, block: Block) -> Column:
     """Seconds of one micro batch's forward pass through one stage, logits of ``head_share`` of its positions in."""
-    layer = block.linear + block.attention + block.scores + block.elementwise + 2 * block.collective
+    layer = block.linear + block.attention + block.scores + block.elementwise + 2 * block.collective + block.routing
     head = blocks.head_flops(jobs.tokens * jobs.head_share, jobs.hidden, jobs.vocab, jobs.tensor) / rate.dense
     return jobs.layers / jobs.pipeline * layer + head
 
@@ -204,19 +227,27 @@ def _gathers(jobs: Jobs, p: Values, count: Column, body: Column) -> Column:
 
 def _reduction(jobs: Jobs, p: Values, behind: Column) -> Column:
     """Gradients reduced and weights gathered once a step, in part behind the last micro batch's backward pass."""
-    whole = DATA_PARALLEL_BYTES * _trained_parameters(jobs)
-    seconds = gather_bytes(whole, jobs.data * jobs.context) / shard_bandwidth(jobs)
+    ranks, share = jobs.data * jobs.context, _reduced_share(jobs)
+    experts = local_experts(jobs)
+    whole = gather_bytes(DATA_PARALLEL_BYTES * (share * (local_parameters(jobs) - experts)), ranks)
+    whole = whole + gather_bytes(DATA_PARALLEL_BYTES * (share * experts), ranks / jobs.expert_parallel)
+    seconds = whole / shard_bandwidth(jobs)
     seconds = np.where(jobs.zero_stage >= 3, 0, seconds)
     return p["data_exposed"] * seconds + p["data_last"] * overlapped(behind, seconds, DATA_SHARPNESS)
 
 
 def _optimizer(jobs: Jobs, rate: Rates) -> Column:
     """Adam on the device's share, or on the host."""
-    updated = _trained_parameters(jobs) / np.where(jobs.zero_stage >= 1, jobs.data * jobs.context, 1)
+    # Experts are spread over expert-parallel ranks already: of the data-parallel ones the rest is left to share them.
+    experts, shards = local_experts(jobs), np.where(jobs.zero_stage >= 1, jobs.data * jobs.context, 1)
+    spread = np.maximum(1, shards / jobs.expert_parallel)
+    updated = _reduced_share(jobs) * (local_parameters(jobs) - experts) / shards
+    updated = updated + _reduced_share(jobs) * experts / spread
     link = np.where(jobs.zero_engine > 0, ZERO_LINK_BYTES, MEGATRON_LINK_BYTES)
     on_host = optimizer_seconds(updated, link)
     return np.where(jobs.offload_optimizer > 0, on_host, OPTIMIZER_TRAFFIC * updated / rate.memory)
 
 
-def _trained_parameters(jobs: Jobs) -> Column:
-    return np.where(jobs.low_rank > 0, LOW_RANK_SHARE, jobs.trained_share) * local_parameters(jobs)
+def _reduced_share(jobs: Jobs) -> Column:
+    """Of the parameters, those that are reduced and updated."""
+    return np.where(jobs.low_rank > 0, LOW_RANK_SHARE, jobs.trained_share)

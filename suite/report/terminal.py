@@ -12,6 +12,7 @@ from rich.table import Table
 
 from suite.report.compare import ComparedRow, FolderComparison
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK
+from suite.report.facts.kind import WorkKind
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
 from suite.report.facts.ranking import RankedRow
@@ -22,6 +23,8 @@ from suite.spec.base import printable
 from suite.stats.compare import DEFAULT_MARGIN
 
 HEADLINE_ROWS = 40
+#: The one kind of work that needs no line above its table: all that once could be measured.
+_UNSAID = "PPO on GPT-2"
 _NAME_LENGTH = 24
 _LEFT = ("size", "backend", "layout", "verdict")
 _EQUIVALENCE = {True: f", equal within {DEFAULT_MARGIN:.0%}", False: "", None: " (2 runs a side are needed)"}
@@ -69,11 +72,15 @@ def _verdict(ranked: RankedRow) -> str:
 
 
 def print_headline(model: ReportModel) -> None:
-    """The report's headline table on the terminal."""
+    """The report's headline table on the terminal; one for each kind of work, where there are several."""
     rows = headline_rows(model)
-    if not rows:
-        return
-    _print_widest(_headline_forms(rows[:HEADLINE_ROWS]))
+    by_work: dict[WorkKind, list[Cells]] = {}
+    for row, cells in zip(model.rows[:HEADLINE_ROWS], rows, strict=False):
+        by_work.setdefault(row.work, []).append(cells)
+    for work, shown in by_work.items():
+        if model.several_kinds or work.text != _UNSAID:
+            _print_line(f"{work.text}:")
+        _print_widest(_headline_forms(shown))
     if len(rows) > HEADLINE_ROWS:
         print(f"and {len(rows) - HEADLINE_ROWS} more rows in the report")
 
@@ -84,6 +91,8 @@ def print_folder_comparison(result: FolderComparison) -> None:
     for side, names in (("first", result.only_before), ("second", result.only_after)):
         if names:
             _print_line(f"only on the {side} side: {', '.join(names)}")
+    for line in result.other_work:
+        _print_line(f"not compared, because the work differs: {line}")
 
 
 def _headline(row: Row, eta: str, verdict: str) -> Cells:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from suite.spec.base import UsageError
 
 Config = Mapping[str, Any]
+#: What a shape means where it says nothing (``Shape``): of LayerNorm, of RMSNorm, and the base of rotary frequencies.
+NORM_EPSILON, RMS_NORM_EPSILON, ROPE_THETA = 1e-5, 1e-6, 10000.0
 
 
 def shape_from_config(config: Config, *, name: str, where: str) -> dict[str, Any]:
-    """The fields of ``Shape``, unchecked, of a GPT-2, OPT or Llama configuration.
+    """The fields of ``Shape``, unchecked, of a configuration of one of its families.
 
-    Keys that a file leaves out have the family's default in Hugging Face transformers. ``where`` opens each error.
-    Raises UsageError for another family, a missing width, depth, head count or vocabulary, and for variants whose
-    parameters a shape cannot tell.
+    Keys that a file leaves out have the family's default in Hugging Face transformers. What equals a shape's own
+    default is left out of it, so that equal models are equal work however their files are written. ``where`` opens
+    each error. Raises UsageError for another family, a missing width, depth, head count, vocabulary or number of
+    experts, and for variants that a shape cannot tell.
     """
     family = config.get("model_type")
     reader = _READERS.get(family) if isinstance(family, str) else None
@@ -38,6 +43,7 @@ def _gpt2(config: Config) -> dict[str, Any]:
     _expect(config, "add_cross_attention", False)
     hidden, heads = _whole(config, "n_embd"), _whole(config, "n_head")
     return {
+        **_unless(NORM_EPSILON, "norm_epsilon", _number(config, "layer_norm_epsilon", NORM_EPSILON)),
         "layers": _whole(config, "n_layer"),
         "hidden": hidden,
         "ffn": _or(config, "n_inner", lambda: 4 * hidden),
@@ -73,26 +79,140 @@ def _opt(config: Config) -> dict[str, Any]:
     }
 
 
-def _llama(config: Config) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Defaults:
+    """What transformers takes where a file of a family with rotary positions leaves a key out; null: hidden / heads,
+    and as many key-value heads as heads."""
+
+    positions: int
+    kv_heads: int | None = None
+    head_dim: int | None = None
+    rope_theta: float = ROPE_THETA
+    norm_epsilon: float = RMS_NORM_EPSILON
+
+
+def _rotary(config: Config, defaults: _Defaults) -> dict[str, Any]:
+    """What all families with rotary positions have in common, without the width of the MLP."""
     hidden, heads = _whole(config, "hidden_size"), _whole(config, "num_attention_heads")
-    _expect(config, "attention_bias", False)
-    _expect(config, "mlp_bias", False)
-    head_dim = config.get("head_dim")
-    if head_dim is not None and (not isinstance(head_dim, int) or head_dim * heads != hidden):
-        raise UsageError(f"{heads} heads of head_dim {str(head_dim)[:40]} do not make up hidden_size {hidden}")
+    for key in ("attention_bias", "mlp_bias", "use_sliding_window"):
+        _expect(config, key, False)
+    if _or(config, "hidden_act", lambda: "silu") not in ("silu", "swish"):
+        raise UsageError(f"hidden_act {_shown(config['hidden_act'])} is not supported: a shape's gated MLP has silu")
+    kinds = config.get("layer_types")
+    if kinds is not None and (not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds)):
+        raise UsageError(f"layer_types {_shown(kinds)} is not supported: every block of a shape has full attention")
+    head_width = _or(config, "head_dim", lambda: defaults.head_dim)
+    if head_width is not None:
+        head_width = _whole({"head_dim": head_width}, "head_dim")
     return {
         "layers": _whole(config, "num_hidden_layers"),
         "hidden": hidden,
-        "ffn": _whole(config, "intermediate_size"),
         "heads": heads,
-        "kv_heads": _or(config, "num_key_value_heads", lambda: heads),
+        "kv_heads": _or(config, "num_key_value_heads", lambda: defaults.kv_heads or heads),
         "vocab": _whole(config, "vocab_size"),
-        "positions": _or(config, "max_position_embeddings", lambda: 2048),
+        "positions": _or(config, "max_position_embeddings", lambda: defaults.positions),
         "tied_embeddings": _or(config, "tie_word_embeddings", lambda: False),
+        **({} if head_width is None or head_width * heads == hidden else {"head_width": head_width}),
+        **_unless(RMS_NORM_EPSILON, "norm_epsilon", _number(config, "rms_norm_eps", defaults.norm_epsilon)),
+        **_rope(config, defaults.rope_theta),
     }
 
 
-_READERS: dict[str, Callable[[Config], dict[str, Any]]] = {"gpt2": _gpt2, "opt": _opt, "llama": _llama}
+def _rope(config: Config, theta: float) -> dict[str, Any]:
+    """Base and scaling of the rotary frequencies, as transformers 5 writes them (``rope_parameters``) or as before."""
+    if config.get("rope_parameters") is not None and config.get("rope_scaling") is not None:
+        raise UsageError("rope_parameters and rope_scaling say the same in two spellings: keep one of them")
+    key = "rope_scaling" if config.get("rope_parameters") is None else "rope_parameters"
+    rope = _or(config, key, dict)
+    if not isinstance(rope, dict):
+        raise UsageError(f"{key} is {_shown(rope)}, not an object of fields with values")
+    for place in (config, rope):
+        if _number(place, "partial_rotary_factor", 1.0) != 1:
+            raise UsageError("partial_rotary_factor is not supported: a shape rotates the whole of each head")
+    theta = _number(rope, "rope_theta", _number(config, "rope_theta", theta))
+    scaling = _rope_scaling(rope, key, config)
+    return {
+        **_unless(ROPE_THETA, "rope_theta", theta),
+        **({} if scaling is None else {"rope_scaling": scaling}),
+    }
+
+
+def _rope_scaling(rope: Config, key: str, config: Config) -> dict[str, Any] | None:
+    kind = _or(rope, "rope_type", lambda: _or(rope, "type", lambda: "default"))
+    if kind == "default":
+        return None
+    if kind not in ("linear", "llama3"):
+        raise UsageError(f"{key} of type {_shown(kind)} is not supported; supported are default, linear and llama3")
+    scaling: dict[str, Any] = {"kind": kind, "factor": _required(rope, "factor", key)}
+    if kind == "llama3":
+        scaling |= {
+            "low_frequency_factor": _required(rope, "low_freq_factor", key),
+            "high_frequency_factor": _required(rope, "high_freq_factor", key),
+            "original_positions": _or(
+                rope, "original_max_position_embeddings", lambda: config.get("max_position_embeddings")
+            ),
+        }
+    return scaling
+
+
+def _llama(config: Config) -> dict[str, Any]:
+    return {**_rotary(config, _Defaults(positions=2048)), "ffn": _whole(config, "intermediate_size")}
+
+
+def _qwen2(config: Config) -> dict[str, Any]:
+    return {**_rotary(config, _Defaults(positions=32768, kv_heads=32)), "ffn": _whole(config, "intermediate_size")}
+
+
+def _qwen3(config: Config) -> dict[str, Any]:
+    defaults = _Defaults(positions=32768, kv_heads=32, head_dim=128)
+    return {**_rotary(config, defaults), "ffn": _whole(config, "intermediate_size")}
+
+
+def _mixtral(config: Config) -> dict[str, Any]:
+    if config.get("sliding_window") is not None:
+        raise UsageError(
+            f"sliding_window {_shown(config['sliding_window'])} is not supported: every block of a shape has full "
+            "attention"
+        )
+    defaults = _Defaults(positions=131072, kv_heads=8, rope_theta=1e6, norm_epsilon=1e-5)
+    experts = {
+        "count": _experts(config, "num_local_experts", "num_experts"),
+        "per_token": _whole(config, "num_experts_per_tok"),
+    }
+    return {**_rotary(config, defaults), "ffn": _whole(config, "intermediate_size"), "experts": experts}
+
+
+def _qwen3_moe(config: Config) -> dict[str, Any]:
+    step = _or(config, "decoder_sparse_step", lambda: 1)
+    if step != 1 or isinstance(step, bool):
+        raise UsageError(f"decoder_sparse_step {_shown(step)} is not supported: every block of a shape has experts")
+    if _or(config, "mlp_only_layers", list) != []:
+        raise UsageError(
+            f"mlp_only_layers {_shown(config['mlp_only_layers'])} is not supported: every block of a shape has experts"
+        )
+    experts = {
+        "count": _experts(config, "num_experts", "num_local_experts"),
+        "per_token": _whole(config, "num_experts_per_tok"),
+        "normalise": _or(config, "norm_topk_prob", lambda: False),
+    }
+    fields = _rotary(config, _Defaults(positions=32768, kv_heads=4))
+    return {**fields, "ffn": _whole(config, "moe_intermediate_size"), "experts": experts}
+
+
+def _experts(config: Config, key: str, other: str) -> int:
+    """How many there are; some versions of transformers write one family's under the other's name."""
+    return _whole(config, other if key not in config and other in config else key)
+
+
+_READERS: dict[str, Callable[[Config], dict[str, Any]]] = {
+    "gpt2": _gpt2,
+    "opt": _opt,
+    "llama": _llama,
+    "qwen2": _qwen2,
+    "qwen3": _qwen3,
+    "mixtral": _mixtral,
+    "qwen3_moe": _qwen3_moe,
+}
 
 
 def _whole(config: Config, key: str) -> int:
@@ -100,6 +220,30 @@ def _whole(config: Config, key: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise UsageError(f"{key} is {str(value)[:40]!r}, not a whole number")
     return value
+
+
+def _number(config: Config, key: str, default: float) -> float:
+    """A finite number as a float; its sign is checked with the shape."""
+    value = config.get(key)
+    if value is None:
+        return default
+    number = math.nan
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300:
+        number = float(value)
+    if math.isnan(number):
+        raise UsageError(f"{key} is {_shown(value)}, not a number")
+    return number
+
+
+def _required(rope: Config, field: str, key: str) -> float:
+    if rope.get(field) is None:
+        raise UsageError(f"{key} has no {field}, which its type needs")
+    return _number(rope, field, math.nan)
+
+
+def _unless(default: float, field: str, value: float) -> dict[str, Any]:
+    """A shape's field, left out where it is what a shape without it means."""
+    return {} if value == default else {field: value}
 
 
 def _or(config: Config, key: str, default: Callable[[], Any]) -> Any:

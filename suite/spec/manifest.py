@@ -62,6 +62,13 @@ class Work(Declaring):
         default=None, description="of all samples of every iteration, where they are uneven"
     )
 
+    @model_validator(mode="after")
+    def _every_sample_has_its_lengths(self) -> "Work":
+        for tokens in () if self.lengths is None else (self.lengths.prompt, self.lengths.response):
+            if len(tokens) != self.global_rollouts or min(tokens) < 1:
+                raise ValueError(f"lengths are those of {self.global_rollouts} samples, each of a token at least")
+        return self
+
 
 class Run(Frozen):
     """Which execution this is; the only part of a manifest outside its hash."""
@@ -87,6 +94,12 @@ class Manifest(Frozen):
     stack: dict[str, str] = Field(description="package -> version the worker must find")
     hash: str
     work_hash: str
+
+    @model_validator(mode="after")
+    def _lengths_are_drawn(self) -> "Manifest":
+        if self.workload.uneven != (self.work.lengths is not None):
+            raise ValueError("the work of an uneven workload, and of no other, has the length of each sample")
+        return self
 
     @model_validator(mode="after")
     def _hashes_hold(self) -> "Manifest":

@@ -116,6 +116,16 @@ class Shape(Declaring):
         return self.head_width or self.hidden // self.heads
 
     @property
+    def query_width(self) -> int:
+        """Of all heads together: what the attention's output matrix takes in."""
+        return self.heads * self.head_dim
+
+    @property
+    def key_value_width(self) -> int:
+        """Of all keys, or all values, of a position."""
+        return self.kv_heads * self.head_dim
+
+    @property
     def gated_mlp(self) -> bool:
         return self.architecture in LLAMA_LIKE
 

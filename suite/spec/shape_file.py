@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import yaml
 from pydantic import ValidationError
 
-from suite.spec.base import UsageError
+from suite.spec.base import Frozen, UsageError
 from suite.spec.huggingface import shape_from_config
 from suite.spec.names import repeated
 from suite.spec.shape import Shape
@@ -120,12 +120,23 @@ def _validate(path: Path, data: dict[Any, Any]) -> Shape:
     except ValidationError as error:
         reasons = "; ".join(_reason(item) for item in error.errors(include_url=False)[:3])
         raise UsageError(f"{path}: {reasons}") from error
-    huge = [field for field, value in shape if isinstance(value, int) and value > MAX_DIMENSION]
-    if huge:
-        raise UsageError(f"{path}: {huge[0]} is larger than {MAX_DIMENSION:,}")
+    huge = _larger_than_any_model(shape)
+    if huge is not None:
+        raise UsageError(f"{path}: {huge} is larger than {MAX_DIMENSION:,}")
     if not shape.name.isprintable() or shape.name != shape.name.strip():
         raise UsageError(f"{path}: the name {shape.name!r} has characters that cannot be shown in a table")
     return shape
+
+
+def _larger_than_any_model(part: Frozen) -> str | None:
+    """The first whole number of a shape, or of a part of it, that is too large."""
+    for field, value in part:
+        inner = _larger_than_any_model(value) if isinstance(value, Frozen) else None
+        if inner is not None:
+            return f"{field}.{inner}"
+        if isinstance(value, int) and value > MAX_DIMENSION:
+            return field
+    return None
 
 
 def _reason(item: Any) -> str:

@@ -1,7 +1,8 @@
 """Low-rank adapters and the separate critic: what a workload puts beside the policy's own parameters.
 
 LoRA: Hu et al., arXiv 2106.09685. An adapter of rank r beside a matrix in -> out has r (in + out) elements; query, key
-and value have one each, whether or not the stack keeps their matrices in one.
+and value have one each, whether or not the stack keeps their matrices in one, and so has every expert; a router has
+none.
 """
 
 from __future__ import annotations
@@ -32,8 +33,11 @@ class WorkParameters(Frozen):
 
 
 def work_parameters(size: Shape, workload: Workload) -> WorkParameters:
-    """What the counts of an iteration call total and trainable parameters. Raises ValueError as ``trainable_count``."""
-    head = 0 if workload.critic is not None else value_head_parameters(size.hidden)
+    """What the counts of an iteration call total and trainable parameters. Raises ValueError as ``trainable_count``.
+
+    An algorithm that learns no values has no value head.
+    """
+    head = value_head_parameters(size.hidden) if has_value_head(workload) else 0
     adapters = size.layers * adapter_elements(size, workload)
     frozen = size.layers * layer_matrix_elements(size) if workload.lora_rank is not None else 0
     plain = trainable_count(size, workload.trainable_layers) - value_head_parameters(size.hidden)
@@ -44,14 +48,32 @@ def work_parameters(size: Shape, workload: Workload) -> WorkParameters:
     )
 
 
+def has_value_head(workload: Workload) -> bool:
+    """Whether the policy has a head that gives values: where they are learned, and not by a critic of its own."""
+    return workload.uses_values and workload.critic is None
+
+
 def adapter_elements(size: Shape, workload: Workload) -> int:
     """Elements of the adapters of one block; 0 without LoRA."""
+    return _adapters(size, workload, attention=True, mlps=1 if size.experts is None else size.experts.count)
+
+
+def active_adapter_elements(size: Shape, workload: Workload) -> int:
+    """Of these, those that one token is multiplied with."""
+    return _adapters(size, workload, attention=True, mlps=1 if size.experts is None else size.experts.per_token)
+
+
+def expert_adapter_elements(size: Shape, workload: Workload) -> int:
+    """Of the adapters of one block, those beside experts."""
+    return _adapters(size, workload, attention=False, mlps=0 if size.experts is None else size.experts.count)
+
+
+def _adapters(size: Shape, workload: Workload, attention: bool, mlps: int) -> int:
     if workload.lora_rank is None:
         return 0
-    key_value = size.kv_heads * size.head_dim
-    attention = 4 * size.hidden + 2 * (size.hidden + key_value)
-    mlp = (3 if size.gated_mlp else 2) * (size.hidden + size.ffn)
-    return workload.lora_rank * (attention + mlp)
+    beside_attention = 2 * (size.hidden + size.query_width) + 2 * (size.hidden + size.key_value_width)
+    beside_mlp = (3 if size.gated_mlp else 2) * (size.hidden + size.ffn)
+    return workload.lora_rank * (attention * beside_attention + mlps * beside_mlp)
 
 
 def critic_shape(size: Shape, critic: Critic) -> Shape:

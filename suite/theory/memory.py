@@ -1,4 +1,4 @@
-"""The least memory a device needs for one PPO iteration under a layout: a bound that no recipe of states goes below.
+"""The least memory a device needs for one iteration under a layout: a bound that no recipe of states goes below.
 
 The floor is the maximum over the phases, not their sum: what one phase needs can be freed before the next. It is
 taken over the devices of a layout too: the fullest stage of a pipeline counts. Held to be resident throughout are the
@@ -11,6 +11,8 @@ layer of one micro batch (2 s b h L with full recomputation in 16 bit: Korthikan
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
 from suite.spec.base import Frozen
@@ -20,7 +22,9 @@ from suite.spec.manifest import Work
 from suite.spec.phases import TIMED
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
-from suite.theory.shards import WEIGHT_BYTES, Stage, largest_share, stages, states
+from suite.theory.lengths import drawn, fullest_micro_batch, generated_together, longest_sample, positions_held
+from suite.theory.parameters import parameter_count
+from suite.theory.shards import WEIGHT_BYTES, Stage, decoding_layout, largest_share, stages, states
 
 LOGIT_BYTES = 4
 Parts = dict[str, int]
@@ -45,13 +49,21 @@ def memory_floor(
 
     All rollouts of a replica are generated at once, as ``suite.theory.bandwidth`` counts them too, so generation holds
     the keys and values of all of them (2 per layer, key-value head, head dimension and position; the last token needs
-    none). Score, reference and training hold the fp32 logits of the response positions of one
-    micro batch. In training the gradients stand beside the logits only from the second micro batch on: with one
-    micro batch they appear as the logits go, and the larger of the two counts. The same holds on a CPU.
+    none); of samples of uneven length the moment with the most of them counts, in the fullest replica. An engine of its
+    own (``layout.generation`` vllm) holds a second copy of the weights, and the keys and values of the longest sample
+    at least, for it can take up the others one after the other; both in every phase unless it sleeps. Ranks that
+    generate alone hold nothing else.
+
+    Score, reference and training hold the fp32 logits of the response positions of one micro batch; of uneven samples
+    the least that the largest micro batch can have. In training the gradients stand beside the logits only from the
+    second micro batch on: with one micro batch they appear as the logits go, and the larger of the two counts. The same
+    holds on a CPU.
     """
     devices = [
         _phases(size, workload, work, layout, precision, stage, rules) for stage in stages(size, workload, layout)
     ]
+    if layout.placement == "split":
+        devices.append(dict.fromkeys(devices[0], _generating_alone(size, workload, work, layout, precision)))
     fullest = {phase: max((device[phase] for device in devices), key=_total) for phase in devices[0]}
     phase = max(fullest, key=lambda name: _total(fullest[name]))
     return MemoryFloor(
@@ -71,25 +83,33 @@ def _phases(
 ) -> dict[str, Parts]:
     """What one device of a stage holds in each phase."""
     held = states(stage, layout, precision, gradients_offload=rules == 1 or layout.zero_stage > 0)
-    sequences = work.micro_batch if rules == 1 else work.replica_rollouts
     resident = {"weights": held.weights, "reference": held.reference, "optimizer": held.optimizer}
-    logits = _logits(size, workload, work, layout) if stage.last else 0
-    inputs = _stored_inputs(size, workload, work, layout, precision, stage)
+    tokens = _MicroBatch.of(workload, work, layout)
+    logits = LOGIT_BYTES * tokens.response * largest_share(size.vocab, layout.tensor) if stage.last else 0
+    inputs = WEIGHT_BYTES[precision] * tokens.input * size.hidden * stage.trainable_layers
     forward = {"activations": inputs, "logits": logits}
     if work.micro_batch < work.replica_batch:
         training = {"gradients": held.gradients, **forward}
     else:
         training = max(({"gradients": held.gradients}, forward), key=_total)
     beside = {
-        "generate": {"kv_cache": sequences * _kv_cache(size, workload, layout, precision, stage)},
+        "generate": _cache(size, workload, work, layout, precision, stage, rules),
         "score": {"logits": logits},
         "reference": {"logits": logits},
         "train": training,
     }
+    if not workload.uses_reference:
+        resident.pop("reference")
+        beside.pop("reference")
+    engine = _engine(size, workload, work, layout, precision)
+    awake = {} if layout.engine_sleep else engine
+    if engine:
+        beside |= {"sync": {"engine": engine["engine"]}, "generate": engine}
     if layout.placement == "split":  # these devices train, and others generate
-        del beside["generate"]
+        beside |= {"sync": {}, "generate": {}}
     known = [phase.name for phase in TIMED if phase.name in beside or not phase.optional]
-    return {name: {**resident, **beside.get(name, {})} for name in known}
+    known = [name for name in known if name != "reference" or workload.uses_reference]
+    return {name: {**resident, **awake, **beside.get(name, {})} for name in known}
 
 
 def kv_bytes_per_position(size: Shape, layers: int, layout: Layout, precision: Precision) -> int:
@@ -97,18 +117,66 @@ def kv_bytes_per_position(size: Shape, layers: int, layout: Layout, precision: P
     return 2 * layers * largest_share(size.kv_heads, layout.tensor) * size.head_dim * WEIGHT_BYTES[precision]
 
 
-def _kv_cache(size: Shape, workload: Workload, layout: Layout, precision: Precision, stage: Stage) -> int:
-    """Of one sequence."""
-    return (workload.sequence_tokens - 1) * kv_bytes_per_position(size, stage.layers, layout, precision)
+def _cache(
+    size: Shape, workload: Workload, work: Work, layout: Layout, precision: Precision, stage: Stage, rules: Rules
+) -> Parts:
+    """Keys and values that one device of a stage holds while the training stack's own loop generates."""
+    if layout.placement == "split":
+        return {}
+    per_position = kv_bytes_per_position(size, stage.layers, layout, precision)
+    if rules == 1:
+        return {"kv_cache": work.micro_batch * (workload.sequence_tokens - 1) * per_position}
+    replicas = generated_together(workload, work, layout)
+    return {"kv_cache": max(positions_held(samples) for samples in replicas) * per_position}
 
 
-def _logits(size: Shape, workload: Workload, work: Work, layout: Layout) -> int:
-    return LOGIT_BYTES * work.micro_batch * workload.new_tokens * largest_share(size.vocab, layout.tensor)
+def _engine(size: Shape, workload: Workload, work: Work, layout: Layout, precision: Precision) -> Parts:
+    """What a colocated generation engine holds on one device while it is awake; nothing where there is none.
+
+    Its copy of the weights is divided at most as the policy's is by tensor and pipeline parallelism.
+    """
+    if layout.generation == "hf" or layout.placement == "split":
+        return {}
+    longest = longest_sample(chain.from_iterable(generated_together(workload, work, layout)))
+    layers = size.layers // layout.pipeline
+    weights = largest_share(parameter_count(size).total, layout.tensor, layout.pipeline)
+    return {
+        "engine": weights * WEIGHT_BYTES[precision],
+        "kv_cache": longest * kv_bytes_per_position(size, layers, layout, precision),
+    }
 
 
-def _stored_inputs(
-    size: Shape, workload: Workload, work: Work, layout: Layout, precision: Precision, stage: Stage
-) -> int:
-    """One input per trainable layer; of each, sequence parallelism keeps a share."""
-    tokens = largest_share(workload.sequence_tokens, layout.tensor if layout.sequence_parallel else 1)
-    return WEIGHT_BYTES[precision] * work.micro_batch * tokens * size.hidden * stage.trainable_layers
+def _generating_alone(size: Shape, workload: Workload, work: Work, layout: Layout, precision: Precision) -> Parts:
+    """What a rank holds that generates and does not train: the policy's weights, whole, and keys and values."""
+    alone = decoding_layout(layout)
+    shares = generated_together(workload, work, layout)
+    if layout.generation == "vllm":
+        positions = longest_sample(chain.from_iterable(shares))
+    else:
+        positions = max(positions_held(samples) for samples in shares)
+    return {
+        "engine": parameter_count(size).total * WEIGHT_BYTES[precision],
+        "kv_cache": positions * kv_bytes_per_position(size, size.layers, alone, precision),
+    }
+
+
+@dataclass(frozen=True)
+class _MicroBatch:
+    """Tokens of the largest micro batch: of responses, and what one rank stores of each layer's input (sequence
+    parallelism keeps a share)."""
+
+    response: int
+    input: int
+
+    @classmethod
+    def of(cls, workload: Workload, work: Work, layout: Layout) -> _MicroBatch:
+        parts = layout.tensor if layout.sequence_parallel else 1
+        lengths = drawn(workload, work.global_rollouts, work.lengths)
+        if lengths is None:
+            tokens = largest_share(workload.sequence_tokens, parts)
+            return cls(work.micro_batch * workload.new_tokens, work.micro_batch * tokens)
+        whole = [prompt + response for prompt, response in zip(lengths.prompt, lengths.response, strict=True)]
+        return cls(
+            fullest_micro_batch(lengths.response, work, layout.balance),
+            largest_share(fullest_micro_batch(whole, work, layout.balance), parts),
+        )

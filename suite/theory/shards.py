@@ -8,7 +8,7 @@ from suite.spec.device import Precision
 from suite.spec.layout import Layout
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
-from suite.theory.adapters import adapter_elements, critic_parameters
+from suite.theory.adapters import adapter_elements, critic_parameters, expert_adapter_elements, has_value_head
 from suite.theory.parameters import ParameterCount, layer_matrix_elements, parameter_count
 
 WEIGHT_BYTES: dict[Precision, int] = {"fp32": 4, "bf16": 2, "fp16": 2}
@@ -20,8 +20,9 @@ OPTIMIZER_BYTES: dict[Precision, int] = {"fp32": 8, "bf16": 12, "fp16": 12}
 class Stage:
     """One pipeline stage before tensor parallelism: parameters, and how many of its blocks train.
 
-    ``trainable`` carry gradients and optimizer states, ``frozen`` and ``reference`` weights alone. A ``critic`` of its
-    own trains whole, when the policy's optimizer step is over.
+    ``trainable`` carry gradients and optimizer states, ``frozen`` and ``reference`` weights alone; the fields after
+    ``critic`` tell how many of these sit in experts, which expert parallelism divides. A ``critic`` of its own trains
+    whole, when the policy's optimizer step is over. ``reference`` is 0 where the algorithm asks for none.
     """
 
     first: bool
@@ -32,6 +33,9 @@ class Stage:
     frozen: int
     reference: int
     critic: int = 0
+    trainable_experts: int = 0
+    frozen_experts: int = 0
+    reference_experts: int = 0
 
 
 @dataclass(frozen=True)
@@ -73,15 +77,29 @@ def _stage(
     # The last stage of a pipeline needs its own copy of a tied embedding; its optimizer states can live with the first.
     copy = count.embedding if last and not first and size.tied_embeddings else 0
     norm = count.final_norm * last
-    beside = layer_matrix_elements(size) if workload.lora_rank is not None else 0
+    lora = workload.lora_rank is not None
+    beside, experts = (layer_matrix_elements(size), 0) if lora else (0, count.experts_per_layer)
     per_layer = count.per_layer - beside + adapter_elements(size, workload)
-    head = 0 if workload.critic is not None else count.value_head
+    head = count.value_head if has_value_head(workload) else 0
     trainable = trained * per_layer + norm + head * last + (ends if everything else 0)
     critic = critic_parameters(size, workload.critic) * last if workload.critic is not None else 0
     frozen = (layers - trained) * count.per_layer + trained * beside + copy + (0 if everything else ends)
-    shared = (layers - trained) * count.per_layer + copy + ends if workload.reference == "hydra" else 0
-    reference = layers * count.per_layer + copy + ends + norm - shared
-    return Stage(first, last, layers, trained, trainable, frozen, reference, critic)
+    hydra = workload.reference == "hydra"
+    shared = (layers - trained) * count.per_layer + copy + ends if hydra else 0
+    reference = layers * count.per_layer + copy + ends + norm - shared if workload.uses_reference else 0
+    return Stage(
+        first,
+        last,
+        layers,
+        trained,
+        trainable,
+        frozen,
+        reference,
+        critic,
+        trainable_experts=trained * (experts + expert_adapter_elements(size, workload)),
+        frozen_experts=(layers - trained) * count.experts_per_layer + trained * (count.experts_per_layer - experts),
+        reference_experts=(trained if hydra else layers) * count.experts_per_layer * workload.uses_reference,
+    )
 
 
 def states(stage: Stage, layout: Layout, precision: Precision, gradients_offload: bool = True) -> States:
@@ -92,7 +110,8 @@ def states(stage: Stage, layout: Layout, precision: Precision, gradients_offload
     them, from stage 3; Megatron's distributed optimizer divides the optimizer states. With ``gradients_offload`` an
     offloaded optimizer takes its gradients along (ZeRO-Offload, arXiv 2101.06840); Megatron's leaves them on the device
     (megatron-core's HybridDeviceOptimizer reads them out of the gradient buffer). Offloaded parameters take the
-    reference along.
+    reference along. Expert parallelism divides what sits in experts over data parallel ranks; states that are divided
+    over these are then divided over the ranks that hold the same experts.
     """
     weight = WEIGHT_BYTES[precision]
     optimizer_shards = layout.data if layout.zero_stage >= 1 or layout.distributed_optimizer else 1
@@ -101,16 +120,29 @@ def states(stage: Stage, layout: Layout, precision: Precision, gradients_offload
     on_device = 0 if layout.offload_parameters else weight
     optimizer_on_device = not layout.offload_optimizer
     gradients_on_device = optimizer_on_device or not gradients_offload
+    trained = stage.trainable - stage.trainable_experts
+    dense = stage.trainable + stage.frozen - stage.trainable_experts - stage.frozen_experts
+
+    def share(whole: int, experts: int, shards: int) -> int:
+        divided = largest_share(experts, layout.tensor, layout.expert, max(1, shards // layout.expert))
+        return largest_share(whole, layout.tensor, shards) + divided
+
+    policy_gradients = share(trained, stage.trainable_experts, gradient_shards)
     return States(
-        weights=largest_share(stage.trainable + stage.frozen + stage.critic, layout.tensor, weight_shards) * on_device,
-        reference=largest_share(stage.reference, layout.tensor, weight_shards) * on_device,
-        optimizer=largest_share(stage.trainable + stage.critic, layout.tensor, optimizer_shards)
+        weights=share(dense + stage.critic, stage.trainable_experts + stage.frozen_experts, weight_shards) * on_device,
+        reference=share(stage.reference - stage.reference_experts, stage.reference_experts, weight_shards) * on_device,
+        optimizer=share(trained + stage.critic, stage.trainable_experts, optimizer_shards)
         * OPTIMIZER_BYTES[precision]
         * optimizer_on_device,
-        gradients=largest_share(max(stage.trainable, stage.critic), layout.tensor, gradient_shards)
-        * weight
-        * gradients_on_device,
+        gradients=max(policy_gradients, share(stage.critic, 0, gradient_shards)) * weight * gradients_on_device,
     )
+
+
+def decoding_layout(layout: Layout) -> Layout:
+    """How the policy is divided where it generates: as it trains, or whole on each rank that generates alone."""
+    if layout.placement == "colocated":
+        return layout
+    return Layout(devices_per_node=layout.generation_ranks, data=layout.generation_ranks)
 
 
 def largest_share(items: int, *divisors: int) -> int:

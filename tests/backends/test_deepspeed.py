@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from suite.backends.base import unknown_work
+from suite.backends.base import unknown_work, versions_errors
 from suite.backends.registry import find_backend
-from suite.spec.layout import LayoutRequest
+from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
@@ -57,7 +57,18 @@ def test_every_choice_of_generation_and_of_rows_is_taken_over_and_none_is_by_def
     assert layout().keys().isdisjoint(wanted)  # written when set
 
 
+def test_uneven_and_packed_samples_need_a_transformers_of_today() -> None:
+    uneven = WORK.changed({"lengths": "lognormal:mean=4,sigma=0.6,cap=8"})
+    packed = Layout(devices_per_node=1, data=1, packing=True)
+    plain = Layout(devices_per_node=1, data=1)
+    for workload, layout, asked in ((uneven, plain, "uneven"), (WORK, packed, "--packing")):
+        (error,) = versions_errors(DRIVER, workload, layout, {"transformers": "4.33.3"})
+        assert asked in error and "finds 4.33.3" in error
+        assert versions_errors(DRIVER, workload, layout, {"transformers": "5.19.0"}) == []
+    assert versions_errors(DRIVER, WORK, plain, {"transformers": "4.33.3"}) == []
+
+
 def test_it_knows_algorithms_groups_and_uneven_lengths() -> None:
-    uneven = {"lengths": "lognormal:mean=4,sigma=0.6,cap=8", "prompt_lengths": "fixed:8"}
+    uneven = {"lengths": "lognormal:mean=4,sigma=0.6,cap=8", "prompt_lengths": "lognormal:mean=4,sigma=0.6,cap=8"}
     assert unknown_work(DRIVER, WORK.changed(uneven)) == []
     assert unknown_work(find_backend("trlx-deepspeed"), WORK.changed(uneven)) != []

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -40,6 +41,8 @@ HIDDEN, LAYERS = 256, 4
 #: a loss scale that overflows fp16 in the first step, as a power of two
 OVERFLOWING_SCALE_POWER = 40
 BLOCK_BYTES = 256 << 20
+#: tokens of the samples of a packed row
+PACKED_LENGTHS = (130, 1, 57, 300, 64)
 
 
 class MarkedRecorder(Recorder):
@@ -194,6 +197,26 @@ def overflow(manifest: dict[str, Any], folder: Path, world: World) -> dict[str, 
     return {"skipped_steps": [event.get("skipped_steps") for event in _of_kind(events, "iteration")]}
 
 
+def packed(manifest: dict[str, Any], folder: Path, world: World) -> dict[str, Any]:
+    """Attention over a packed row with grouped queries in the manifest's precision: what computes it, and how far its
+    result and gradients are from those of each sample alone in fp32, relative to how these spread."""
+    from suite.worker.engines.deepspeed import attention
+    from suite.worker.engines.deepspeed.weights import DTYPES
+
+    dtype, generator = DTYPES[manifest["measure"]["precision"]], torch.Generator().manual_seed(4)
+    segments = attention.Segments(PACKED_LENGTHS, world.device)
+    tokens, module = sum(PACKED_LENGTHS), SimpleNamespace(num_key_value_groups=4, is_causal=True)
+    drawn = [torch.randn(1, heads, tokens, 64, generator=generator).to(world.device, dtype) for heads in (8, 2, 2)]
+    told = []
+    for inputs, kind in ((drawn, dtype), (drawn, torch.float32)):
+        leaves = [tensor.to(kind).clone().requires_grad_() for tensor in inputs]
+        result, _ = attention.attend(module, *leaves, None, segments=segments, scaling=0.125)
+        (result.float() * torch.arange(64, device=world.device)).sum().backward()
+        told.append([result.detach().float(), *(leaf.grad.float() for leaf in leaves if leaf.grad is not None)])
+    far = [float((own - exact).norm() / exact.norm()) for own, exact in zip(*told, strict=True)]
+    return {"kernel": attention.kernel(world.device, dtype, 64), "distances": far}
+
+
 def _engine(manifest: dict[str, Any], world: World, name: str | None = None) -> Any:
     return engine_class(name or manifest["backend"]["name"], world.device.type)(manifest, world)
 
@@ -230,7 +253,7 @@ def _of_kind(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 
 
 Check = Callable[[dict[str, Any], Path, World], dict[str, Any]]
-CHECKS: dict[str, Check] = {check.__name__: check for check in (clock, agreement, alone, eager, held, overflow)}
+CHECKS: dict[str, Check] = {check.__name__: check for check in (clock, agreement, alone, eager, held, overflow, packed)}
 
 
 def main() -> None:

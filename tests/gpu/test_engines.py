@@ -30,6 +30,12 @@ def test_compiled_kernels_change_no_result(device: dict[str, Any]) -> None:
     assert judge.same_steps(compiled["steps"], eager["steps"]) == []
 
 
+def test_a_packed_row_is_one_kernel_whose_results_are_those_of_each_sample_alone(device: dict[str, Any]) -> None:
+    told = run_check("packed", manifest_of("deepspeed"))
+    assert "variable-length" in told["kernel"]
+    assert len(told["distances"]) == 4 and max(told["distances"]) < 2e-2  # a few roundings of bf16
+
+
 @pytest.fixture(scope="module")
 def held(device: dict[str, Any]) -> dict[tuple[str, bool], dict[str, Any]]:
     """Bytes that each engine holds with and without its optimizer offloaded."""

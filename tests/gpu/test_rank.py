@@ -55,6 +55,13 @@ def test_the_clock_program_tells_phases_memory_and_a_block(tmp_path: Path) -> No
 
 
 @pytest.mark.ranks
+def test_the_packed_program_compares_rows_in_bf16_with_samples_in_fp32() -> None:
+    told = run_check("packed", tiny_manifest(measure={"precision": "bf16"}))
+    assert "sample by sample" in told["kernel"]
+    assert len(told["distances"]) == 4 and 1e-4 < max(told["distances"]) < 2e-2
+
+
+@pytest.mark.ranks
 @pytest.mark.timeout(150)
 def test_the_agreement_program_trains_both_engines_in_bf16_beside_fp32() -> None:
     told = run_check("agreement", agreement_manifest("deepspeed", "cpu", FEWER_TOKENS))

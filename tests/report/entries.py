@@ -15,14 +15,18 @@ from suite.bundle.record import (
     Floor,
     Iterations,
     Memory,
+    Overlap,
+    OverlapSide,
     Peaks,
     Phase,
     Phases,
     Record,
+    Rollout,
     RunFacts,
     SteadyState,
     Throughput,
 )
+from suite.bundle.rollout import padding, realised_lengths
 from suite.report.facts.entry import Entry
 from suite.spec.layout import Layout
 from suite.spec.manifest import Backend, Limits, Manifest, Measure
@@ -31,8 +35,19 @@ from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 from suite.stats.intervals import RunSeconds, rate_interval
 from suite.theory.parameters import parameter_count
+from tests.synthetic import counts_of
 
 SHARES = {"generate": 0.42, "score": 0.08, "reference": 0.07, "reward": 0.005, "train": 0.4, "other": 0.025}
+#: Of an iteration without a reference whose samples an engine of its own generates.
+ENGINE_SHARES = {"sync": 0.06, "generate": 0.44, "score": 0.07, "reward": 0.005, "train": 0.4, "other": 0.025}
+#: What such an engine tells, as far as it is not of the lengths.
+MISMATCH = {
+    "idle_slot_seconds": 0.22,
+    "logprob_difference_mean": 0.0123,
+    "logprob_difference_max": 0.41,
+    "effective_sample_size": 0.987,
+}
+ROLLOUT = dict.fromkeys(Rollout.model_fields)
 START = 1_790_000_000.0
 
 _LAYERS_HIDDEN = {
@@ -98,7 +113,13 @@ def network(bus_bytes_per_second: dict[str, float]) -> dict[str, Any]:
 
 
 def shape(name: str) -> Shape:
-    layers, hidden = _LAYERS_HIDDEN.get(name, (2, 64))
+    """Of the ladder; of a name that ends in ``-llama`` the Llama shape of that width, with fewer heads of keys."""
+    size, _, family = name.partition("-")
+    layers, hidden = _LAYERS_HIDDEN.get(size if family == "llama" else name, (2, 64))
+    if family == "llama":
+        heads = max(2, hidden // 64)
+        fields = {"layers": layers, "hidden": hidden, "ffn": 3 * hidden, "heads": heads, "kv_heads": heads // 2}
+        return Shape(name=name, architecture="llama", vocab=5120, positions=1024, tied_embeddings=False, **fields)
     return Shape(
         name=name,
         layers=layers,
@@ -114,6 +135,13 @@ def shape(name: str) -> Shape:
 def workload(name: str = "smoke", **changes: Any) -> Workload:
     fields = {"prompt_tokens": 16, "new_tokens": 16, "rollouts": 8, "micro_batch": 8, **changes}
     return Workload(name=name, **fields)
+
+
+def grpo(**changes: Any) -> Workload:
+    """GRPO on groups of four samples of uneven length."""
+    lengths = "lognormal:mean=48,sigma=0.6,cap=128,at-cap=0.1"
+    fields = {"name": "reasoning", "algorithm": "grpo", "group": 4, "lengths": lengths, "rollouts": 16}
+    return workload(**{**fields, **changes})
 
 
 def manifest(
@@ -156,16 +184,47 @@ def entry(
     facts: dict[str, Any] | None = None,
     notes: Sequence[str] = (),
     details: dict[str, float] | None = None,
+    rollout: dict[str, float] | None = None,
+    staleness: int | None = None,
+    overlap: Overlap | None = None,
     **asked: Any,
 ) -> Entry:
-    """A run that ended well: ``rate`` samples/s, iterations and runs noisy by ``spread``."""
+    """A run that ended well: ``rate`` samples/s, iterations and runs noisy by ``spread``.
+
+    ``rollout``: figures of generation beyond what follows from the lengths.
+    """
     made = manifest(**asked)
     noise = random.Random(made.run.id)
     samples = made.work.global_rollouts
     mean = samples / rate * (1 + spread * noise.gauss(0, 1))
     seconds = tuple(mean * (1 + spread * noise.gauss(0, 1)) for _ in range(made.measure.iterations))
     measured = _measured(made, (2 * mean, mean, *seconds), shares or SHARES, peak_factor, verdict, facts, notes)
-    return _entry(made, {**measured, "details": details})
+    told = {"details": details, "rollout": Rollout(**{**ROLLOUT, **rollout}) if rollout else None}
+    return _entry(made, {**measured, **told, "staleness": staleness, "overlap": overlap})
+
+
+def overlapped(iteration: float, ranks: int) -> Overlap:
+    """What the sides of a split run tell, one rank of which generates."""
+    peaks = Peaks(
+        peak_allocated_bytes=300 << 20, peak_reserved_bytes=None, peak_device_bytes=None, peak_resident_bytes=600 << 20
+    )
+    phases = {"score": 0.2 * iteration, "train": 0.6 * iteration}
+    side = OverlapSide(
+        ranks=ranks - 1,
+        busy_seconds=0.8 * iteration,
+        waiting_seconds=0.15 * iteration,
+        phases={"generate": 0.15 * iteration, **phases},
+        memory=peaks,
+    )
+    generates = {"busy_seconds": 0.9 * iteration, "waiting_seconds": 0.1 * iteration}
+    return Overlap(
+        exposed_generate_seconds=0.15 * iteration,
+        generation_busy_seconds=0.9 * iteration,
+        sides={
+            "training": side,
+            "generation": side.model_copy(update={"ranks": 1, "phases": {"generate": 0.9 * iteration}, **generates}),
+        },
+    )
 
 
 def failed(
@@ -258,10 +317,11 @@ def _measured(
     mean = sum(counted) / len(counted)
     return {
         "counts": _counts(made),
+        "algorithm": made.workload.algorithm.text() if made.workload.algorithm.name != "ppo" else None,
+        "lengths": realised_lengths(made),
+        "padding": padding(made, _counts(made)),
         "throughput": _throughput(made, counted),
-        "phases": Phases(
-            **{name: Phase(seconds=share * mean, share=share, tokens_per_second=None) for name, share in shares.items()}
-        ),
+        "phases": _phases(shares, mean),
         "memory": _memory(made, peak_factor),
         "compute": _compute(made),
         "steady_state": SteadyState(
@@ -277,15 +337,20 @@ def _measured(
     }
 
 
+def _phases(shares: dict[str, float], mean: float) -> Phases:
+    told = {name: Phase(seconds=share * mean, share=share, tokens_per_second=None) for name, share in shares.items()}
+    return Phases(**{**dict.fromkeys(SHARES), **told})
+
+
 def _counts(made: Manifest) -> Counts:
-    samples, work = made.work.global_rollouts, made.workload
+    counts = counts_of(made)
     total = parameter_count(made.size).with_value_head
     return Counts(
-        samples=samples,
-        prompt_tokens=samples * work.prompt_tokens,
-        response_tokens=samples * work.new_tokens,
-        padded_tokens=0,
-        trained_tokens=samples * work.sequence_tokens,
+        samples=counts["samples"],
+        prompt_tokens=counts["prompt_tokens"],
+        response_tokens=counts["response_tokens"],
+        padded_tokens=counts["padded_tokens"],
+        trained_tokens=counts["trained_tokens"],
         optimizer_steps=1,
         trainable_parameters=total,
         total_parameters=total,
@@ -297,11 +362,12 @@ def _throughput(made: Manifest, seconds: tuple[float, ...]) -> Throughput:
         rate = rate_interval(RunSeconds(work, seconds))
         return Estimate(value=rate.value, low=rate.low, high=rate.high)
 
-    samples, tokens = made.work.global_rollouts, made.workload.sequence_tokens
+    counts = _counts(made)
+    tokens = counts.prompt_tokens + counts.response_tokens
     return Throughput(
-        samples_per_second=estimate(samples),
-        tokens_per_second=estimate(samples * tokens),
-        tokens_per_second_per_device=estimate(samples * tokens / made.layout.ranks),
+        samples_per_second=estimate(counts.samples),
+        tokens_per_second=estimate(tokens),
+        tokens_per_second_per_device=estimate(tokens / made.layout.ranks),
         convention="tokens are prompt and response tokens; Student's t on the mean iteration time",
     )
 
@@ -323,13 +389,21 @@ def _memory(made: Manifest, peak_factor: float) -> Memory:
         theoretical_minimum_bytes=floor,
         efficiency=floor / peak,
         efficiency_allocated=floor / allocated,
-        by_phase={"train": Peaks(**peaks)},
+        by_phase=_by_phase(made, Peaks(**peaks)),
         min_over_ranks=Peaks(**peaks),
         allocation_retries=0 if on_gpu else None,
         floor=Floor(
             bytes=floor, phase="train", parts={"states": floor}, by_phase={"train": floor, "generate": floor // 2}
         ),
     )
+
+
+def _by_phase(made: Manifest, train: Peaks) -> dict[str, Peaks]:
+    """Training needs most; an engine's weights and cache are there while it is synchronised and generates."""
+    if made.layout.generation == "hf":
+        return {"train": train}
+    less = Peaks(**{name: value and int(0.7 * value) for name, value in train.model_dump().items()})
+    return {"sync": less, "generate": less, "train": train}
 
 
 def _compute(made: Manifest) -> Compute:

@@ -13,6 +13,7 @@ from suite.bundle.record import Energy
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import build
 from suite.report.text.markdown import render
+from suite.spec.layout import Layout
 from tests.report import entries as made
 
 PLOTS = {name: f"report-assets/{name}.svg" for name in ("throughput", "scaling", "phases", "memory")}
@@ -89,7 +90,39 @@ def networked() -> list[Entry]:
     ]
 
 
+def families() -> list[Entry]:
+    """PPO on GPT-2 beside GRPO on Llama of uneven lengths: padded, packed, by vLLM, split."""
+    asked: dict[str, Any] = {"size": "1M-llama", "ranks": 2, "work": made.grpo()}
+    stacks: dict[str, dict[str, Any]] = {"deepspeed": {"zero_stage": 2}, "megatron": {"distributed_optimizer": True}}
+    shares = {name: share for name, share in made.SHARES.items() if name != "reference"}
+    own = {"idle_slot_share": 0.46, "idle_slot_seconds": 0.31}
+    engine = {"shares": made.ENGINE_SHARES, "rollout": {"idle_slot_share": 0.46, **made.MISMATCH}}
+
+    apart = {"sync": 0.03, "generate": 0.15, "score": 0.2, "reward": 0.005, "train": 0.6, "other": 0.015}
+
+    def layout(backend: str, **more: Any) -> Layout:
+        return Layout(devices_per_node=2, data=2, **stacks[backend], **more)
+
+    asleep = layout("deepspeed", generation="vllm", engine_sleep=True)
+    packed = layout("deepspeed", generation="vllm", packing=True)
+    return [
+        *made.matrix(sizes=("1M",), ranks=(1, 2), runs=5),
+        *made.repeats(5, rate=14.0, shares=shares, rollout=own, layout=layout("deepspeed"), **asked),
+        *made.repeats(5, rate=17.0, shares=shares, rollout=own, layout=layout("megatron"), backend="megatron", **asked),
+        *made.repeats(5, rate=19.0, layout=asleep, **engine, **asked),
+        *made.repeats(5, rate=21.0, layout=packed, **engine, **asked),
+        *made.repeats(
+            5,
+            rate=26.0,
+            layout=Layout(devices_per_node=2, data=1, placement="split", generation_ranks=1),
+            **{**engine, "shares": apart, "staleness": 1, "overlap": made.overlapped(32 / 26, ranks=2)},
+            **asked,
+        ),
+    ]
+
+
 REPORTS = {
+    "families": families,
     "matrix": made.matrix,
     "single": lambda: [made.entry()],
     "mixed": mixed,

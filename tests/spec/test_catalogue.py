@@ -20,6 +20,7 @@ from suite.spec.catalogue import (
     sizes,
     workloads,
 )
+from suite.theory.parameters import parameter_count
 
 
 def test_every_entry_of_every_data_file_loads_with_a_source():
@@ -34,7 +35,7 @@ def test_every_entry_of_every_data_file_loads_with_a_source():
 
 
 def test_the_ladders_name_known_sizes_and_every_size_is_on_one():
-    assert set(ladders()) == {"cpu", "gpu-one", "true", "trlx"}
+    assert set(ladders()) == {"cpu", "cpu-llama", "cpu-qwen", "gpu-one", "true", "trlx", "modern", "published-7b"}
     named = {size for members in ladders().values() for size in members}
     assert named == set(sizes())
     for ladder, members in ladders().items():
@@ -44,8 +45,8 @@ def test_the_ladders_name_known_sizes_and_every_size_is_on_one():
 
 def test_ladders_rise():
     for ladder in ladders():
-        widths = [(shape.layers * shape.hidden**2, shape.hidden) for shape in sizes(ladder).values()]
-        assert widths == sorted(widths)
+        held = [parameter_count(shape).total for shape in sizes(ladder).values()]
+        assert held == sorted(held), ladder
 
 
 def test_a_size_is_found_in_any_case():
@@ -102,9 +103,21 @@ def test_the_benchmark_workload_is_the_scripts():
 
 
 def test_workloads_fit_the_positions_of_their_ladders():
-    for workload, ladder in {"cpu": "cpu", "smoke": "cpu", "gpu-one": "gpu-one", "trlx-ds-chat": "true"}.items():
+    fitting = [("cpu", "cpu"), ("cpu", "cpu-llama"), ("smoke", "cpu"), ("gpu-one", "gpu-one"), ("trlx-ds-chat", "true")]
+    for workload, ladder in fitting:
         for shape in sizes(ladder).values():
             assert find_workload(workload).sequence_tokens <= shape.positions
+
+
+def test_llama_on_a_cpu_stands_beside_the_plain_ladder_and_has_heads_that_vllm_takes():
+    for plain, llama in zip(sizes("cpu").values(), sizes("cpu-llama").values(), strict=True):
+        assert llama.name == f"{plain.name}-llama"
+        assert (llama.layers, llama.hidden, llama.heads, llama.vocab) == (
+            plain.layers, plain.hidden, plain.heads, plain.vocab,
+        )  # fmt: skip
+        assert parameter_count(llama).total == pytest.approx(parameter_count(plain).total, rel=0.05)
+        assert llama.head_dim >= 32 and llama.kv_heads < llama.heads
+    assert all(shape.head_dim >= 32 for shape in sizes("cpu-qwen").values())
 
 
 def test_the_scripts_settings_fit_its_shapes():

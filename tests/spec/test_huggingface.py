@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from suite.spec.base import UsageError
-from suite.spec.catalogue import load_shape
+from suite.spec.catalogue import find_size, load_shape
 from suite.theory.parameters import parameter_count
 
 GPT2 = {"model_type": "gpt2", "n_layer": 2, "n_embd": 32, "n_head": 4, "vocab_size": 100, "n_positions": 64}
@@ -19,6 +19,15 @@ LLAMA = {
     "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 88, "num_attention_heads": 4,
     "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 64,
 }  # fmt: skip
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+QWEN2 = {**LLAMA, "model_type": "qwen2"}
+QWEN3 = {**LLAMA, "model_type": "qwen3", "head_dim": 16}
+MIXTRAL = {**LLAMA, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
+QWEN3_MOE = {
+    **QWEN3, "model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+}  # fmt: skip
+FAMILIES = (GPT2, OPT, LLAMA, QWEN2, QWEN3, MIXTRAL, QWEN3_MOE)
+OPTIONAL = {"model_type", "n_positions", "max_position_embeddings", "num_key_value_heads", "head_dim"}
 
 
 def written(folder, config):
@@ -35,7 +44,7 @@ def refused(path):
     return str(caught.value)
 
 
-@pytest.mark.parametrize("config", [GPT2, OPT, LLAMA], ids=lambda config: config["model_type"])
+@pytest.mark.parametrize("config", FAMILIES, ids=lambda config: config["model_type"])
 @pytest.mark.parametrize("tied", [True, False, None])
 def test_the_shape_holds_the_parameters_of_the_model_that_transformers_builds(tmp_path, config, tied):
     torch = pytest.importorskip("torch")
@@ -69,10 +78,97 @@ def test_keys_left_out_have_the_familys_defaults(tmp_path):
     assert load_shape(written(tmp_path, {**GPT2, "n_inner": 64})).ffn == 64
 
 
+@pytest.mark.parametrize("config", FAMILIES[2:], ids=lambda config: config["model_type"])
+def test_what_is_not_written_is_what_transformers_takes_for_it(tmp_path, config):
+    """Norms, positions, base of the frequencies and heads of a file with only the widths."""
+    transformers = pytest.importorskip("transformers")
+    family = config["model_type"]
+    bare = {key: value for key, value in config.items() if key not in OPTIONAL}
+    bare |= {"hidden_size": 256, "num_attention_heads": 32}
+    theirs = transformers.AutoConfig.for_model(family, **bare)
+    size = load_shape(written(tmp_path, {**bare, "model_type": family}))
+    assert (size.kv_heads, size.positions) == (theirs.num_key_value_heads, theirs.max_position_embeddings)
+    assert size.tied_embeddings == theirs.tie_word_embeddings
+    assert (size.norm_epsilon or 1e-6) == theirs.rms_norm_eps
+    assert (size.rope_theta or 10000.0) == theirs.rope_parameters["rope_theta"]
+    assert size.head_dim == (getattr(theirs, "head_dim", None) or size.hidden // size.heads)
+    if size.experts is not None:
+        assert size.experts.normalise == getattr(theirs, "norm_topk_prob", True)
+
+
+def test_what_a_shape_means_anyway_is_left_out_of_it(tmp_path):
+    """So that equal models are equal work, however their files are written."""
+    plain = load_shape(written(tmp_path, LLAMA))
+    said = {"head_dim": 8, "rms_norm_eps": 1e-6, "rope_theta": 10000, "hidden_act": "silu", "rope_scaling": None}
+    for rope in ({}, {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}):
+        assert load_shape(written(tmp_path, {**LLAMA, **said, **rope})) == plain
+    assert not {"head_width", "norm_epsilon", "rope_theta", "rope_scaling", "experts"} & set(plain.model_dump())
+
+
+def test_both_spellings_of_rotary_positions_are_one_shape(tmp_path):
+    scaling = {**LLAMA3, "original_max_position_embeddings": 32}
+    old = load_shape(written(tmp_path, {**LLAMA, "rope_theta": 5e5, "rope_scaling": scaling}))
+    new = load_shape(written(tmp_path, {**LLAMA, "rope_parameters": {**scaling, "rope_theta": 5e5}}))
+    assert old == new and old.rope_theta == 5e5
+    assert old.rope_scaling.model_dump() == {
+        "kind": "llama3", "factor": 8.0, "low_frequency_factor": 1.0, "high_frequency_factor": 4.0,
+        "original_positions": 32,
+    }  # fmt: skip
+    linear = load_shape(written(tmp_path, {**LLAMA, "rope_scaling": {"type": "linear", "factor": 2}}))
+    assert (linear.rope_scaling.kind, linear.rope_scaling.factor, linear.rope_theta) == ("linear", 2.0, None)
+
+
+#: name of a size -> its config.json as published, the fields that tell a shape
+PUBLISHED = {
+    "Llama-3.2-1B": {
+        "model_type": "llama", "attention_bias": False, "head_dim": 64, "hidden_act": "silu", "hidden_size": 2048,
+        "intermediate_size": 8192, "max_position_embeddings": 131072, "mlp_bias": False, "num_attention_heads": 32,
+        "num_hidden_layers": 16, "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 500000.0,
+        "rope_scaling": {
+            "factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 8192,
+            "rope_type": "llama3",
+        },
+        "tie_word_embeddings": True, "vocab_size": 128256,
+    },
+    "Qwen2.5-7B": {
+        "model_type": "qwen2", "hidden_act": "silu", "hidden_size": 3584, "intermediate_size": 18944,
+        "max_position_embeddings": 131072, "max_window_layers": 28, "num_attention_heads": 28, "num_hidden_layers": 28,
+        "num_key_value_heads": 4, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "sliding_window": 131072,
+        "tie_word_embeddings": False, "use_sliding_window": False, "vocab_size": 152064,
+    },
+    "Qwen3-4B": {
+        "model_type": "qwen3", "attention_bias": False, "head_dim": 128, "hidden_act": "silu", "hidden_size": 2560,
+        "intermediate_size": 9728, "max_position_embeddings": 40960, "num_attention_heads": 32,
+        "num_hidden_layers": 36, "num_key_value_heads": 8, "rms_norm_eps": 1e-06, "rope_scaling": None,
+        "rope_theta": 1000000, "sliding_window": None, "tie_word_embeddings": True, "use_sliding_window": False,
+        "vocab_size": 151936,
+    },
+    "Qwen3-30B-A3B": {
+        "model_type": "qwen3_moe", "attention_bias": False, "decoder_sparse_step": 1, "head_dim": 128,
+        "hidden_act": "silu", "hidden_size": 2048, "intermediate_size": 6144, "max_position_embeddings": 40960,
+        "mlp_only_layers": [], "moe_intermediate_size": 768, "norm_topk_prob": True, "num_attention_heads": 32,
+        "num_experts": 128, "num_experts_per_tok": 8, "num_hidden_layers": 48, "num_key_value_heads": 4,
+        "rms_norm_eps": 1e-06, "rope_scaling": None, "rope_theta": 1000000.0, "sliding_window": None,
+        "tie_word_embeddings": False, "use_sliding_window": False, "vocab_size": 151936,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_size_of_the_catalogue_is_the_published_configuration(tmp_path, name):
+    size = find_size(name)
+    read = load_shape(written(tmp_path, PUBLISHED[name]))
+    about = {"name", "note", "source"}
+    assert read.model_dump(exclude=about) == size.model_dump(exclude=about)
+
+
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        ({"model_type": "bert"}, "model type 'bert' is not supported; supported are gpt2, llama, opt"),
+        (
+            {"model_type": "bert"},
+            "'bert' is not supported; supported are gpt2, llama, mixtral, opt, qwen2, qwen3",
+        ),
         ({"model_type": ["gpt2"]}, "is not supported"),
         ({"architectures": ["Foo"]}, "model type None is not supported"),
         ({**GPT2, "n_embd": None}, "n_embd is 'None', not a whole number"),
@@ -86,8 +182,40 @@ def test_keys_left_out_have_the_familys_defaults(tmp_path):
         ({**OPT, "do_layer_norm_before": False}, "do_layer_norm_before False is not supported"),
         ({**OPT, "enable_bias": False}, "enable_bias False is not supported"),
         ({**LLAMA, "attention_bias": True}, "attention_bias True is not supported"),
-        ({**LLAMA, "head_dim": 16}, "4 heads of head_dim 16 do not make up hidden_size 32"),
-        ({**LLAMA, "head_dim": "8"}, "head_dim 8 do not make up"),
+        ({**LLAMA, "mlp_bias": True}, "mlp_bias True is not supported"),
+        ({**LLAMA, "hidden_act": "gelu"}, "hidden_act 'gelu' is not supported"),
+        ({**LLAMA, "head_dim": "8"}, "head_dim is '8', not a whole number"),
+        ({**LLAMA, "head_dim": True}, "head_dim is 'True', not a whole number"),
+        ({**LLAMA, "head_dim": 7}, "rotary positions need heads of even width, not 7"),
+        ({**LLAMA, "rms_norm_eps": "small"}, "rms_norm_eps is 'small', not a number"),
+        ({**LLAMA, "rms_norm_eps": 0}, "norm_epsilon is 0.0"),
+        ({**LLAMA, "rope_theta": True}, "rope_theta is True, not a number"),
+        ({**LLAMA, "rope_theta": -1}, "rope_theta is -1.0"),
+        ({**LLAMA, "rope_scaling": {"type": "dynamic", "factor": 2}}, "rope_scaling of type 'dynamic' is not"),
+        ({**LLAMA, "rope_scaling": {"rope_type": "yarn"}}, "rope_scaling of type 'yarn' is not supported"),
+        ({**LLAMA, "rope_scaling": {"rope_type": ["linear"]}}, "rope_scaling of type ['linear'] is not supported"),
+        ({**LLAMA, "rope_scaling": 2.0}, "rope_scaling is 2.0, not an object"),
+        ({**LLAMA, "rope_scaling": {"type": "linear"}}, "rope_scaling has no factor, which its type needs"),
+        ({**LLAMA, "rope_scaling": {"type": "linear", "factor": 10**400}}, "not a number"),
+        ({**LLAMA, "rope_scaling": {**LLAMA3, "low_freq_factor": "1"}}, "low_freq_factor is '1', not a number"),
+        (
+            {**LLAMA, "rope_scaling": {**LLAMA3, "original_max_position_embeddings": 10**12}},
+            "rope_scaling.original_positions is larger than",
+        ),
+        ({**LLAMA, "rope_parameters": {"rope_type": "longrope"}}, "rope_parameters of type 'longrope' is not"),
+        ({**LLAMA, "rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor is not supported"),
+        ({**LLAMA, "rope_parameters": {}, "rope_scaling": {}}, "the same in two spellings"),
+        ({**QWEN2, "use_sliding_window": True}, "use_sliding_window True is not supported"),
+        ({**QWEN3, "layer_types": ["full_attention", "sliding_attention"]}, "layer_types ['full_attention', "),
+        ({**MIXTRAL, "sliding_window": 4096}, "sliding_window 4096 is not supported"),
+        ({**MIXTRAL, "num_experts_per_tok": 5}, "5 experts per token, but there are 4"),
+        ({**MIXTRAL, "num_local_experts": 1}, "experts.count is 1"),
+        ({**MIXTRAL, "num_local_experts": 10**15}, "experts.count is larger than"),
+        ({**MIXTRAL, "num_experts_per_tok": True}, "num_experts_per_tok is 'True', not a whole number"),
+        ({**QWEN3_MOE, "decoder_sparse_step": 2}, "decoder_sparse_step 2 is not supported"),
+        ({**QWEN3_MOE, "mlp_only_layers": [0]}, "mlp_only_layers [0] is not supported"),
+        ({**QWEN3_MOE, "norm_topk_prob": "yes"}, "experts.normalise is 'yes'"),
+        ({**LLAMA, "model_type": "mistral"}, "model type 'mistral' is not supported"),
         ({**LLAMA, "num_key_value_heads": 3}, "not divisible by 3 key-value heads"),
     ],
 )
@@ -96,9 +224,11 @@ def test_what_a_shape_cannot_tell_is_refused(tmp_path, config, reason):
     assert reason in message and "config.json" in message
 
 
-@pytest.mark.parametrize("config", [GPT2, OPT, LLAMA], ids=lambda config: config["model_type"])
+@pytest.mark.parametrize("config", FAMILIES, ids=lambda config: config["model_type"])
 def test_a_missing_key_is_named(tmp_path, config):
-    for key in set(config) - {"model_type", "n_positions", "max_position_embeddings", "num_key_value_heads"}:
+    if config is QWEN3_MOE:  # the width of MLPs that it has no block with
+        config = {key: value for key, value in config.items() if key != "intermediate_size"}
+    for key in set(config) - OPTIONAL:
         assert f"{key} is missing" in refused(written(tmp_path, {k: v for k, v in config.items() if k != key}))
 
 
@@ -110,9 +240,10 @@ values = st.recursive(
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(config=st.sampled_from([GPT2, OPT, LLAMA]), data=st.data())
+@given(config=st.sampled_from(FAMILIES), data=st.data())
 def test_any_value_of_any_key_gives_a_shape_or_a_refusal(tmp_path, config, data):
     keys = [*config, "tie_word_embeddings", "head_dim", "n_inner", "word_embed_proj_dim", "mlp_bias"]
+    keys += ["rope_scaling", "rope_parameters", "rope_theta", "rms_norm_eps", "layer_types", "norm_topk_prob"]
     broken = {**config, data.draw(st.sampled_from(keys)): data.draw(values)}
     path = written(tmp_path, broken)
     try:

@@ -3,11 +3,12 @@
 from hypothesis import strategies as st
 
 from suite.spec.layout import Layout
-from suite.spec.manifest import Work
-from suite.spec.shape import Shape
+from suite.spec.manifest import SampleLengths, Work
+from suite.spec.shape import Experts, Shape
 from suite.spec.workload import Workload
 
-ARCHITECTURES = ("gpt2", "opt", "llama")
+ARCHITECTURES = ("gpt2", "opt", "llama", "qwen2", "qwen3", "mixtral", "qwen3_moe")
+WITH_EXPERTS = ("mixtral", "qwen3_moe")
 
 
 @st.composite
@@ -15,6 +16,12 @@ def shapes(draw, architectures=ARCHITECTURES, grouped=True):
     architecture = draw(st.sampled_from(architectures))
     heads = draw(st.sampled_from([1, 2, 4, 8]))
     kv_heads = draw(st.sampled_from([part for part in (1, 2, 4, 8) if part <= heads])) if grouped else heads
+    experts, head_width = None, None
+    if architecture in WITH_EXPERTS:
+        count = draw(st.integers(2, 8))
+        experts = Experts(count=count, per_token=draw(st.integers(1, count)))
+    if architecture in ("qwen3", "qwen3_moe"):
+        head_width = draw(st.none() | st.sampled_from([2, 6, 32]))
     return Shape(
         name="drawn",
         architecture=architecture,
@@ -26,6 +33,8 @@ def shapes(draw, architectures=ARCHITECTURES, grouped=True):
         vocab=draw(st.integers(1, 3000)),
         positions=draw(st.integers(1, 300)),
         tied_embeddings=draw(st.booleans()),
+        head_width=head_width,
+        experts=experts,
     )
 
 
@@ -49,5 +58,39 @@ def layout(tensor=1, pipeline=1, data=1, **rest):
     return Layout(devices_per_node=tensor * pipeline * data, tensor=tensor, pipeline=pipeline, data=data, **rest)
 
 
-def work(rollouts=16, micro_batch=4):
-    return Work(global_rollouts=rollouts, replica_rollouts=rollouts, replica_batch=rollouts, micro_batch=micro_batch)
+def work(rollouts=16, micro_batch=4, **rest):
+    return Work(
+        global_rollouts=rollouts, replica_rollouts=rollouts, replica_batch=rollouts, micro_batch=micro_batch, **rest
+    )
+
+
+@st.composite
+def sample_lengths(draw, count=None):
+    """Lengths of ``count`` samples, each its own; of a few where it is left open."""
+    count = draw(st.integers(1, 12)) if count is None else count
+    tokens = st.lists(st.integers(1, 40), min_size=count, max_size=count).map(tuple)
+    return SampleLengths(prompt=draw(tokens), response=draw(tokens))
+
+
+class NoValues(Workload):
+    """Of an algorithm that learns no values."""
+
+    @property
+    def uses_values(self):
+        return False
+
+
+class NoReference(NoValues):
+    """Nor asks for a reference."""
+
+    @property
+    def uses_reference(self):
+        return False
+
+
+def uneven(lengths, **changes):
+    """A workload of uneven samples, as long as the longest of ``lengths`` at most."""
+    body = {"name": "w", "rollouts": len(lengths.prompt), "micro_batch": 1, "prompt_tokens": max(lengths.prompt)}
+    return Workload.model_validate(
+        {**body, "new_tokens": 1, "lengths": {"kind": "list", "listed": list(lengths.response)}, **changes}
+    )

@@ -1,12 +1,18 @@
 """Bytes that decoding reads."""
 
+import random
+from fractions import Fraction
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from suite.spec.catalogue import find_size, find_workload
-from suite.theory.bandwidth import decode_bytes
+from suite.spec.layout import Layout
+from suite.spec.manifest import Work
+from suite.theory.bandwidth import decode_bytes, experts_touched
 from suite.theory.parameters import parameter_count
-from tests.theory.shapes import layout, shapes, work, workloads
+from tests.theory.shapes import layout, sample_lengths, shapes, uneven, work, workloads
 
 
 @given(size=shapes(), data=st.data(), rollouts=st.integers(1, 8))
@@ -14,6 +20,9 @@ def test_reads_add_up_step_by_step(size, data, rollouts):
     workload = data.draw(workloads(size.layers))
     count = parameter_count(size)
     weights = 2 * (size.layers * count.per_layer + count.final_norm + size.vocab * size.hidden)
+    if size.experts is not None:
+        left_out = Fraction(size.experts.count - size.experts.per_token, size.experts.count) ** rollouts
+        weights -= 2 * (size.layers * count.experts_per_layer * left_out // 1)
     position = 2 * 2 * size.layers * size.kv_heads * size.head_dim
     expected = sum(
         weights + rollouts * (workload.prompt_tokens + step - 1) * position for step in range(1, workload.new_tokens)
@@ -44,3 +53,61 @@ def test_zero_stages_do_not_change_what_is_read():
     size, workload = find_size("1.3B"), find_workload("trlx-ds-chat")
     reads = {decode_bytes(size, workload, work(), layout(data=4, zero_stage=stage), "bf16") for stage in range(4)}
     assert len(reads) == 1
+
+
+@given(lengths=sample_lengths(12), rows=st.sampled_from([1, 3, 4, 12]))
+def test_uneven_replicas_read_step_by_step_until_their_longest_sample_and_the_one_that_reads_most_counts(lengths, rows):
+    size, count = find_size("8M-llama"), parameter_count(find_size("8M-llama"))
+    share = Work(global_rollouts=12, replica_rollouts=rows, replica_batch=rows, micro_batch=1, lengths=lengths)
+    weights = 2 * (size.layers * count.per_layer + count.final_norm + size.vocab * size.hidden)
+    position = 2 * 2 * size.layers * size.kv_heads * size.head_dim
+    samples = list(zip(lengths.prompt, lengths.response, strict=True))
+    expected = []
+    for first in range(0, 12, rows):
+        replica, read = samples[first : first + rows], 0
+        for step in range(1, max(response for _, response in replica)):
+            read += weights + position * sum(prompt + step - 1 for prompt, response in replica if response > step)
+        expected.append(read)
+    assert decode_bytes(size, uneven(lengths), share, layout(data=12 // rows), "bf16") == max(expected)
+
+
+def test_distinct_experts_are_expected_as_a_simulation_finds_them():
+    generator = random.Random(0)
+    for count, per_token, tokens in ((8, 2, 3), (128, 8, 16), (4, 2, 1)):
+        found = [
+            len({expert for _ in range(tokens) for expert in generator.sample(range(count), per_token)})
+            for _ in range(4000)
+        ]
+        assert float(experts_touched(count, per_token, tokens)) == pytest.approx(sum(found) / 4000, rel=0.01)
+
+
+@given(count=st.integers(2, 300), data=st.data())
+def test_more_tokens_touch_more_experts_from_those_of_one_token_to_all(count, data):
+    per_token = data.draw(st.integers(1, count))
+    touched = [experts_touched(count, per_token, tokens) for tokens in (0, 1, 2, 16, 1000, 10**6)]
+    assert touched == sorted(touched)
+    assert (touched[0], touched[1], touched[-1]) == (0, per_token, count)
+
+
+def test_a_step_reads_the_experts_that_it_touches_and_expert_parallel_ranks_share_them():
+    size, workload = find_size("Qwen3-30B-A3B"), find_workload("trlx-ds-chat")
+    count, experts = parameter_count(size), 48 * 128 * 3 * 2048 * 768
+
+    def weights(rollouts, **rest):
+        plain = work(rollouts)
+        cache = rollouts * 2 * 2 * 48 * 4 * 128 * sum(range(256, 256 + 255))
+        return (decode_bytes(size, workload, plain, layout(**rest), "bf16") - cache) / (255 * 2)
+
+    dense = count.total - count.embedding - experts
+    assert weights(1) == pytest.approx(dense + experts * 8 / 128)
+    assert weights(16) == pytest.approx(dense + experts * (1 - (120 / 128) ** 16))
+    assert weights(4096) == dense + experts
+    assert weights(16, data=8, expert=8) == pytest.approx(dense + experts / 8 * (1 - (120 / 128) ** 128))
+
+
+def test_ranks_that_generate_alone_read_all_weights_for_their_share_of_the_samples():
+    size, workload = find_size("8M-llama"), find_workload("cpu")
+    split = Layout(devices_per_node=4, tensor=2, data=1, placement="split", generation_ranks=2)
+    assert decode_bytes(size, workload, work(16), split, "bf16") == decode_bytes(
+        size, workload, work(8), layout(), "bf16"
+    )

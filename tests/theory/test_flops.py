@@ -7,10 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suite.spec.catalogue import find_size, find_workload
+from suite.spec.resolve import sample_lengths as sample_lengths_of
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 from suite.theory.flops import iteration_flops
-from tests.theory.shapes import shapes, workloads
+from suite.theory.parameters import parameter_count
+from tests.theory.shapes import NoReference, sample_lengths, shapes, uneven, workloads
 
 
 def gpt(layers=12, hidden=768, vocab=50257, positions=4096):
@@ -55,10 +57,13 @@ def test_training_of_long_responses_approaches_six_flops_per_parameter_and_token
 @given(size=shapes(), data=st.data())
 def test_decode_steps_add_up_to_single_steps_over_a_growing_cache(size, data):
     work = data.draw(workloads(size.layers))
-    matrices = (2 + 2 * size.kv_heads / size.heads) * size.hidden**2
-    matrices += (3 if size.gated_mlp else 2) * size.hidden * size.ffn
+    mlps = 1 if size.experts is None else size.experts.per_token
+    matrices = 2 * size.hidden * (size.heads + size.kv_heads) * size.head_dim
+    matrices += mlps * (3 if size.gated_mlp else 2) * size.hidden * size.ffn
+    matrices += 0 if size.experts is None else size.hidden * size.experts.count
+    attention = 4 * size.heads * size.head_dim
     expected = sum(
-        size.layers * (2 * matrices + 4 * size.hidden * (work.prompt_tokens + step)) + 2 * size.hidden * size.vocab
+        size.layers * (2 * matrices + attention * (work.prompt_tokens + step)) + 2 * size.hidden * size.vocab
         for step in range(1, work.new_tokens)
     )
     assert iteration_flops(size, work, 1).generate_decode == expected
@@ -158,3 +163,57 @@ def test_a_forward_pass_equals_what_torch_counts():
         model(torch.zeros(1, tokens, dtype=torch.int64), logits_to_keep=8)
     work = Workload(name="w", prompt_tokens=tokens - 8, new_tokens=8, rollouts=1, micro_batch=1)
     assert iteration_flops(size, work, 1).reference == counter.get_total_flops()
+
+
+@given(size=shapes(), lengths=sample_lengths(), attention=st.sampled_from(["full", "causal"]), recompute=st.booleans())
+def test_uneven_samples_are_the_sum_of_each_alone(size, lengths, attention, recompute):
+    workload = uneven(lengths)
+    together = iteration_flops(size, workload, len(lengths.prompt), recompute, attention, lengths)
+    alone = [
+        iteration_flops(
+            size,
+            Workload(name="w", prompt_tokens=prompt, new_tokens=response, rollouts=1, micro_batch=1),
+            1,
+            recompute,
+            attention,
+        )
+        for prompt, response in zip(lengths.prompt, lengths.response, strict=True)
+    ]
+    for phase in ("generate_prefill", "generate_decode", "score", "reference", "train", "recompute", "hardware"):
+        assert getattr(together, phase) == sum(getattr(each, phase) for each in alone), phase
+
+
+def test_lengths_that_are_not_given_are_those_that_seed_0_draws():
+    size = find_size("1M-llama")
+    workload = Workload.model_validate(
+        {"name": "w", "prompt_tokens": 8, "new_tokens": 8, "rollouts": 64, "micro_batch": 1,
+         "lengths": "lognormal:mean=64,sigma=0.6,cap=256"}
+    )  # fmt: skip
+    drawn = sample_lengths_of(workload, 64, 0)
+    assert iteration_flops(size, workload, 64) == iteration_flops(size, workload, 64, lengths=drawn)
+    even = workload.model_copy(update={"lengths": None, "new_tokens": 256})
+    assert iteration_flops(size, workload, 64).model < 0.5 * iteration_flops(size, even, 64).model
+    with pytest.raises(ValueError, match="lengths of 64 samples, but there are 32"):
+        iteration_flops(size, workload, 32, lengths=drawn)
+
+
+@given(size=shapes(), data=st.data())
+def test_without_values_and_reference_their_work_is_not_counted(size, data):
+    ppo = data.draw(workloads(size.layers))
+    bare = NoReference.model_validate(ppo.model_dump())
+    full, less = iteration_flops(size, ppo, 3), iteration_flops(size, bare, 3)
+    values = 3 * ppo.new_tokens * value_head(size.hidden)
+    assert full.score - less.score == values
+    assert full.train - less.train == 3 * ppo.ppo_epochs * values
+    assert less.reference == 0 and less.generate == full.generate
+
+
+def test_a_mixture_of_experts_computes_as_much_as_what_a_token_meets():
+    """6 FLOPs per active parameter and token, less the embedding, which is looked up, plus attention and logits."""
+    size = find_size("Qwen3-30B-A3B")
+    workload = NoReference(name="w", prompt_tokens=1, new_tokens=1023, rollouts=1, micro_batch=1)
+    flops = iteration_flops(size, workload, 1)
+    count = parameter_count(size)
+    attention = 12 * 48 * 32 * 128 * 1024**2
+    assert flops.train == pytest.approx(6 * (count.active - count.embedding) * 1024 + attention, rel=0.001)
+    assert flops.train < 0.2 * 6 * count.total * 1024

@@ -9,11 +9,23 @@ from hypothesis import strategies as st
 
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import Layout
+from suite.spec.manifest import SampleLengths, Work
+from suite.spec.workload import Workload
 from suite.theory.bandwidth import decode_bytes
 from suite.theory.memory import memory_floor
-from suite.theory.parameters import parameter_count, trainable_count
+from suite.theory.parameters import parameter_count, trainable_count, value_head_parameters
 from suite.theory.shards import Stage, stages, states
-from tests.theory.shapes import layout, shapes, work, workloads
+from tests.theory.shapes import (
+    WITH_EXPERTS,
+    NoReference,
+    NoValues,
+    layout,
+    sample_lengths,
+    shapes,
+    uneven,
+    work,
+    workloads,
+)
 
 PRECISIONS = ("fp32", "bf16", "fp16")
 DEGREES = (1, 2, 4, 8)
@@ -120,7 +132,7 @@ def test_all_rollouts_of_a_replica_hold_their_keys_and_values_at_once_and_in_old
     assert all(new.by_phase[phase] == old.by_phase[phase] for phase in new.by_phase if phase != "generate")
 
 
-@given(size=shapes(), data=st.data())
+@given(size=shapes(architectures=("gpt2", "opt", "llama", "qwen2", "qwen3")), data=st.data())
 def test_the_cache_of_the_floor_is_what_the_last_step_of_decoding_reads(size, data):
     """One token more is a step more: the weights once, and the cache as it stands before it."""
     workload = data.draw(workloads(size.layers))
@@ -128,11 +140,12 @@ def test_the_cache_of_the_floor_is_what_the_last_step_of_decoding_reads(size, da
     share = work(16, 4)
     floor = memory_floor(size, workload, share, layout(), "bf16")
     cache = floor.by_phase["generate"] - floor.by_phase["reward"]
-    one, two, none = (
+    one, two, two_of_twice = (
         decode_bytes(size, each, share.model_copy(update={"replica_rollouts": rollouts}), layout(), "bf16")
-        for each, rollouts in ((workload, 16), (longer, 16), (longer, 0))
+        for each, rollouts in ((workload, 16), (longer, 16), (longer, 32))
     )
-    assert two - one == none // workload.new_tokens + cache
+    weights = 2 * two - two_of_twice
+    assert two - one == weights // workload.new_tokens + cache
 
 
 def test_with_one_micro_batch_gradients_and_logits_do_not_stand_side_by_side():
@@ -221,3 +234,114 @@ def test_sequence_parallelism_shares_the_stored_inputs():
     shared = Layout(devices_per_node=4, tensor=4, data=1, sequence_parallel=True)
     inputs = [memory_floor(size, workload, work(), each, "bf16").parts["activations"] for each in (plain, shared)]
     assert inputs[0] == 4 * inputs[1]
+
+
+def same(workload, kind):
+    return kind.model_validate(workload.model_dump())
+
+
+def test_without_values_and_reference_neither_is_held():
+    size, ppo = find_size("1M-llama"), find_workload("cpu")
+    held = [memory_floor(size, same(ppo, kind), work(), layout(), "bf16") for kind in (Workload, NoValues, NoReference)]
+    head, policy = value_head_parameters(size.hidden), parameter_count(size).total
+    assert [floor.parts["weights"] for floor in held] == [2 * (policy + head), 2 * policy, 2 * policy]
+    assert [floor.parts.get("reference") for floor in held] == [2 * policy, 2 * policy, None]
+    assert ["reference" in floor.by_phase for floor in held] == [True, True, False]
+    assert held[2].by_phase["reward"] == (2 + 12) * policy
+
+
+@given(lengths=sample_lengths(12), rows=st.sampled_from([1, 2, 3, 4, 6, 12]))
+def test_the_cache_of_uneven_samples_is_that_of_the_fullest_moment_of_the_fullest_replica(lengths, rows):
+    size, workload = find_size("1M-llama"), uneven(lengths)
+    share = Work(global_rollouts=12, replica_rollouts=rows, replica_batch=rows, micro_batch=1, lengths=lengths)
+    floor = memory_floor(size, workload, share, layout(data=12 // rows), "bf16")
+    samples = list(zip(lengths.prompt, lengths.response, strict=True))
+    held = max(
+        sum(prompt + step for prompt, response in samples[first : first + rows] if response > step)
+        for first in range(0, 12, rows)
+        for step in range(40)
+    )
+    cache = floor.by_phase["generate"] - floor.by_phase["reward"]
+    assert cache == held * 2 * size.layers * size.kv_heads * size.head_dim * 2
+
+
+@given(lengths=sample_lengths(12), micro=st.sampled_from([1, 2, 3, 6]), order=st.permutations(range(12)))
+def test_no_order_of_uneven_samples_has_less_logits_and_inputs_than_the_floor(lengths, micro, order):
+    size, workload = find_size("1M-llama"), uneven(lengths)
+    share = Work(global_rollouts=12, replica_rollouts=12, replica_batch=12, micro_batch=micro, lengths=lengths)
+    floor = memory_floor(size, workload, share, layout(), "bf16")
+    batches = [order[first : first + micro] for first in range(0, 12, micro)]
+    logits = max(sum(lengths.response[index] for index in batch) for batch in batches)
+    tokens = max(sum(lengths.prompt[index] + lengths.response[index] for index in batch) for batch in batches)
+    assert floor.by_phase["score"] - floor.by_phase["reward"] <= 4 * size.vocab * logits
+    inputs = 2 * size.hidden * size.layers * tokens
+    assert floor.by_phase["train"] <= floor.by_phase["reward"] + max(
+        2 * trainable_count(size, None), inputs + 4 * size.vocab * logits
+    ) + (2 * trainable_count(size, None) if micro < 12 else 0)
+
+
+def test_alike_samples_have_the_floor_of_even_ones_whatever_the_layout():
+    alike = SampleLengths(prompt=(16,) * 16, response=(32,) * 16)
+    size, even = find_size("8M-llama"), find_workload("cpu").model_copy(update={"prompt_tokens": 16, "new_tokens": 32})
+    layouts = [layout(), layout(data=4, zero_stage=3), layout(tensor=2, sequence_parallel=True), layout(pipeline=2)]
+    for each in layouts:
+        share = work().model_copy(update={"replica_rollouts": 16 // each.data, "replica_batch": 16 // each.data})
+        drawn = share.model_copy(update={"lengths": alike})
+        for balance in (False, True):
+            dealt = each.model_copy(update={"balance": balance})
+            assert memory_floor(size, uneven(alike), drawn, dealt, "bf16") == memory_floor(
+                size, even, share, each, "bf16"
+            )
+
+
+def test_a_generation_engine_holds_a_second_copy_and_a_cache_while_it_is_awake():
+    size, workload = find_size("8M-llama"), find_workload("cpu")
+    plain, awake, asleep = (
+        memory_floor(size, workload, work(), layout(**rest), "bf16")
+        for rest in ({}, {"generation": "vllm"}, {"generation": "vllm", "engine_sleep": True})
+    )
+    copy = 2 * parameter_count(size).total
+    cache = (workload.sequence_tokens - 1) * 2 * size.layers * size.kv_heads * size.head_dim * 2
+    added = {phase: awake.by_phase[phase] - plain.by_phase[phase] for phase in ("score", "reward", "train")}
+    assert set(added.values()) == {copy + cache}
+    assert awake.by_phase["sync"] == awake.by_phase["generate"] == plain.by_phase["reward"] + copy + cache
+    assert {phase: asleep.by_phase[phase] for phase in added} == {phase: plain.by_phase[phase] for phase in added}
+    assert asleep.by_phase["sync"] == plain.by_phase["reward"] + copy
+    assert asleep.by_phase["generate"] == awake.by_phase["generate"]
+    assert "sync" not in plain.by_phase
+
+
+def test_of_split_ranks_the_fuller_kind_counts_in_each_phase():
+    size, workload = find_size("8M-llama"), find_workload("cpu")
+    split = Layout(devices_per_node=3, data=2, placement="split", generation_ranks=1)
+    share = Work(global_rollouts=4800, replica_rollouts=2400, replica_batch=2400, micro_batch=4)
+    floor = memory_floor(size, workload, share, split, "bf16")
+    colocated = memory_floor(size, workload, share, layout(data=2), "bf16")
+    position = 2 * size.layers * size.kv_heads * size.head_dim * 2
+    alone = 2 * parameter_count(size).total + 4800 * (workload.sequence_tokens - 1) * position
+    assert alone > colocated.by_phase["reward"], "so that the case tells which counts"
+    assert floor.by_phase["generate"] == alone
+    assert floor.by_phase["train"] == max(alone, colocated.by_phase["train"])
+    assert next(iter(floor.by_phase)) == "sync"
+
+
+def test_expert_parallelism_divides_the_experts_and_nothing_else():
+    size, workload = find_size("Qwen3-30B-A3B"), same(find_workload("trlx-ds-chat"), NoReference)
+    (whole,) = stages(size, workload, layout())
+    count = parameter_count(size)
+    experts = size.layers * 128 * 3 * 2048 * 768
+    assert (whole.trainable, whole.trainable_experts) == (count.total, experts)
+    one, eight = (states(whole, layout(data=8, expert=degree, distributed_optimizer=True), "bf16") for degree in (1, 8))
+    assert eight.weights == 2 * (count.total - experts + experts // 8)
+    assert eight.gradients == eight.weights
+    assert eight.optimizer == one.optimizer == 12 * (-(-(count.total - experts) // 8) + experts // 8)
+
+
+@given(size=shapes(architectures=WITH_EXPERTS), data=st.data())
+def test_stages_tell_how_many_of_their_parameters_sit_in_experts(size, data):
+    workload = data.draw(workloads(size.layers))
+    (whole,) = stages(size, workload, layout())
+    experts, trained = size.layers * parameter_count(size).experts_per_layer, workload.trainable_layers
+    assert whole.trainable_experts + whole.frozen_experts == experts
+    assert whole.trainable_experts * size.layers == experts * (size.layers if trained is None else trained)
+    assert whole.reference_experts == (whole.trainable_experts if workload.reference == "hydra" else experts)

@@ -5,11 +5,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suite.spec.catalogue import find_size, sizes
-from suite.theory.parameters import layer_matrix_elements, parameter_count, trainable_count
-from tests.theory.shapes import shapes
+from suite.theory.parameters import active_matrix_elements, layer_matrix_elements, parameter_count, trainable_count
+from tests.theory.shapes import ARCHITECTURES, shapes
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
+
+
+def rotary_fields(size):
+    """What Hugging Face calls the fields of a shape with rotary positions."""
+    fields = {
+        "num_hidden_layers": size.layers, "hidden_size": size.hidden, "intermediate_size": size.ffn,
+        "num_attention_heads": size.heads, "num_key_value_heads": size.kv_heads, "head_dim": size.head_dim,
+        "max_position_embeddings": size.positions,
+    }  # fmt: skip
+    if size.experts is not None:
+        fields["num_experts_per_tok"] = size.experts.per_token
+        mixtral = size.architecture == "mixtral"
+        fields["num_local_experts" if mixtral else "num_experts"] = size.experts.count
+        fields |= {} if mixtral else {"moe_intermediate_size": size.ffn}
+    return fields
 
 
 def build(size):
@@ -30,11 +45,7 @@ def build(size):
             num_attention_heads=size.heads, max_position_embeddings=size.positions, pad_token_id=0, **common,
         )  # fmt: skip
     else:
-        config = transformers.LlamaConfig(
-            num_hidden_layers=size.layers, hidden_size=size.hidden, intermediate_size=size.ffn,
-            num_attention_heads=size.heads, num_key_value_heads=size.kv_heads,
-            max_position_embeddings=size.positions, **common,
-        )  # fmt: skip
+        config = transformers.AutoConfig.for_model(size.architecture, **rotary_fields(size), **common)
     with torch.device("meta"):
         return transformers.AutoModelForCausalLM.from_config(config)
 
@@ -48,13 +59,13 @@ def elements(module):
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-@settings(max_examples=25, deadline=None)
-@given(shapes(architectures=("gpt2", "opt"), grouped=False) | shapes(architectures=("llama",)))
+@settings(max_examples=40, deadline=None)
+@given(shapes(architectures=("gpt2", "opt"), grouped=False) | shapes(architectures=ARCHITECTURES[2:]))
 def test_total_equals_the_instantiated_model(size):
     assert parameter_count(size).total == elements(build(size))
 
 
-@pytest.mark.parametrize("name", ["8M", "125M", "1.3B-trlx", "66B"])
+@pytest.mark.parametrize("name", ["8M", "125M", "1.3B-trlx", "66B", *sizes("modern"), *sizes("cpu-qwen")])
 def test_ladder_sizes_equal_the_instantiated_model(name):
     size = find_size(name)
     model = build(size)
@@ -70,7 +81,7 @@ def test_trainable_count_equals_the_unfrozen_blocks_of_the_model(size, data):
     model = build(size)
     blocks = blocks_of(model)
     unfrozen = sum(elements(block) for block in blocks[len(blocks) - trainable :])
-    norm = size.hidden if size.architecture == "llama" else 2 * size.hidden
+    norm = size.hidden if size.rotary else 2 * size.hidden
     value_head = torch.nn.Sequential(torch.nn.Linear(size.hidden, 2 * size.hidden), torch.nn.Linear(2 * size.hidden, 1))
     assert trainable_count(size, trainable) == unfrozen + norm + elements(value_head)
 
@@ -141,4 +152,46 @@ def test_sizes_of_the_cpu_ladder_are_near_their_names():
 @given(shapes())
 def test_matrix_elements_leave_out_only_biases_and_norms(size):
     vectors = parameter_count(size).per_layer - layer_matrix_elements(size)
-    assert 0 < vectors <= 9 * size.hidden + size.ffn
+    assert 0 < vectors <= 7 * size.hidden + 3 * size.query_width + size.ffn
+
+
+#: name -> parameters that huggingface.co shows for the repository's weights
+PUBLISHED = {
+    "Llama-3.2-1B": 1_235_814_400,
+    "Qwen3-4B": 4_022_468_096,
+    "deepseek-llm-7b": 6_910_365_696,
+    "Qwen2.5-7B": 7_615_616_512,
+    "Llama-3.1-8B": 8_030_261_248,
+    "Qwen3-14B": 14_768_307_200,
+    "Qwen3-30B-A3B": 30_532_122_624,
+    "Qwen3-32B": 32_762_123_264,
+    "Llama-3.1-70B": 70_553_706_496,
+}
+
+
+def test_models_that_are_trained_now_hold_what_is_published():
+    held = {
+        name: parameter_count(size).total
+        for ladder in ("modern", "published-7b")
+        for name, size in sizes(ladder).items()
+    }
+    assert held == PUBLISHED
+
+
+def test_of_a_mixture_of_experts_a_token_meets_what_the_name_says():
+    """Qwen3-30B-A3B: 3.3 B of 30.5 B; worked out by hand from its blocks."""
+    count = parameter_count(find_size("Qwen3-30B-A3B"))
+    expert, attention = 3 * 2048 * 768, 2048 * 2 * (32 * 128 + 4 * 128)
+    block = attention + 2048 * 128 + 8 * expert + 2 * 128 + 2 * 2048
+    assert count.active == 48 * block + 2 * 151936 * 2048 + 2048
+    assert 3.3e9 < count.active < 3.4e9
+
+
+@given(shapes())
+def test_what_is_active_is_all_without_experts_and_with_every_expert_chosen(size):
+    count = parameter_count(size)
+    if size.experts is None or size.experts.per_token == size.experts.count:
+        assert count.active == count.total and active_matrix_elements(size) == layer_matrix_elements(size)
+    else:
+        left_out = size.experts.count - size.experts.per_token
+        assert count.total - count.active == left_out * size.layers * 3 * size.hidden * size.ffn

@@ -51,7 +51,7 @@ def expected_pace(
         return None
     from suite.planner.predict_manifest import predict_layout
 
-    work = resolve_work(size, workload, layout)
+    work = resolve_work(size, workload, layout, measure.seed)
     predicted = predict_layout(size, workload, work, layout, backend, device)
     if predicted is None:
         return None

@@ -32,6 +32,9 @@ class Expected(Frozen):
     run_seconds: float = Field(description="all iterations, warm-up in; start-up is not predicted")
     gpu_hours: float = Field(description="of these iterations on all devices")
     cost: float | None = Field(description="of these hours at the price given; null: none was")
+    unchecked_phases: tuple[str, ...] = Field(
+        default=(), description="whose seconds come from a model that was compared with no published row"
+    )
 
 
 class Row(Frozen):
@@ -86,6 +89,12 @@ class Preflight(Frozen):
                 f"expected on {self.device}: {counted(totals['runs'], 'run')}, {span(totals['seconds'])} of "
                 f"iterations, {number(totals['gpu_hours'])} GPU-hours{cost}; start-up comes on top, and nothing of "
                 "this was measured"
+            )
+        guessed = list(dict.fromkeys(phase for expected in self.known for phase in expected.unchecked_phases))
+        if guessed:
+            yield (
+                f"{' and '.join(guessed)} by vLLM: seconds by a model that was compared with no published row, and "
+                "may be too few"
             )
         for reason in self.unchecked:
             yield f"not checked: {reason}"
@@ -148,7 +157,10 @@ def _look(
         return None, None, f"memory, time and cost on {name}, which is not in the device catalogue"
     if not can_be_predicted(measure):
         return None, None, "runs in fp32, of which the planner knows nothing"
-    from suite.planner.predict_manifest import is_tight, predict_manifest
+    from suite.planner.predict_manifest import is_split, is_tight, predict_manifest
+
+    if is_split(manifest.layout):
+        return None, None, "runs with --placement split: which side waits for the other is not predicted"
 
     predicted = predict_manifest(manifest, device.name)
     if predicted is None:
@@ -166,6 +178,7 @@ def _look(
         run_seconds=seconds,
         gpu_hours=hours,
         cost=None if price is None else price * hours,
+        unchecked_phases=tuple(predicted.get("unchecked", ())),
     )
     reasons = []
     if not expected.fits:

@@ -109,10 +109,13 @@ def _request(preset: Preset, point: PresetPoint, given: GivenOptions, common: Ma
     layout = dict(common["layout"])
     nobody_chose = LayoutChoices.model_validate(layout) == LayoutChoices()
     known = {name for backend in common["backends"] for name in find_backend(backend).settings}
-    compared = chosen(Layout, "compare")
+    compared, automatic = chosen(Layout, "compare"), chosen(Layout, "automatic")
     for name, value in point.layout.items():
-        if name in known and not (name in compared and layout.get(name)):
+        asked = layout.get(name) if name in compared else name in automatic and layout.get(name) is not None
+        if name in known and not asked:
             layout[name] = (value,) if name in compared else value
+    if layout.get("generation") and "vllm" not in layout["generation"]:
+        layout["engine_sleep"] = None  # the preset's, of an engine that was asked away
     return Request.model_validate(
         {
             **common,

@@ -16,14 +16,20 @@ def outside_bytes(tokens: Numbers, hidden: Numbers, split: Numbers, dropout: Num
 
 
 def inside_bytes(
-    tokens: Numbers, hidden: Numbers, ffn: Numbers, kv_share: Numbers, gated: Numbers, tensor: Numbers
+    tokens: Numbers, width: Numbers, ffn: Numbers, kv_share: Numbers, gated: Numbers, tensor: Numbers
 ) -> Numbers:
     """Per block: queries, keys, values and attention's output, and the MLP's inner width before and after.
 
-    24 s b h / t for 4 h wide, ungated MLPs and as many key-value heads as heads (arXiv 2205.05198, equation 2).
+    24 s b h / t for 4 h wide, ungated MLPs, as many key-value heads as heads and ``width``, heads x head dimension, of
+    h (arXiv 2205.05198, equation 2). ``ffn`` is the inner width of all experts that a token meets.
     """
-    attention = hidden * (2 + 2 * kv_share)
+    attention = width * (2 + 2 * kv_share)
     return ELEMENT_BYTES * tokens * (attention + (2 + gated) * ffn) / tensor
+
+
+def routed_bytes(tokens: Numbers, hidden: Numbers, per_token: Numbers) -> Numbers:
+    """Per block with experts: the input and the output of each expert that a token meets, beside the block's own."""
+    return ELEMENT_BYTES * 2 * tokens * hidden * per_token
 
 
 def score_bytes(tokens: Numbers, sequence: Numbers, heads: Numbers, tensor: Numbers) -> Numbers:
@@ -51,7 +57,10 @@ def kept_bytes(
 
 
 def kv_cache_bytes(
-    sequences: Numbers, positions: Numbers, layers: Numbers, hidden: Numbers, kv_share: Numbers, tensor: Numbers
+    sequences: Numbers, positions: Numbers, layers: Numbers, width: Numbers, kv_share: Numbers, tensor: Numbers
 ) -> Numbers:
-    """Keys and values of all layers of one device, in 16 bit: 2 x 2 bytes per position, layer and key-value width."""
-    return 2 * ELEMENT_BYTES * sequences * positions * layers * hidden * kv_share / tensor
+    """Keys and values of all layers of one device, in 16 bit: 2 x 2 bytes per position, layer and key-value width.
+
+    ``width`` is heads x head dimension, of which key-value heads have ``kv_share``.
+    """
+    return 2 * ELEMENT_BYTES * sequences * positions * layers * width * kv_share / tensor

@@ -9,17 +9,29 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 Numbers = Any
 ELEMENT_BYTES = 2
 
 
-def matrix_elements(hidden: Numbers, ffn: Numbers, kv_share: Numbers, gated: Numbers) -> Numbers:
-    """Elements of a block's weight matrices: query and output h^2 each, keys and values h^2 kv_share each, the MLP's.
+def matrix_elements(
+    hidden: Numbers, ffn: Numbers, kv_share: Numbers, gated: Numbers, width: Numbers = None, mlps: Numbers = 1
+) -> Numbers:
+    """Elements of a block's weight matrices: query and output h w each, keys and values h w kv_share each, the MLP's.
 
-    ``kv_share`` is key-value heads over heads (grouped-query attention, Ainslie et al., arXiv 2305.13245), ``gated``
-    1 for a three-matrix MLP (Shazeer, arXiv 2002.05202).
+    ``width`` is heads x head dimension, h where it is left out (it is not in Qwen3, arXiv 2505.09388); ``kv_share`` is
+    key-value heads over heads (grouped-query attention, Ainslie et al., arXiv 2305.13245), ``gated`` 1 for a
+    three-matrix MLP (Shazeer, arXiv 2002.05202), ``mlps`` how many MLPs are counted: a mixture of experts has several.
     """
-    return hidden * hidden * (2 + 2 * kv_share) + (2 + gated) * hidden * ffn
+    attention = hidden * (hidden if width is None else width) * (2 + 2 * kv_share)
+    return attention + mlps * ((2 + gated) * hidden * ffn)
+
+
+def touched_share(tokens: Numbers, experts: Numbers, per_token: Numbers) -> Numbers:
+    """Share of the experts that ``tokens`` tokens meet, each ``per_token`` of them, if all are chosen alike often:
+    1 - (1 - k / E)^n. A dense block's one MLP is met by any token."""
+    return 1 - (1 - per_token / experts) ** np.maximum(tokens, 1)
 
 
 def linear_flops(tokens: Numbers, elements: Numbers, tensor: Numbers) -> Numbers:
@@ -27,32 +39,51 @@ def linear_flops(tokens: Numbers, elements: Numbers, tensor: Numbers) -> Numbers
     return 2 * tokens * elements / tensor
 
 
-def inverse_inner_width(hidden: Numbers, ffn: Numbers, kv_share: Numbers, gated: Numbers, tensor: Numbers) -> Numbers:
+def inverse_inner_width(
+    hidden: Numbers,
+    ffn: Numbers,
+    kv_share: Numbers,
+    gated: Numbers,
+    tensor: Numbers,
+    width: Numbers = None,
+    mlps: Numbers = 1,
+) -> Numbers:
     """Mean of 1 / k over a block's FLOPs, k being the width that a product sums over.
 
-    That is h in the column-parallel products, h / t and ffn / t in the row-parallel ones (arXiv 1909.08053, figure 3).
+    That is h in the column-parallel products, w / t and ffn / t in the row-parallel ones (arXiv 1909.08053, figure 3).
+    ``width`` and ``mlps``, the experts that a token meets, as in ``matrix_elements``.
     """
-    per_width = (1 + 2 * kv_share) + 2 * tensor + (1 + gated) * ffn / hidden
-    return per_width * hidden / matrix_elements(hidden, ffn, kv_share, gated)
+    queries = 1 if width is None else width / hidden
+    per_width = queries * (1 + 2 * kv_share) + (1 + mlps) * tensor + mlps * ((1 + gated) * ffn / hidden)
+    return per_width * hidden / matrix_elements(hidden, ffn, kv_share, gated, width, mlps)
 
 
-def attention_flops(tokens: Numbers, sequence: Numbers, hidden: Numbers, tensor: Numbers, causal: Numbers) -> Numbers:
-    """Forward FLOPs of scores and weighted sum: 4 s h per token (Korthikanti et al., arXiv 2205.05198, appendix A).
+def attention_flops(tokens: Numbers, sequence: Numbers, width: Numbers, tensor: Numbers, causal: Numbers) -> Numbers:
+    """Forward FLOPs of scores and weighted sum: 4 s w per token (Korthikanti et al., arXiv 2205.05198, appendix A).
 
-    Fused kernels skip what a causal mask hides, half of it (Dao, arXiv 2307.08691, section 3.1); ``causal`` is 1 there.
+    ``width`` is heads x head dimension. Fused kernels skip what a causal mask hides, half of it (Dao, arXiv 2307.08691,
+    section 3.1); ``causal`` is 1 there.
     """
-    return 4 * tokens * sequence * hidden / tensor * (1 - causal / 2)
+    return 4 * tokens * sequence * width / tensor * (1 - causal / 2)
 
 
 def operand_bytes(
-    tokens: Numbers, hidden: Numbers, ffn: Numbers, kv_share: Numbers, gated: Numbers, tensor: Numbers
+    tokens: Numbers,
+    hidden: Numbers,
+    ffn: Numbers,
+    kv_share: Numbers,
+    gated: Numbers,
+    tensor: Numbers,
+    width: Numbers = None,
+    mlps: Numbers = 1,
 ) -> Numbers:
     """Bytes of activations that a block's matrix products read and write in one forward pass, each once, in 16 bit.
 
     Column-parallel products read the whole input, row-parallel ones write the whole output (arXiv 1909.08053, fig. 3).
+    Each expert that a token meets reads its input and writes its output. ``width`` as in ``matrix_elements``.
     """
-    inside = tokens * (hidden * (2 + 2 * kv_share) + (2 + gated) * ffn) / tensor
-    return ELEMENT_BYTES * (inside + 4 * tokens * hidden)
+    inside = tokens * ((hidden if width is None else width) * (2 + 2 * kv_share) + mlps * ((2 + gated) * ffn)) / tensor
+    return ELEMENT_BYTES * (inside + (2 + 2 * mlps) * tokens * hidden)
 
 
 def weight_bytes(elements: Numbers, tensor: Numbers) -> Numbers:

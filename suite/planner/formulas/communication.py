@@ -21,6 +21,11 @@ def all_reduce_bytes(whole: Numbers, ranks: Numbers) -> Numbers:
     return 2 * gather_bytes(whole, ranks)
 
 
+def all_to_all_bytes(whole: Numbers, ranks: Numbers) -> Numbers:
+    """Bytes that a rank sends of its ``whole`` bytes when each of ``ranks`` gets an equal part: (n - 1) / n of them."""
+    return gather_bytes(whole, ranks)
+
+
 def group_bandwidth(
     members: Numbers, stride: Numbers, node_devices: Numbers, link: Numbers, network: Numbers
 ) -> Numbers:

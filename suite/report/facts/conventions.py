@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, Entry
+from suite.spec.algorithms import PPO_NAME
 from suite.stats.compare import DEFAULT_MARGIN
 
 
 def conventions(entries: Sequence[Entry]) -> tuple[str, ...]:
     """The report's own, one line each."""
-    return (_RATE, _ROWS, _INTERVAL, _RANKING, _PHASES, *_utilisation(entries), _MEMORY, _SCALING, *_warmup(entries))
+    several = {entry.manifest.workload.algorithm.name for entry in entries} - {PPO_NAME}
+    rate = _RATE.format("iterations" if several else "PPO iterations")
+    return (rate, _ROWS, _INTERVAL, _RANKING, _PHASES, *_utilisation(entries), _MEMORY, _SCALING, *_warmup(entries))
 
 
 def recorded_conventions(entries: Sequence[Entry]) -> tuple[str, ...]:
@@ -41,7 +44,7 @@ def _warmup(entries: Sequence[Entry]) -> tuple[str, ...]:
 
 
 _RATE = (
-    "Rates: total work over total time of whole PPO iterations; an iteration lasts as long as its slowest rank. "
+    "Rates: total work over total time of whole {}; an iteration lasts as long as its slowest rank. "
     "Tokens are prompt + response tokens; padding does not count."
 )
 _ROWS = "Rows: runs of equal manifest hash are pooled, each a fresh set of processes; only runs that succeeded count."

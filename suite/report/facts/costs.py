@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from suite.bundle.record import Memory, Phase, Record
-from suite.spec.phases import ALL_NAMES
+from suite.spec.phases import ALL, ALL_NAMES
 from suite.stats.intervals import Interval, RunSeconds, pooled_mean
 
 _NO_CPU_PEAK = "a CPU has no peak in the device catalogue"
@@ -54,13 +54,14 @@ class PhaseMemory:
     """What is in use at the peak of one phase, against the least that it needs: greatest, and mean over the runs.
 
     Allocated on a GPU, where what is reserved says little of a phase, since the allocator keeps it; resident on a CPU.
+    Null floor and efficiency: nothing is known to be needed.
     """
 
     name: str
     peak_bytes: int
     run_peak_bytes: Interval
-    floor_bytes: int
-    efficiency: float
+    floor_bytes: int | None
+    efficiency: float | None
 
 
 @dataclass(frozen=True)
@@ -219,15 +220,15 @@ def memory_of(records: Sequence[Record]) -> MemoryUse | None:
 
 
 def _memory_by_phase(memories: Sequence[Memory]) -> tuple[PhaseMemory, ...]:
-    """Of every timed phase with a floor and a peak in all runs."""
+    """Of every timed phase with a peak in all runs that has a floor, or that only some runs have."""
     floors = memories[0].floor.by_phase if memories[0].floor else {}
     found = []
-    for name in ALL_NAMES:
+    for name in (phase.name for phase in ALL if phase.optional or phase.name in floors):
         told = [memory.by_phase[name].peak_allocated_bytes for memory in memories if name in memory.by_phase]
         peaks = [peak for peak in told if peak]
-        if name in floors and len(peaks) == len(memories):
-            mean, greatest = pooled_mean(peaks, [1.0] * len(peaks)), max(peaks)
-            found.append(PhaseMemory(name, greatest, mean, floors[name], floors[name] / greatest))
+        if len(peaks) == len(memories):
+            mean, greatest, floor = pooled_mean(peaks, [1.0] * len(peaks)), max(peaks), floors.get(name)
+            found.append(PhaseMemory(name, greatest, mean, floor, None if floor is None else floor / greatest))
     return tuple(found)
 
 

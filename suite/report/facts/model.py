@@ -15,9 +15,16 @@ from suite.report.facts.ranking import Ranking, rank
 from suite.report.facts.scaling import Scalings, scale
 from suite.report.facts.side_by_side import SideBySide, side_by_side
 from suite.report.facts.slow_network import slow_networks
-from suite.report.facts.work import WorkDifference, WorkFacts, work_differences, work_facts
-
-DEFAULT_TITLE = "PPO throughput, scaling and memory"
+from suite.report.facts.work import (
+    ModelFacts,
+    WorkDifference,
+    WorkFacts,
+    algorithms,
+    model_facts,
+    work_differences,
+    work_facts,
+)
+from suite.report.formatting.numbers import listed
 
 
 @dataclass(frozen=True)
@@ -30,6 +37,8 @@ class ReportModel:
     runs: int
     runs_ok: int
     runs_interrupted: int
+    algorithms: tuple[str, ...]
+    models: tuple[ModelFacts, ...]
     work: tuple[WorkFacts, ...]
     rows: tuple[Row, ...]
     ranking: Ranking
@@ -42,6 +51,11 @@ class ReportModel:
     conventions: tuple[str, ...]
     recorded_conventions: tuple[str, ...]
     caveats: tuple[str, ...]
+
+    @property
+    def several_kinds(self) -> bool:
+        """Whether rows do work of more than one kind."""
+        return len({row.work for row in self.rows}) > 1
 
     @property
     def alone(self) -> tuple[Row, ...]:
@@ -63,13 +77,16 @@ def build(entries: Sequence[Entry], title: str | None = None, caveats: Sequence[
     starts = [entry.record.run.started for entry in entries if entry.record.run.started is not None]
     ends = [entry.record.run.ended for entry in entries if entry.record.run.ended is not None]
     states = [entry.record.status for entry in entries]
+    names = algorithms(entries)
     return ReportModel(
-        title=title or DEFAULT_TITLE,
+        title=title or f"{listed(names)} throughput, scaling and memory",
         started=min(starts, default=None),
         ended=max(ends, default=None),
         runs=len(entries),
         runs_ok=states.count("ok"),
         runs_interrupted=states.count("interrupted"),
+        algorithms=names,
+        models=model_facts(entries),
         work=work_facts(entries),
         rows=rows,
         ranking=rank(rows),

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from suite.bundle.record import Counts, Record
 from suite.report.facts import costs
 from suite.report.facts.entry import Entry, Setting
+from suite.report.facts.kind import WorkKind, kind_of
+from suite.report.facts.rollout import Generation, Unevenness, generation_of, lengths_hash_of, unevenness_of
 from suite.report.facts.variants import LaunchSetting, assign_launch_settings, variants
 from suite.spec.base import digest
 from suite.spec.manifest import Manifest
@@ -34,6 +36,7 @@ class Row:
     layout: str
     strategy: str
     workload: str
+    work: WorkKind
     separate_critic: bool
     scaling: str
     setting: Setting
@@ -41,6 +44,7 @@ class Row:
     variant: str
     manifest_hash: str
     work_hash: str
+    lengths_hash: str
     series_hash: str
     runs: int
     runs_ok: int
@@ -63,6 +67,8 @@ class Row:
     phases: tuple[costs.PhaseCost, ...]
     parts: tuple[costs.PhaseCost, ...]
     idle: costs.Idle | None
+    unevenness: Unevenness | None
+    generation: Generation | None
     counts: Counts | None
     work_differences: tuple[str, ...]
     memory: costs.MemoryUse | None
@@ -126,11 +132,12 @@ def pool_rows(groups: Sequence[RowRuns]) -> tuple[Row, ...]:
 
 
 def _order(manifest: Manifest, machine: str) -> tuple:
-    """Small models first, then few ranks, weak before strong, then by name; the hash settles the rest."""
+    """PPO first, then small models, few ranks, weak before strong, then by name; the hash settles the rest."""
     size, layout, workload = manifest.size, manifest.layout, manifest.workload
     setting = (machine, manifest.backend.kind, manifest.track)
     where = (layout.ranks, layout.nodes, workload.name, workload.scaling == "strong", manifest.work_hash)
     return (
+        kind_of(manifest),
         parameter_count(size).total,
         size.name,
         *setting,
@@ -160,6 +167,7 @@ def _row(number: int, group: RowRuns, variant: str) -> Row:
         layout=manifest.layout.label(),
         strategy=manifest.layout.strategy(),
         workload=manifest.workload.name,
+        work=kind_of(manifest),
         separate_critic=manifest.workload.critic is not None,
         scaling=manifest.workload.scaling,
         setting=setting_of(manifest, machine),
@@ -167,6 +175,7 @@ def _row(number: int, group: RowRuns, variant: str) -> Row:
         variant=variant,
         manifest_hash=manifest.hash,
         work_hash=manifest.work_hash,
+        lengths_hash=lengths_hash_of(manifest),
         series_hash=series_hash(manifest, machine, group.launch),
         runs=len(entries),
         runs_ok=len(records),
@@ -191,6 +200,8 @@ def _row(number: int, group: RowRuns, variant: str) -> Row:
         phases=costs.phases_of(measured),
         parts=costs.parts_of(measured),
         idle=costs.idle_of(measured),
+        unevenness=unevenness_of(manifest, measured),
+        generation=generation_of(manifest, measured),
         counts=counts,
         work_differences=costs.work_differences_of(records),
         memory=costs.memory_of(records),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, Setting
+from suite.report.facts.kind import WorkKind
 from suite.report.facts.phase_ratios import Difference, PhaseRatio, difference, phase_ratios
 from suite.report.facts.pool import Row
 from suite.stats.compare import Comparison, compare, ratio_interval
@@ -42,6 +43,7 @@ class Group:
     size: str
     ranks: int
     workload: str
+    work: WorkKind
     setting: Setting
     lead: Interval
     places: tuple[RankedRow, ...]
@@ -64,7 +66,7 @@ def rank(rows: Sequence[Row]) -> Ranking:
     alike: dict[tuple, list[Row]] = defaultdict(list)
     for row in rows:
         if row.measured:
-            alike[row.setting, row.work_hash, row.ranks, row.samples_per_iteration].append(row)
+            alike[row.setting, row.work_hash, row.lengths_hash, row.ranks, row.samples_per_iteration].append(row)
     groups = tuple(_group(members) for members in alike.values() if len(members) > 1)
     apart = tuple(members[0] for members in alike.values() if len(members) == 1)
     return Ranking(groups=groups, apart=apart)
@@ -82,6 +84,7 @@ def _group(rows: Sequence[Row]) -> Group:
         size=best.size,
         ranks=best.ranks,
         workload=best.workload,
+        work=best.work,
         setting=best.setting,
         lead=ratio_interval(best.measured, others[0].measured, pairs),
         places=(_best(best, others_ranked), *others_ranked),

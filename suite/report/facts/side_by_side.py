@@ -33,7 +33,7 @@ def side_by_side(rows: Sequence[Row]) -> tuple[SideBySide, ...]:
     alike: dict[tuple, list[Row]] = defaultdict(list)
     for row in rows:
         if row.measured:
-            alike[replace(row.setting, kind="engine"), row.work_hash, row.ranks].append(row)
+            alike[replace(row.setting, kind="engine"), row.work_hash, row.lengths_hash, row.ranks].append(row)
     mixed = [members for members in alike.values() if len({row.setting.kind for row in members}) > 1]
     return tuple(_group(members) for members in mixed)
 

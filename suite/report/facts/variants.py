@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 from suite.bundle.record import Record
 from suite.report.facts.entry import Entry
+from suite.report.facts.kind import kind_of
+from suite.report.facts.rollout import lengths_hash_of
 from suite.spec.manifest import Manifest
 
-_SHOWN_ANYWAY = ("schema", "run", "hash", "work_hash", "note", "source", "global_rollouts")
+_SHOWN_ANYWAY = ("schema", "run", "hash", "work_hash", "note", "source", "global_rollouts", "lengths", "algorithm")
 _MOST_DIFFERENCES = 3
 _SHORT_DIGEST = len("sha256:") + 12
 
@@ -69,7 +71,9 @@ def variants(manifests: Sequence[tuple[str, Manifest, Mapping[str, str]]]) -> li
 
 
 def _settings(manifest: Manifest, launch: Mapping[str, str]) -> dict[str, Any]:
-    return {**dict(_flatten(manifest.model_dump(mode="json", by_alias=True))), **launch}
+    drawn = lengths_hash_of(manifest)
+    lengths = {"lengths": drawn[:8]} if drawn else {}
+    return {**dict(_flatten(manifest.model_dump(mode="json", by_alias=True))), **lengths, **launch}
 
 
 def _appearance(machine: str, manifest: Manifest) -> tuple:
@@ -78,6 +82,7 @@ def _appearance(machine: str, manifest: Manifest) -> tuple:
         (machine, manifest.size.name, manifest.layout.ranks, manifest.layout.nodes, manifest.layout.label()),
         (manifest.backend.name, manifest.backend.kind, workload.name, workload.scaling, manifest.track),
         (measure.device, measure.precision, measure.threads_per_rank),
+        kind_of(manifest),
     )
 
 

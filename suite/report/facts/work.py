@@ -7,17 +7,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from suite.report.facts.entry import Entry
+from suite.report.facts.kind import algorithm_name, family_of, kind_of
 from suite.report.facts.pool import Row
 from suite.report.formatting.numbers import counted
+from suite.spec.algorithms import PPO_NAME, Option
+from suite.spec.shape import Shape
 from suite.spec.workload import Reward, Workload
 
 
 @dataclass(frozen=True)
 class WorkFacts:
-    """One workload as its manifests have it: the name, and what one PPO iteration does."""
+    """One workload as its manifests have it: the name, and what one iteration does."""
 
     name: str
     scaling: str
+    text: str
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """A family of shapes, and its sizes with what sets them apart."""
+
+    family: str
+    sizes: tuple[str, ...]
     text: str
 
 
@@ -37,8 +49,30 @@ def work_facts(entries: Sequence[Entry]) -> tuple[WorkFacts, ...]:
         distinct.setdefault(
             entry.manifest.workload.model_dump_json(exclude={"note", "source"}), entry.manifest.workload
         )
-    facts = {WorkFacts(workload.name, workload.scaling, _text(workload)) for workload in distinct.values()}
+    plain = {workload.algorithm.name for workload in distinct.values()} == {PPO_NAME}
+    facts = {WorkFacts(workload.name, workload.scaling, _text(workload, plain)) for workload in distinct.values()}
     return tuple(sorted(facts, key=lambda fact: (fact.name, fact.scaling, fact.text)))
+
+
+def algorithms(entries: Sequence[Entry]) -> tuple[str, ...]:
+    """Whose iterations were run, PPO first; PPO where there were none."""
+    kinds = sorted({kind_of(entry.manifest) for entry in entries})
+    return tuple(dict.fromkeys(kind.algorithm for kind in kinds)) or (PPO_NAME.upper(),)
+
+
+def model_facts(entries: Sequence[Entry]) -> tuple[ModelFacts, ...]:
+    """The families of the models, in the order of their names; GPT-2 first, which all models once were."""
+    found: dict[str, dict[str, Shape]] = defaultdict(dict)
+    for entry in entries:
+        found[entry.manifest.size.architecture].setdefault(entry.manifest.size.name, entry.manifest.size)
+    return tuple(
+        ModelFacts(
+            family=family_of(next(iter(shapes.values()))),
+            sizes=tuple(shapes),
+            text="; ".join(_shape(shape) for shape in shapes.values()),
+        )
+        for _, shapes in sorted(found.items(), key=lambda item: (item[0] != "gpt2", item[0]))
+    )
 
 
 def work_differences(rows: Sequence[Row]) -> tuple[WorkDifference, ...]:
@@ -50,9 +84,9 @@ def work_differences(rows: Sequence[Row]) -> tuple[WorkDifference, ...]:
     return tuple(WorkDifference(backend, tuple(names), text) for (backend, text), names in found.items())
 
 
-def _text(workload: Workload) -> str:
+def _text(workload: Workload, plain: bool) -> str:
+    """``plain``: the report is about PPO alone, which then need not be said."""
     where = "per rank" if workload.scaling == "weak" else "in all"
-    score = _reward(workload.reward)
     trains = (
         "all layers train"
         if workload.trainable_layers is None
@@ -62,12 +96,51 @@ def _text(workload: Workload) -> str:
         trains = f"LoRA of rank {workload.lora_rank} on every block, whose matrices are frozen"
     if workload.critic is not None:
         trains += f", and a critic of {workload.critic.layers} layers, width {workload.critic.hidden}"
+    epochs = "PPO epoch" if workload.algorithm.name == PPO_NAME else "epoch"
+    reference = f"{workload.reference} reference" if workload.uses_reference else "no reference"
     return (
-        f"{workload.prompt_tokens} prompt + {workload.new_tokens} new tokens, {workload.rollouts} samples {where} "
-        f"({workload.scaling} scaling), {counted(workload.ppo_epochs, 'PPO epoch')} of "
+        f"{_algorithm(workload, plain)}{_lengths(workload)}, {workload.rollouts} samples {where} "
+        f"({workload.scaling} scaling), {counted(workload.ppo_epochs, epochs)} of "
         f"{counted(workload.optimizer_steps, 'optimizer step')}, "
-        f"micro batch at most {workload.micro_batch}, {trains}, {workload.reference} reference, {score}"
+        f"micro batch at most {workload.micro_batch}, {trains}, {reference}, {_reward(workload.reward)}"
     )
+
+
+def _algorithm(workload: Workload, plain: bool) -> str:
+    """With all its options and its groups."""
+    algorithm = workload.algorithm
+    groups = f" in groups of {workload.group}" if workload.group > 1 else ""
+    if plain and not groups:
+        return ""
+    options = ", ".join(f"{name.replace('_', ' ')} {_option(value)}" for name, value in algorithm.options.items())
+    return f"{algorithm_name(algorithm)}{f' ({options})' if options else ''}{groups}, "
+
+
+def _option(value: Option) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def _lengths(workload: Workload) -> str:
+    if not workload.uneven:
+        return f"{workload.prompt_tokens} prompt + {workload.new_tokens} new tokens"
+    prompt, response = (
+        f"{tokens}" if lengths is None else lengths.text()
+        for tokens, lengths in (
+            (workload.prompt_tokens, workload.prompt_lengths),
+            (workload.new_tokens, workload.lengths),
+        )
+    )
+    return f"prompts of {prompt} and responses of {response} tokens"
+
+
+def _shape(shape: Shape) -> str:
+    """``1M-llama (2 layers of width 64, 4 heads, 2 of keys and values)``."""
+    keys = f", {shape.kv_heads} of keys and values" if shape.kv_heads != shape.heads else ""
+    experts = f", {shape.experts.per_token} of {shape.experts.count} experts a token" if shape.experts else ""
+    layers = f"{counted(shape.layers, 'layer')} of width {shape.hidden}"
+    return f"{shape.name} ({layers}, {shape.heads} heads{keys}{experts})"
 
 
 def _reward(reward: Reward) -> str:

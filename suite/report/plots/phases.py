@@ -57,23 +57,26 @@ def bar_margins(label_characters: int, right: float) -> style.Margins:
 
 
 def bar_positions(rows: Sequence[Row]) -> list[float]:
-    """Heights of the bars from the top down, with a gap wherever the size changes."""
+    """Heights of the bars from the top down, with a gap wherever the size or the kind of work changes."""
     heights, height = [], 0.0
     for before, row in zip([rows[0], *rows[:-1]], rows, strict=True):
-        height += 0.7 if before.size != row.size else 0.0
+        height += 0.7 if (before.work, before.size) != (row.work, row.size) else 0.0
         heights.append(height)
         height += 1.0
     return heights
 
 
 def bar_labels(axes: Axes, rows: Sequence[Row], heights: Sequence[float]) -> int:
-    """Size, backend and ranks left of each bar, the layout where rows differ in it alone; the longest's length."""
-    names = [(row.size, row.backend, row.ranks) for row in rows]
+    """Size, backend and ranks left of each bar, the algorithm where there are several, the layout where rows differ in
+    it alone; the longest's length."""
+    names = [(row.work, row.size, row.backend, row.ranks) for row in rows]
+    several = len({row.work.algorithm for row in rows}) > 1
     labels = []
     for row, name in zip(rows, names, strict=True):
         layout = f" {row.layout}" if names.count(name) > 1 else ""
-        label = f"{drawable(row.size, 12)}  {drawable(row.backend, 20)}{layout}  {counted(row.ranks, 'rank')}"
-        labels.append(label)
+        algorithm = f"{drawable(row.work.algorithm, 12)}  " if several else ""
+        shown = f"{drawable(row.size, 12)}  {drawable(row.backend, 20)}{layout}"
+        labels.append(f"{algorithm}{shown}  {counted(row.ranks, 'rank')}")
     axes.set_yticks(list(heights), labels)
     axes.set_ylim(max(heights) + 0.6, -0.6)
     axes.tick_params(axis="y", length=0)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from suite.report.facts.kind import WorkKind
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import drawable
 from suite.report.formatting.numbers import counted
@@ -13,6 +14,9 @@ from suite.report.plots.style import COLOURS, MARKERS
 
 #: Most lines, panels and bars that stay readable.
 MOST_SERIES, MOST_PANELS, MOST_SIZES, MOST_BARS = 6, 4, 10, 24
+
+#: Places in a series' key: the algorithm with the family say more than a workload's name.
+_WORKLOAD, _WORK = 2, 3
 
 Item = TypeVar("Item")
 Key = tuple[str, ...]
@@ -57,6 +61,12 @@ def _label(key: Key, keys: Sequence[Key]) -> str:
     """The backend, and its strategy or, where it has several lines, the setting in which they differ."""
     own = [other for other in keys if other[0] == key[0]]
     differing = [index for index in range(1, len(key)) if len({other[index] for other in own}) > 1] or [1]
+    if len({other[_WORK] for other in keys}) > 1:
+        differing = sorted({*differing, _WORK})
+    if _WORK in differing and _WORKLOAD in differing:
+        shorter = [index for index in differing if index != _WORKLOAD]
+        tells = len({tuple(other[index] for index in shorter) for other in own}) == len(own)
+        differing = shorter if tells else differing
     return drawable(" ".join([key[0], *(key[index] for index in differing if key[index])]), 40)
 
 
@@ -69,6 +79,7 @@ def _key(row: Row, by_scaling: bool) -> Key:
         row.backend,
         row.strategy,
         row.workload,
+        f"{row.work.algorithm} {row.work.family}",
         scaling,
         setting.kind,
         setting.track,
@@ -88,14 +99,14 @@ def spread(items: Sequence[Item], most: int) -> list[Item]:
 def bars(rows: Sequence[Row]) -> tuple[list[Row], str]:
     """At most ``MOST_BARS`` rows for a picture with one bar each, and what was left out, in words.
 
-    Where there are too many: of each size, backend and rank count the fastest row, then fewer rank counts, then
-    fewer sizes, so that the backends of what is drawn stay side by side.
+    Where there are too many: of each kind of work, size, backend and rank count the fastest row, then fewer rank
+    counts, then fewer sizes, so that the backends of what is drawn stay side by side.
     """
     if len(rows) <= MOST_BARS:
         return list(rows), ""
-    fastest: dict[tuple[str, str, int], Row] = {}
+    fastest: dict[tuple[WorkKind, str, str, int], Row] = {}
     for row in sorted(rows, key=lambda row: -(row.samples_per_second.value if row.samples_per_second else 0.0)):
-        fastest.setdefault((row.size, row.backend, row.ranks), row)
+        fastest.setdefault((row.work, row.size, row.backend, row.ranks), row)
     kept = sorted(fastest.values(), key=lambda row: row.number)
     sizes, ranks = list(dict.fromkeys(row.size for row in kept)), sorted({row.ranks for row in kept})
     limits = [

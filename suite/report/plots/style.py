@@ -25,7 +25,7 @@ WIDTH = 8.6
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#333333")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 INK, FAINT = "#222222", "#b5b5b5"
-_LEGEND_CHARACTERS = 100
+_LEGEND_CHARACTERS = 105
 #: Height of a line of the legend or the note, in inches.
 _LINE = 0.21
 _RULES: dict[str, Any] = {

@@ -9,6 +9,9 @@ from suite.report.formatting.escape import inline
 from suite.report.formatting.grid import Column, Notes, Table
 from suite.report.formatting.numbers import UNKNOWN
 
+#: What all rows did as long as nothing else could be measured goes without saying.
+_UNSAID = (("algorithm", "PPO"), ("model", "GPT-2"))
+
 #: A column with what it shows of a row.
 Shown = tuple[Column, Callable[[Row], str]]
 
@@ -27,6 +30,8 @@ _VARYING: tuple[Shown, ...] = (
     (Column("device", False), lambda row: row.setting.device),
     (Column("precision", False), lambda row: row.setting.precision),
     (Column("threads/rank"), lambda row: str(row.setting.threads_per_rank)),
+    (Column("algorithm", False), lambda row: inline(row.work.algorithm)),
+    (Column("model", False), lambda row: inline(row.work.family)),
     (Column("workload", False), lambda row: inline(row.workload)),
     (Column("scaling", False), lambda row: row.scaling),
     (Column("nodes"), lambda row: str(row.nodes)),
@@ -41,11 +46,12 @@ def varying(rows: Sequence[Row]) -> tuple[Shown, ...]:
 
 def common(rows: Sequence[Row]) -> tuple[str, ...]:
     """``name value`` of what all rows share, without the columns that every table has."""
-    alike = [(column, {show(row) for row in rows}) for column, show in _VARYING]
+    alike = [(column.title, {show(row) for row in rows}) for column, show in _VARYING]
+    shared = [(title, values.pop()) for title, values in alike if len(values) == 1]
     return tuple(
-        f"{column.title} {values.pop()}"
-        for column, values in alike
-        if len(values) == 1 and values != {UNKNOWN} and column.title != "machine"
+        f"{title} {value}"
+        for title, value in shared
+        if value != UNKNOWN and title != "machine" and (title, value) not in _UNSAID
     )
 
 

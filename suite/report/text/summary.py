@@ -46,15 +46,22 @@ def _measured(model: ReportModel, show: Show) -> str:
     ended = (
         f"{model.runs_ok:,} of {counted(model.runs, 'run')} succeeded, in {counted(len(model.rows), 'configuration')}"
     )
+    where = f"{_names(sizes, 'size', show)}{_families(model)} on {_ranks(ranks)} of {_devices(model, show)}"
     return (
-        f"PPO iterations of {_workloads(model, show)} were timed with {listed(named[:_MOST_NAMES])} at "
-        f"{_names(sizes, 'size', show)} on {_ranks(ranks)} of {_devices(model, show)}: {ended}."
+        f"{listed(model.algorithms)} iterations of {_workloads(model, show)} were timed with "
+        f"{listed(named[:_MOST_NAMES])} at {where}: {ended}."
     )
 
 
 def _workloads(model: ReportModel, show: Show) -> str:
     names = [fact.name for fact in model.work]
     return f"workload {show(names[0])}" if len(set(names)) == 1 else f"workloads {_names(names, 'workload', show)}"
+
+
+def _families(model: ReportModel) -> str:
+    """Of the models, unless all are what all once were."""
+    names = [one.family for one in model.models]
+    return "" if set(names) <= {"GPT-2"} else f" ({listed(names)})"
 
 
 def _names(names: Sequence[str], noun: str, show: Show) -> str:
@@ -83,7 +90,9 @@ def _faster(model: ReportModel, show: Show) -> str:
     if not groups:
         return _unranked(model, show)
     kinds = {row.setting.kind for row in model.rows if row.measured}
-    text = _clauses(groups, len(kinds) > 1, show) if len(groups) <= _MOST_GROUPS else _tally(groups, show)
+    several_works = model.several_kinds
+    few = len(groups) <= _MOST_GROUPS
+    text = _clauses(groups, len(kinds) > 1, several_works, show) if few else _tally(groups, show)
     weakest = min(len(ranked.row.measured) for group in groups for ranked in group.places)
     if weakest < RUNS_TO_PUBLISH:
         tail = (
@@ -127,17 +136,20 @@ def _unranked(model: ReportModel, show: Show) -> str:
     return f"{why}; the rate is {span}{tail}."
 
 
-def _clauses(groups: Sequence[Group], both_kinds: bool, show: Show) -> str:
-    """One clause per number of ranks (and setting, where there are several; ``both_kinds``: in the whole report)."""
+def _clauses(groups: Sequence[Group], both_kinds: bool, several_works: bool, show: Show) -> str:
+    """One clause per number of ranks (and setting and kind of work, where there are several; ``both_kinds`` of backend
+    and ``several_works``: in the whole report)."""
     differing = _differing(group.setting for group in groups)
     if both_kinds and "kind" not in differing:
         differing.insert(0, "kind")
     by_where: dict[tuple, list[Group]] = defaultdict(list)
     for group in groups:
-        by_where[group.setting, group.ranks].append(group)
+        by_where[group.setting, group.work, group.ranks].append(group)
     clauses = []
-    for (setting, ranks), members in sorted(by_where.items()):
+    for (setting, work, ranks), members in sorted(by_where.items()):
         where = f"on {_ranks([ranks])}"
+        if several_works:
+            where = f"of {work.algorithm} on {work.family} {where}"
         if differing:
             where += f" ({', '.join(_SETTING_WORDS[name].format(getattr(setting, name)) for name in differing)})"
         clauses.append(f"{where} {listed(_outcomes(members, show))}")

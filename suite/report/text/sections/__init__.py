@@ -14,6 +14,8 @@ ORDER = (
     "throughput",
     "phases",
     "without_scoring",
+    "generation",
+    "lengths",
     "memory",
     "energy",
     "scaling",

@@ -75,7 +75,8 @@ def _phase_table(used: list[tuple[Row, MemoryUse]]) -> Table:
 def _phase_cell(memory: MemoryUse, name: str) -> str:
     for one in memory.by_phase:
         if one.name == name:
-            return f"{interval(one.run_peak_bytes.scaled(1 / GIB), bound_digits=1)} ({percent(one.efficiency)} %)"
+            floor = "" if one.efficiency is None else f" ({percent(one.efficiency)} %)"
+            return interval(one.run_peak_bytes.scaled(1 / GIB), bound_digits=1) + floor
     return UNKNOWN
 
 

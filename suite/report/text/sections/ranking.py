@@ -6,10 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, Setting
+from suite.report.facts.kind import WorkKind
 from suite.report.facts.model import ReportModel
 from suite.report.facts.phase_ratios import COMPARED, PhaseRatio
 from suite.report.facts.ranking import Group, RankedRow
-from suite.report.formatting.escape import inline
+from suite.report.formatting.escape import inline, prose
 from suite.report.formatting.grid import Column, Table, grid
 from suite.report.formatting.numbers import UNKNOWN, counted, interval, number, percent
 from suite.report.text.columns import Shown, varying
@@ -26,9 +27,14 @@ def _blocks(model: ReportModel) -> Iterator[str]:
     for group in model.ranking.groups:
         by_setting[group.setting].append(group)
     for setting in sorted(by_setting):
-        yield f"### {_heading(setting)}" if has_headings else ""
-        yield grid(_table(by_setting[setting]))
-        yield from _by_phase(by_setting[setting])
+        yield f"### {_heading(setting, model.algorithms)}" if has_headings else ""
+        by_work: dict[WorkKind, list[Group]] = defaultdict(list)
+        for group in by_setting[setting]:
+            by_work[group.work].append(group)
+        for work in sorted(by_work):
+            yield f"{prose(work.text)}:" if model.several_kinds else ""
+            yield grid(_table(by_work[work]))
+            yield from _by_phase(by_work[work])
 
 
 def _by_phase(groups: Sequence[Group]) -> Iterator[str]:
@@ -86,9 +92,9 @@ def _unranked(model: ReportModel) -> str:
     return f"No two configurations{kind} did equal work under equal conditions, so nothing is ranked."
 
 
-def _heading(setting: Setting) -> str:
+def _heading(setting: Setting, algorithms: Sequence[str]) -> str:
     whose = (
-        "Engine backends (the suite's own PPO iteration)"
+        f"Engine backends (the suite's own {' or '.join(algorithms)} iteration)"
         if setting.kind == "engine"
         else "Trainer backends (the stack's own trainer)"
     )
@@ -127,7 +133,17 @@ def _table(groups: Sequence[Group]) -> Table:
             "Unsteady: iterations of some runs of this row kept getting slower or faster, or spread too far "
             "(Throughput says how many), so their rates depend on when they were measured, which no interval covers."
         )
+    if any(_is_stale(ranked) for _, ranked in members):
+        notes.append(
+            "Stale samples: this row trains on samples of older weights (Generation says how many updates older), so "
+            "it need not wait for them; what a policy learns from them is not measured."
+        )
     return Table(columns, rows, tuple(notes))
+
+
+def _is_stale(ranked: RankedRow) -> bool:
+    generation = ranked.row.generation
+    return generation is not None and bool(generation.staleness)
 
 
 def _cells(group: Group, ranked: RankedRow, extra: Sequence[Shown]) -> tuple[str, ...]:
@@ -146,6 +162,7 @@ def _remarks(ranked: RankedRow) -> str:
     remarks = (["equal within 5 %"] if ranked.equivalent else []) + (["provisional"] if ranked.provisional else [])
     remarks += [] if ranked.in_turns else ["not in turns"]
     remarks += ["unsteady"] if ranked.row.unsteady_runs else []
+    remarks += ["stale samples"] if _is_stale(ranked) else []
     return f" ({', '.join(remarks)})" if remarks else ""
 
 

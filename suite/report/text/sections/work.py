@@ -10,7 +10,10 @@ from suite.report.text.section import Section, bullets, few
 
 
 def _blocks(model: ReportModel) -> Iterator[str]:
-    yield bullets(f"{inline(fact.name)}: {fact.text}." for fact in model.work)
+    yield bullets(f"{inline(fact.name)}: {prose(fact.text, 800)}." for fact in model.work)
+    if {one.family for one in model.models} - {"GPT-2"}:
+        yield "The models' families and shapes:"
+        yield bullets(f"{one.family}: {prose(one.text, 800)}." for one in model.models)
     differences = few(
         [f"{inline(one.backend)} ({', '.join(one.rows)}): {prose(one.text)}." for one in model.work_differences]
     )

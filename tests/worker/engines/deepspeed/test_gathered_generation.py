@@ -1,4 +1,5 @@
-"""Under ZeRO-3 generation on weights gathered once samples what it samples layer by layer, and trains alike behind it.
+"""Under ZeRO-3 generation on weights gathered once samples what it samples layer by layer, and trains alike behind it;
+weights that are given to a generation engine are whole on every rank.
 
 Run as a script this file is one rank of two: ``python -m tests.worker.engines.deepspeed.test_gathered_generation``.
 """
@@ -53,11 +54,13 @@ def rank_program() -> None:
         stats = [loop.run_iteration(iteration, NullRecorder())[1] for iteration in range(ITERATIONS)]
         fetches.clear()
         tokens = engine.generate(Samples(torch.zeros(2, 8, dtype=torch.int64), [8, 8], [8, 8])).tokens
+        weights = [(name, list(tensor.shape), float(tensor.double().sum())) for name, tensor in engine.weights()]
         sharded = [parameter for parameter in engine._policy.parameters() if not parameter.ds_persist]
         told.append(
             {
                 "stats": stats,
                 "tokens": tokens.tolist(),
+                "weights": weights,
                 "fetches": len(fetches),
                 "sharded": len(sharded),
                 "whole_elements": sum(parameter.numel() for parameter in sharded),
@@ -92,6 +95,9 @@ def test_weights_gathered_once_give_the_same_tokens_and_losses_and_are_partition
         layers, once = json.loads(output.splitlines()[-1])
         assert once["tokens"] == layers["tokens"]
         assert once["stats"] == layers["stats"]
+        assert once["weights"] == layers["weights"]
+        assert ["transformer.wte.weight", [600, 192]] in [weight[:2] for weight in once["weights"]]  # of 640 rows
+        assert not any("value_head" in name for name, _, _ in once["weights"])
         assert layers["fetches"] > 0 == once["fetches"]
         assert once["sharded"] > 0 == once["whole_elements"]
         assert "once" in once["notes"][0] and "for each token" in layers["notes"][0]

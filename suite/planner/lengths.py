@@ -1,0 +1,205 @@
+"""What uneven lengths make of a layout's passes: padding, the fullest replica, and decoding until the longest sample.
+
+Replicas hold their samples in the order in which they are dealt, and a micro batch is padded to its own longest sample;
+training shuffles them first, which changes the padding of single micro batches but not what is expected of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from suite.planner.jobs import Column
+from suite.spec.lengths import Lengths
+from suite.spec.manifest import SampleLengths
+from suite.spec.resolve import sample_lengths
+from suite.spec.workload import Workload
+
+#: Samples of which a plan looks at most at the lengths: more replicas than they fill have the same mean and tail.
+MOST_DRAWN = 32768
+SEED = 1234  # that of a measurement nobody chose another for
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Tokens of each sample's prompt and response, [N] each, and the mean of both together over all samples."""
+
+    prompts: Column
+    responses: Column
+
+    @property
+    def mean(self) -> float:
+        return float((self.prompts + self.responses).mean())
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Scoring and training passes of layouts, one number or column each: tokens of one sample, padding in, positions
+    that a token meets in attention, and positions of a sample whose logits are computed."""
+
+    tokens: Column
+    attended: Column
+    shown: Column
+
+    @property
+    def head_share(self) -> Column:
+        return self.shown / self.tokens
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """Generation by the replica whose longest response is longest: ``prompt`` and ``new`` of its longest samples.
+
+    The rest is what an engine meets that drops a sample once it is complete: tokens of all ``prompts``, ``steps`` of
+    all samples after the first token, ``read`` positions of the cache in them, the most positions ``held`` at once, and
+    those of all samples ``whole``.
+    """
+
+    prompt: Column
+    new: Column
+    prompts: Column
+    steps: Column
+    read: Column
+    held: Column
+    whole: Column
+
+
+def drawn(workload: Workload, samples: int, seed: int = SEED) -> Drawn | None:
+    """The lengths of an iteration's samples, or of as many as are looked at; ``None`` where all are even."""
+    if not workload.uneven:
+        return None
+    responses = workload.lengths or Lengths(kind="fixed", tokens=workload.new_tokens)
+    prompts = workload.prompt_lengths or Lengths(kind="fixed", tokens=workload.prompt_tokens)
+    looked_at = samples
+    if samples > MOST_DRAWN:
+        looked_at = MOST_DRAWN // workload.group * workload.group or workload.group
+    return _drawn(prompts, responses, workload.group, looked_at, seed)
+
+
+@lru_cache(maxsize=64)
+def _drawn(prompts: Lengths, responses: Lengths, group: int, samples: int, seed: int) -> Drawn:
+    like = Workload(
+        name="lengths",
+        prompt_tokens=prompts.longest,
+        new_tokens=responses.longest,
+        prompt_lengths=prompts,
+        lengths=responses,
+        group=group,
+        rollouts=samples,
+        micro_batch=1,
+    )
+    found = sample_lengths(like, samples, seed)
+    assert found is not None, "both lengths were given"
+    return of_samples(found)
+
+
+def of_samples(lengths: SampleLengths) -> Drawn:
+    """The lengths that a manifest has."""
+    return Drawn(np.asarray(lengths.prompt, dtype=float), np.asarray(lengths.response, dtype=float))
+
+
+def as_samples(lengths: Drawn | None) -> SampleLengths | None:
+    """The same as a manifest has them."""
+    if lengths is None:
+        return None
+    return SampleLengths(
+        prompt=tuple(map(int, lengths.prompts.tolist())), response=tuple(map(int, lengths.responses.tolist()))
+    )
+
+
+def passes(
+    by_devices: Mapping[int, Drawn], columns: Mapping[str, Column], packed: bool, balanced: bool
+) -> tuple[Pass, Pass]:
+    """The mean micro batch of the fullest replica, and the largest of all, of every layout.
+
+    ``columns``: devices, rollouts of a replica, micro_batch and zero_stage. ``packed``: samples end to end. Under
+    ``balanced`` the replicas have equal tokens. ZeRO-3's replicas wait for each other at every micro batch, others at
+    the optimizer step.
+    """
+    names = ("devices", "rollouts", "micro_batch", "zero_stage")
+    keys = np.stack([columns[name] for name in names], axis=1)
+    keys[:, 3] = keys[:, 3] >= 3
+    unique, back = np.unique(keys, axis=0, return_inverse=True)
+    found = [
+        _passes(by_devices[int(devices)], int(replica), int(micro), bool(in_step), packed, balanced)
+        for devices, replica, micro, in_step in unique
+    ]
+    every = np.array(found).reshape(-1, 6)[back.reshape(-1)].T
+    return Pass(*every[:3]), Pass(*every[3:])
+
+
+def _passes(lengths: Drawn, replica: int, micro: int, in_step: bool, packed: bool, balanced: bool) -> tuple[float, ...]:
+    samples = max(micro, min(replica, len(lengths.prompts)) // micro * micro)
+    replicas = len(lengths.prompts) // samples
+    shape = (replicas, samples // micro, micro)
+    prompts, responses = (each[: replicas * samples].reshape(shape) for each in (lengths.prompts, lengths.responses))
+    whole = prompts + responses
+    if packed:
+        tokens, pairs, shown = whole.sum(-1), (whole**2).sum(-1), responses.sum(-1)
+    else:
+        longest = whole.max(-1)
+        tokens, pairs, shown = micro * longest, micro * longest**2, micro * responses.max(-1)
+    largest = np.unravel_index(tokens.argmax(), tokens.shape)
+    if balanced:
+        chosen = tokens.sum(), pairs.sum(), shown.sum(), tokens.size
+    elif in_step:
+        slowest = tokens.argmax(0)[None]
+        picked = [np.take_along_axis(each, slowest, 0) for each in (tokens, pairs, shown)]
+        chosen = picked[0].sum(), picked[1].sum(), picked[2].sum(), slowest.size
+    else:
+        fullest = tokens.sum(1).argmax()
+        chosen = tokens[fullest].sum(), pairs[fullest].sum(), shown[fullest].sum(), tokens.shape[1]
+    count = chosen[3] * micro
+    return (
+        *(float(chosen[0] / count), float(chosen[1] / chosen[0]), float(chosen[2] / count)),
+        *(float(tokens[largest] / micro), float(pairs[largest] / tokens[largest]), float(shown.max() / micro)),
+    )
+
+
+def decoding(by_devices: Mapping[int, Drawn], columns: Mapping[str, Column]) -> Decoding:
+    """Generation of every layout; ``columns``: devices and rollouts of a replica."""
+    keys = np.stack([columns["devices"], columns["rollouts"]], axis=1)
+    unique, back = np.unique(keys, axis=0, return_inverse=True)
+    found = [_decoding(by_devices[int(devices)], int(replica)) for devices, replica in unique]
+    return Decoding(*np.array(found).reshape(-1, 7)[back.reshape(-1)].T)
+
+
+def _decoding(lengths: Drawn, replica: int) -> tuple[float, ...]:
+    samples = min(replica, len(lengths.prompts))
+    replicas = len(lengths.prompts) // samples
+    prompts, responses = (
+        each[: replicas * samples].reshape(replicas, samples) for each in (lengths.prompts, lengths.responses)
+    )
+    slowest = int((responses.max(1) + prompts.max(1) / (1 + prompts.max())).argmax())
+    own, new = prompts[slowest], responses[slowest]
+    more = replica / samples  # of a replica with more samples than are looked at
+    steps = new - 1
+    order = np.argsort(new)
+    behind = samples - np.arange(samples)  # samples that are still generated when each one in order ends
+    held = np.cumsum(own[order][::-1])[::-1] + behind * new[order]
+    return (
+        float(own.max()),
+        float(new.max()),
+        float(more * own.sum()),
+        float(more * steps.sum()),
+        float(more * (steps * own + steps * (steps - 1) / 2).sum()),
+        float(more * held.max()),
+        float(more * (own + new).sum()),
+    )
+
+
+def even_decoding(prompt: int, new: int, rollouts: Column) -> Decoding:
+    """Generation of samples that all have one length."""
+    steps, like = new - 1, np.ones_like(rollouts)
+    return Decoding(
+        prompt=prompt * like,
+        new=new * like,
+        prompts=prompt * rollouts,
+        steps=steps * rollouts,
+        read=(steps * prompt + steps * (steps - 1) / 2) * rollouts,
+        held=(prompt + new) * rollouts,
+        whole=(prompt + new) * rollouts,
+    )

@@ -1,0 +1,167 @@
+"""What generation of a row's samples was like: their lengths, what unevenness cost, and the engine that generated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from suite.bundle.record import Overlap as RecordedOverlap
+from suite.bundle.record import Peaks, Record, Rollout
+from suite.spec.base import digest
+from suite.spec.manifest import Manifest
+from suite.stats.intervals import pooled_mean
+
+
+@dataclass(frozen=True)
+class LengthFacts:
+    """Tokens of the prompts or responses of one iteration; ``at_cap``: share at the distribution's cap."""
+
+    mean: float
+    p50: int
+    p90: int
+    p99: int
+    most: int
+    at_cap: float | None
+
+
+@dataclass(frozen=True)
+class Unevenness:
+    """Of samples of uneven length: how long they are, and what that cost.
+
+    ``lengths_hash``: equal for rows whose samples have the same lengths one by one. Null figures are not known:
+    ``padded_share`` of the positions that train, ``idle_slot_share`` of the token steps until the longest sample of
+    each replica ends, ``idle_slot_seconds`` of an iteration that a mean sample waits for that end.
+    """
+
+    lengths_hash: str
+    samples: int
+    prompt: LengthFacts
+    response: LengthFacts
+    padded_share: float | None
+    packed: bool
+    balanced: bool
+    idle_slot_share: float | None
+    idle_slot_seconds: float | None
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Generation beside training, on ranks of its own, in seconds of an iteration.
+
+    ``generating``: that the one side generates, of which training waits for ``exposed``; ``training``: that the other
+    side works; ``waiting``: that the generation side has nothing to do. ``memory``: the greatest peak of each side in
+    bytes, reserved on a GPU and resident on a CPU; null where a run does not know.
+    """
+
+    generating: float
+    exposed: float
+    training: float
+    waiting: float
+    training_bytes: int | None
+    generation_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Generation:
+    """An engine, or ranks, that generate in the policy's place, and how well their log-probs agree with its own.
+
+    ``asleep``: it holds no memory while the policy trains. ``ranks``: those that only generate; 0: all do both.
+    ``effective_sample_size`` is a share.
+    """
+
+    engine: str
+    asleep: bool
+    ranks: int
+    staleness: int | None
+    logprob_difference_mean: float | None
+    logprob_difference_max: float | None
+    effective_sample_size: float | None
+    overlap: Overlap | None
+
+
+def lengths_hash_of(manifest: Manifest) -> str:
+    """Empty where samples are even, whose lengths are in the hash of the work."""
+    drawn = manifest.work.lengths
+    return "" if drawn is None else digest(drawn.model_dump(mode="json"))
+
+
+def unevenness_of(manifest: Manifest, records: Sequence[Record]) -> Unevenness | None:
+    """Null where samples are even, and where no run was measured."""
+    lengths = next((record.lengths for record in records if record.lengths), None)
+    if lengths is None:
+        return None
+    prompt, response = (
+        LengthFacts(one.mean, one.p50, one.p90, one.p99, one.max, one.at_cap)
+        for one in (lengths.prompt, lengths.response)
+    )
+    return Unevenness(
+        lengths_hash=lengths_hash_of(manifest),
+        samples=manifest.work.global_rollouts,
+        prompt=prompt,
+        response=response,
+        padded_share=_mean(records, lambda record: record.padding.share if record.padding else None),
+        packed=manifest.layout.packing,
+        balanced=manifest.layout.balance,
+        idle_slot_share=_mean(records, _rollout(lambda told: told.idle_slot_share)),
+        idle_slot_seconds=_mean(records, _rollout(lambda told: told.idle_slot_seconds)),
+    )
+
+
+def generation_of(manifest: Manifest, records: Sequence[Record]) -> Generation | None:
+    """Null where every rank generates on the training stack, and where no run was measured."""
+    layout = manifest.layout
+    if not records or (layout.generation == "hf" and layout.placement == "colocated"):
+        return None
+    greatest = [record.rollout.logprob_difference_max for record in records if record.rollout]
+    stale = [record.staleness for record in records]
+    return Generation(
+        engine=layout.generation,
+        asleep=layout.engine_sleep,
+        ranks=layout.generation_ranks,
+        staleness=max((count for count in stale if count is not None), default=None),
+        logprob_difference_mean=_mean(records, _rollout(lambda told: told.logprob_difference_mean)),
+        logprob_difference_max=max((one for one in greatest if one is not None), default=None),
+        effective_sample_size=_mean(records, _rollout(lambda told: told.effective_sample_size)),
+        overlap=_overlap(records),
+    )
+
+
+def _overlap(records: Sequence[Record]) -> Overlap | None:
+    """Null where a run does not tell."""
+    told = [record.overlap for record in records if record.overlap]
+    if not told or len(told) < len(records):
+        return None
+    weights = [record.steady_state.iterations for record in records]
+
+    def mean(read: Callable[[RecordedOverlap], float]) -> float:
+        return pooled_mean([read(one) for one in told], weights).value
+
+    return Overlap(
+        generating=mean(lambda one: one.generation_busy_seconds),
+        exposed=mean(lambda one: one.exposed_generate_seconds),
+        training=mean(lambda one: one.sides["training"].busy_seconds),
+        waiting=mean(lambda one: one.sides["generation"].waiting_seconds),
+        training_bytes=_greatest([one.sides["training"].memory for one in told]),
+        generation_bytes=_greatest([one.sides["generation"].memory for one in told]),
+    )
+
+
+def _greatest(peaks: Sequence[Peaks]) -> int | None:
+    for name in ("peak_reserved_bytes", "peak_allocated_bytes"):
+        found = [getattr(one, name) for one in peaks]
+        if all(found):
+            return int(max(found))
+    return None
+
+
+def _rollout(read: Callable[[Rollout], float | None]) -> Callable[[Record], float | None]:
+    return lambda record: read(record.rollout) if record.rollout else None
+
+
+def _mean(records: Sequence[Record], read: Callable[[Record], float | None]) -> float | None:
+    """Over the runs, weighted by their iterations; null where one does not tell."""
+    values = [read(record) for record in records]
+    known = [value for value in values if value is not None]
+    if not known or len(known) < len(values):
+        return None
+    return pooled_mean(known, [record.steady_state.iterations for record in records]).value

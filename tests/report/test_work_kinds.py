@@ -1,0 +1,234 @@
+"""Rows of different work: told apart in every table, ranked among themselves, and named where folders are compared."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from suite.report.compare import compare_entries
+from suite.report.facts.entry import Entry
+from suite.report.facts.kind import FAMILIES, kind_of
+from suite.report.facts.model import build
+from suite.report.plots.series import backend_colours, series_of
+from suite.report.terminal import print_folder_comparison, print_headline
+from suite.report.text.markdown import render
+from suite.report.text.summary import sentences
+from suite.spec.base import UsageError
+from suite.spec.layout import Layout
+from suite.spec.manifest import SampleLengths
+from suite.spec.shape import Architecture
+from tests.report import entries as made
+from tests.report.test_markdown import families
+
+LLAMA: dict[str, Any] = {"size": "1M-llama", "ranks": 2}
+VLLM = Layout(devices_per_node=2, data=2, zero_stage=2, generation="vllm")
+
+
+def section(text: str, heading: str) -> str:
+    """What is below one heading of the report; empty where there is none."""
+    return text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+
+
+def on_llama(runs: int = 3, **asked: Any) -> list[Entry]:
+    return made.repeats(runs, **{**LLAMA, "work": made.grpo(), **asked})
+
+
+def test_every_family_of_shapes_has_a_name() -> None:
+    assert set(FAMILIES) == set(Architecture.__args__)
+
+
+def test_rows_of_each_kind_are_ranked_in_a_table_of_their_own_under_a_line_of_their_work() -> None:
+    text = section(render(build(families()), {}), "Ranking")
+    ppo, grpo = re.split(r"\nGRPO in groups of 4 on Llama, responses lognormal:[^\n]*:\n", text)
+    assert "\nPPO on GPT-2:\n" in ppo
+    assert "1M-llama" not in ppo and "| 1M " not in grpo
+    assert [line.split("|")[3].strip() for line in ppo.splitlines() if line.endswith("| faster  |")] == ["R2", "R4"]
+
+
+def test_a_report_of_one_kind_says_nothing_of_kinds_in_its_ranking() -> None:
+    text = render(build([*on_llama(), *on_llama(backend="megatron", rate=30)]), {})
+    assert "GRPO in groups" not in section(text, "Ranking")
+    assert text.startswith("# GRPO throughput, scaling and memory\n")
+    assert "algorithm GRPO, model Llama" in section(text, "Throughput")
+    old = render(build(made.matrix(runs=1)), {})
+    assert "algorithm" not in old and "GPT-2" not in old and "families" not in old
+
+
+def test_the_summary_names_algorithms_families_and_the_kind_of_each_comparison() -> None:
+    measured, faster, _ = sentences(build(families()))
+    assert measured.startswith("PPO and GRPO iterations of workloads ")
+    assert "at 1M and 1M-llama (GPT-2 and Llama) on" in measured
+    assert faster.startswith("Of PPO on GPT-2 on 1 rank megatron is faster at 1M")
+    assert "of GRPO on Llama on 2 ranks deepspeed (split g1) is faster at 1M-llama" in faster
+
+
+def test_ppo_comes_first_whatever_the_sizes() -> None:
+    rows = build([*on_llama(), *made.repeats(1, size="8M")]).rows
+    assert [(row.size, row.work.algorithm) for row in rows] == [("8M", "PPO"), ("1M-llama", "GRPO")]
+
+
+def test_samples_of_other_lengths_are_never_ranked_together_even_where_the_distribution_is_the_same() -> None:
+    """The hash of the work has the seed of the lengths, not the lengths that a version of the suite drew by it."""
+
+    def shuffled(one: Entry) -> Entry:
+        drawn = one.manifest.work.lengths
+        assert drawn is not None
+        lengths = SampleLengths(prompt=drawn.prompt, response=drawn.response[::-1])
+        work = one.manifest.work.model_copy(update={"lengths": lengths})
+        return replace(one, manifest=one.manifest.model_copy(update={"work": work, "hash": "0" * 64}))
+
+    both = [*on_llama(), *on_llama(backend="megatron")]
+    assert len(build(both).ranking.groups) == 1
+    model = build([*both[:3], *map(shuffled, both[3:])])
+    assert not model.ranking.groups and len({row.lengths_hash for row in model.rows}) == 2
+    assert len({row.work_hash for row in model.rows}) == 1
+
+
+def test_rows_of_two_kinds_are_no_variants_of_each_other() -> None:
+    rows = build([*made.repeats(1), *made.repeats(1, work=made.workload(algorithm="grpo", group=4))]).rows
+    assert [row.variant for row in rows] == ["", ""]
+
+
+def test_rows_that_differ_in_their_draw_alone_say_so() -> None:
+    def seeded(seed: int) -> Entry:
+        one = made.entry(work=made.grpo())
+        measure = one.manifest.measure.model_copy(update={"seed": seed})
+        drawn = SampleLengths(prompt=(16,) * 16, response=(seed,) * 16)
+        work = one.manifest.work.model_copy(update={"lengths": drawn})
+        body = {"measure": measure, "work": work, "hash": str(seed) * 64}
+        return replace(one, manifest=one.manifest.model_copy(update=body))
+
+    variants = [row.variant for row in build([seeded(1), seeded(2)]).rows]
+    assert all(re.fullmatch(r"lengths=[0-9a-f]{8} seed=[12]", variant) for variant in variants), variants
+    assert len(set(variants)) == 2
+
+
+def test_the_work_is_told_with_its_options_lengths_reference_and_reward() -> None:
+    with_reference = made.grpo(algorithm="grpo:kl_coefficient=0.001", name="kl")
+    text = section(render(build([*families(), *on_llama(1, work=with_reference)]), {}), "Work")
+    assert re.search(
+        r"- reasoning: GRPO \(kl coefficient 0, .*\) in groups of 4, prompts of 16 and responses of ", text
+    )
+    assert "no reference, pseudo-reward by sample" in text
+    assert re.search(r"- kl: GRPO \(kl coefficient 0.001, .*full reference", text)
+    assert "- smoke: PPO, 16 prompt + 16 new tokens" in text
+    assert "- Llama: 1M-llama (2 layers of width 128, 2 heads, 1 of keys and values)." in text
+
+
+def test_a_list_of_lengths_is_not_written_out() -> None:
+    listed = made.grpo(lengths={"kind": "list", "listed": list(range(1, 101))})
+    text = render(build(on_llama(1, work=listed)), {})
+    assert "list of 100, longest 100" in text and "98" not in section(text, "Work")
+
+
+def test_lengths_and_padding_are_shown_only_where_samples_are_uneven() -> None:
+    even = made.grpo(lengths=None)
+    assert "## Lengths and padding" not in render(build([*made.repeats(1), *on_llama(1, work=even)]), {})
+    text = section(render(build([*made.repeats(1), *on_llama(2)]), {}), "Lengths and padding")
+    rows = [line for line in text.splitlines() if re.match(r"\| R\d", line)]
+    assert len(rows) == 2, "one line of lengths, one of costs, none of PPO"
+    found = build(on_llama(1)).rows[0].unevenness
+    assert found is not None and found.response.most == 128 and found.padded_share is not None
+    cells = [cell.strip() for cell in rows[0].split("|")[1:-1]]
+    assert cells[:4] == ["R2", "reasoning", "32", "prompts"]
+    responses = [cell.strip() for cell in text.splitlines()[6].split("|")[1:-1]]
+    assert responses[3:] == ["responses", "56.0", "43", "128", "128", "128", "12"]
+
+
+def test_what_the_longest_sample_costs_is_a_mean_over_runs_that_all_tell() -> None:
+    runs = [
+        *on_llama(1, rollout={"idle_slot_seconds": 0.2, "idle_slot_share": 0.5}, spread=0),
+        made.entry(**LLAMA, work=made.grpo(), repeat=2, rollout={"idle_slot_seconds": 0.4}, spread=0),
+    ]
+    found = build(runs).rows[0].unevenness
+    assert found is not None
+    assert found.idle_slot_seconds == pytest.approx(0.3) and found.idle_slot_share is None
+    assert re.search(r"\| +0.300 \| +19 \|", section(render(build(runs), {}), "Lengths and padding")), "of 1.6 s"
+
+
+def test_generation_is_shown_only_where_an_engine_or_ranks_of_their_own_generate() -> None:
+    heading = "Generation and weight sync"
+    assert f"## {heading}" not in render(build(on_llama(1, rollout=made.MISMATCH)), {})
+    told = {"shares": made.ENGINE_SHARES, "rollout": made.MISMATCH, "layout": VLLM, "spread": 0}
+    text = section(render(build([*on_llama(1), *on_llama(1, **told)]), {}), heading)
+    assert re.search(r"\| vllm +\| 0\.0960 \(6\.0 %\) \| 0\.704 \(44 %\) \| 0\.640 \(40 %\) \| +1\.60 \|", text)
+    assert re.search(r"\| awake +\|( +0\.0\d+ \|){3}", text) and "asleep" not in text
+    assert re.search(r"\| +0\.0123 \| +0\.410 \| +98\.7 \|", text)
+    assert "Staleness" not in text
+    silent = section(render(build(on_llama(1, layout=VLLM)), {}), heading)
+    assert "vllm" in silent and "Log-probs" not in silent
+
+
+def test_the_memory_of_an_engine_is_shown_by_phase_although_sync_has_no_floor() -> None:
+    (row,) = build(on_llama(2, layout=VLLM)).rows
+    assert row.memory is not None
+    by_phase = {one.name: one for one in row.memory.by_phase}
+    assert list(by_phase) == ["sync", "generate", "train"]
+    assert (by_phase["sync"].floor_bytes, by_phase["sync"].efficiency) == (None, None)
+    assert by_phase["sync"].peak_bytes == by_phase["generate"].peak_bytes < by_phase["train"].peak_bytes
+
+
+def test_samples_of_older_weights_are_marked_in_the_ranking() -> None:
+    text = render(build(families()), {})
+    assert re.search(r"split g1 .*\| faster \(stale samples\)", text)
+    assert "Stale samples: this row trains on samples of older weights" in text
+    assert "stale" not in render(build(made.matrix(runs=1)), {}).lower()
+
+
+def test_lines_of_a_picture_are_named_by_algorithm_and_family_where_backends_have_both() -> None:
+    model = build(families())
+    lines, _ = series_of(model.rows, backend_colours(model.rows))
+    labels = [line.label for line in lines]
+    assert {"deepspeed zero2 PPO GPT-2", "deepspeed zero2 GRPO Llama", "megatron dist-opt PPO GPT-2"} <= set(labels)
+    assert len(set(labels)) == len(labels) and not any("smoke" in label for label in labels)
+
+
+@pytest.mark.parametrize("width", [80, 100, None])
+def test_the_headline_has_a_table_for_each_kind_of_work(
+    width: int | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width or 20))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: width is not None)
+    print_headline(build(families()))
+    lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
+    assert width is None or max(map(len, lines)) <= width
+    text = "\n".join(lines)
+    ppo, grpo = text.split("GRPO in groups of 4 on Llama")
+    assert ppo.startswith("PPO on GPT-2:") and "llama" not in ppo
+    assert grpo.count("1M-llama") == 5
+
+
+def test_compare_names_rows_that_look_alike_and_did_other_work(capsys: pytest.CaptureFixture[str]) -> None:
+    before = [*made.repeats(2), *made.repeats(2, size="3M"), *made.repeats(2, size="8M")]
+    after = [
+        *made.repeats(2),
+        *made.repeats(2, size="3M", work=made.workload(algorithm="grpo", group=4)),
+        *made.repeats(2, size="8M", work=made.workload(rollouts=16)),
+        *made.repeats(2, size="25M"),
+    ]
+    found = compare_entries(before, after)
+    assert [row.size for row in found.rows] == ["1M"]
+    assert found.other_work == (
+        "deepspeed 3M zero2: PPO on GPT-2 / GRPO in groups of 4 on GPT-2",
+        "deepspeed 8M zero2: 8 samples / 16 samples",
+    )
+    print_folder_comparison(found)
+    printed = capsys.readouterr().out
+    assert "not compared, because the work differs: deepspeed 3M zero2: PPO on GPT-2 / GRPO" in printed
+    assert re.search(r"only on the second side: .*deepspeed 3M", printed)
+    with pytest.raises(UsageError, match=r"of equal backend, layout and work: deepspeed 1M zero2: PPO .* / GRPO"):
+        compare_entries(made.repeats(1), made.repeats(1, work=made.workload(algorithm="grpo", group=4)))
+
+
+def test_compare_says_what_it_can_of_settings_that_have_no_short_name() -> None:
+    with pytest.raises(UsageError, match="settings of the workload or lengths of the samples"):
+        compare_entries(made.repeats(1), made.repeats(1, work=made.workload(ppo_epochs=2)))
+
+
+def test_equal_work_is_of_one_kind() -> None:
+    first, second = made.manifest(work=made.grpo()), made.manifest(work=made.grpo(), backend="megatron")
+    assert (first.work_hash, kind_of(first)) == (second.work_hash, kind_of(second))
