@@ -64,6 +64,8 @@ def manifest_of(ranks: int, backend: str, family: str, precision: str) -> dict[s
     uneven = {
         "lengths": {"kind": "list", "listed": RESPONSES},
         "prompt_lengths": {"kind": "list", "listed": PROMPTS},
+        "prompt_tokens": max(PROMPTS),
+        "new_tokens": max(RESPONSES),
     }
     return tiny_manifest(
         ranks,
