@@ -134,8 +134,8 @@ def _family_errors(size: Shape, layout: Layout) -> list[str]:
     errors = []
     if size.architecture == "opt":
         errors.append(
-            "megatron builds no OPT models, whose ReLU and position offset Megatron-Core has no options for: "
-            "--backend trlx-deepspeed measures them"
+            f"megatron builds no models of the opt family, and {size.name} is one: --backend trlx-deepspeed measures "
+            "it, and `suite plan --shape` predicts it"
         )
     if size.experts is not None and layout.tensor > 1:
         errors.append(
@@ -144,11 +144,8 @@ def _family_errors(size: Shape, layout: Layout) -> list[str]:
         )
     if size.experts is not None and size.experts.normalise and size.experts.per_token == 1:
         errors.append("megatron-core has no router that gives the one expert of a token the whole weight")
-    if layout.kernels == "native" and size.architecture != "gpt2":
-        errors.append(
-            f"native kernels are set up for gpt2 shapes alone, and {size.name} is of the {size.architecture} family: "
-            "use torch kernels"
-        )
+    if layout.kernels == "native" and size.experts is not None:
+        errors.append("native kernels are set up for models without experts alone: use --kernels torch")
     if layout.kernels == "native" and layout.packing:
         errors.append("packed samples are attended one by one by torch's kernels: use --kernels torch")
     return errors
