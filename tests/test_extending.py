@@ -123,7 +123,7 @@ def test_a_workload_field_is_its_declaration_and_whoever_honours_it(copy: Copy) 
         text=True,
     )
     assert refused.returncode == 2 and "the deepspeed backend has no turns" in refused.stderr
-    copy.edit("suite/backends/deepspeed.py", '("lora_rank", "critic")', '("lora_rank", "critic", "turns")')
+    copy.edit("suite/backends/deepspeed.py", '("lora_rank", "critic",', '("lora_rank", "critic", "turns",')
     run, manifest = planned(copy, "--turns", "3")
     assert run != usual and manifest["workload"]["turns"] == 3
     assert "turns" not in planned(copy)[1]["workload"]

@@ -78,7 +78,8 @@ def refused(capsys: pytest.CaptureFixture[str], *options: str) -> str:
 def test_another_algorithm_with_uneven_lengths_is_planned(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("suite.backends.deepspeed.DeepSpeed.extra_work", ("algorithm", "group", "lengths"))
+    machine = "suite.conduct.planning.machine"
+    monkeypatch.setattr(f"{machine}.stack_versions", lambda python, packages: dict.fromkeys(packages, "5.19.0"))
     options = ("--workload", "cpu", "--algorithm", "grpo", "--lengths", UNEVEN)
     (usual,), (grpo,), (again,) = planned(capsys), planned(capsys, *options), planned(capsys, *options)
     (capped,) = planned(capsys, *options, "--lengths", UNEVEN + ",at-cap=0.1")
