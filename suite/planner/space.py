@@ -109,7 +109,9 @@ def _degrees(
     if rollouts % workload.group:
         return rows
     pipelines = _PIPELINE if profile.pipeline and not whole_layers else (1,)
-    for tensor, pipeline in product(_TENSOR if profile.tensor else (1,), pipelines):
+    # Expert layers of megatron-core are not split by tensor parallelism where responses are generated token by token.
+    tensors = _TENSOR if profile.tensor and shape.experts is None else (1,)
+    for tensor, pipeline in product(tensors, pipelines):
         if shape.heads % tensor or shape.kv_heads % tensor or shape.ffn % tensor or shape.layers % pipeline:
             continue
         if devices % (tensor * pipeline):
