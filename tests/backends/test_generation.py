@@ -37,7 +37,7 @@ TWO = {"devices_per_node": 2, "data": 1, "generation": "vllm"}
         ({}, {**ONE, "engine_sleep": True}, "cpu", "cannot sleep on a CPU"),
         ({}, {**ONE, "engine_sleep": True}, "cuda", None),
         ({}, {**TWO, "pipeline": 2}, "cpu", "pipeline parallel 1"),
-        ({}, {**TWO, "placement": "split", "generation_ranks": 1}, "cpu", "--placement colocated"),
+        ({}, {**TWO, "placement": "split", "generation_ranks": 1}, "cpu", None),
     ],
 )
 def test_driver_and_worker_refuse_the_same(

