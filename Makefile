@@ -12,7 +12,8 @@ RANKS ?= 1 2
 REPEATS ?= 3
 TORCH ?=
 TORCH_INDEX ?=
-BUDGET ?= 9m
+BUDGET ?= 7m
+GRPO_BUDGET ?= 2m
 GPU_BUDGET ?= 25m
 WHEELS ?= wheels
 PYTHON_VERSION ?= 3.12
@@ -28,8 +29,8 @@ VLLM_STAMP := $(VENV)/.vllm
 # its lock is for these machines; on others its tests are skipped
 VLLM_WHERE_IT_IS := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),$(VLLM_STAMP))
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
-# Short, so that 48 runs fit into minutes on two cores; the report says whether that was enough to be steady.
-CPU_MEASURE := --warmup 1 --iterations 5
+# Short, so that 60 runs fit into minutes on two cores; the report says whether that was enough to be steady.
+BENCH_MEASURE = $(BACKENDS) $(RANKS:%=--ranks %) --repeats $(REPEATS) --warmup 1 --iterations 5
 GPU_MEASURE = --workload gpu-one --ranks 1 --device cuda --precision bf16 --budget $(GPU_BUDGET)
 BACKENDS := --backend deepspeed --backend megatron
 VERMIN := $(BIN)/vermin -q -t=3.8- --eval-annotations --no-tips --violations suite/worker
@@ -46,15 +47,16 @@ WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-# measure(suite command, arguments of `suite run`, runs folder, results folder): a failed run is a row of the report,
-# so the report is written all the same and the exit code kept.
+# measure(suite command, arguments of `suite run`, runs folder, results folder, arguments of another `suite run`): a failed
+# run is a row of the report, so the report is written all the same and the exit code kept.
 define measure
-	@code=0; $(1) run $(2) --runs "$(3)" || code=$$?; [ $$code -le 1 ] || exit $$code; \
+	@code=0; measured() { "$$@" --runs "$(3)" || { code=$$?; [ $$code -le 1 ] || exit $$code; }; }; \
+	measured $(1) run $(2); $(if $(5),measured $(1) run $(5);) \
 	mkdir -p "$(4)"; $(1) report "$(3)" -o "$(4)/report.md"; exit $$code
 endef
 
 bench: $(STAMP) ## measure both backends on this machine's CPU and write results/report.md
-	$(call measure,$(BIN)/suite,--ladder cpu --workload cpu $(BACKENDS) $(RANKS:%=--ranks %) --repeats $(REPEATS) $(CPU_MEASURE) --budget $(BUDGET),$(RUNS),$(RESULTS))
+	$(call measure,$(BIN)/suite,--ladder cpu --workload cpu $(BENCH_MEASURE) --budget $(BUDGET),$(RUNS),$(RESULTS),--size 8M-llama --workload cpu-grpo $(BENCH_MEASURE) --budget $(GRPO_BUDGET))
 
 vllm: $(VLLM_STAMP) ## install vLLM for a CPU beside the engines, for --generation vllm (Linux on x86-64)
 
