@@ -64,7 +64,12 @@ class DeepSpeed:
         Where the device's memory is known they must fit, in 16 bit; a CPU's, or that of an unnamed device, is not.
         One rank has them whole anyway, and says the same as many, so that a scaling curve begins with it.
         """
-        if layout.zero_stage != 3 or layout.offload_parameters or layout.placement == "split":
+        if (
+            layout.zero_stage != 3
+            or layout.offload_parameters
+            or layout.placement == "split"
+            or layout.generation != "hf"
+        ):
             return False
         if device_memory_bytes is None or layout.data == 1 or layout_errors(size, workload, layout):
             return True

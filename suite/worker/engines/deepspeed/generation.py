@@ -81,7 +81,7 @@ def _padded_in_front(prompts: Samples) -> Tuple[torch.Tensor, Optional[torch.Ten
         return prompts.tokens[:, :width], None
     columns = torch.arange(width, device=prompts.tokens.device) - _shifts(prompts, width)
     tokens = prompts.tokens.gather(1, columns.clamp(min=0))
-    return tokens * (columns >= 0), (columns >= 0).long()
+    return tokens * (columns >= 0), (columns >= 0).to(torch.int64)
 
 
 def _padded_behind(rows: torch.Tensor, width: int, prompts: Samples) -> Samples:
