@@ -182,7 +182,7 @@ endef
 image-locks: ## compile requirements/images/*.lock again (needs uv on the PATH or in UV)
 	@mkdir -p build
 	@$(call image_lock,driver,3.11,2_28,-c requirements/driver.lock pyproject.toml)
-	@$(call image_lock,engines,3.11,2_28,requirements/images/engines.in)
+	@$(call image_lock,engines,3.11,2_28,--override requirements/images/engines.override requirements/images/engines.in)
 	@$(call image_lock,trlx,3.11,2_28,requirements/images/trlx.in)
 	@$(call image_lock,upstream,3.9,2_28,--override requirements/images/nemo.override requirements/images/upstream.in)
 	@$(call image_lock,nemo,3.8,2_31,--override requirements/images/nemo.override requirements/images/nemo.in)

@@ -163,5 +163,6 @@ def _labels(image: Image, project: Project, choices: BuildChoices) -> dict[str, 
     }
     if choices.cpu and choices.target is None:
         pins = pins_of(project.build_inputs / "cpu.lock")
-        known.update(stack_labels({package: pins[normal(package)] for package in image.packages}))
+        held = {package: pins.get(normal(package)) for package in image.packages}
+        known.update(stack_labels({package: pin for package, pin in held.items() if pin}))  # vLLM's is for CUDA alone
     return {label: value for label, value in known.items() if value}
