@@ -92,5 +92,5 @@ def uneven(lengths, **changes):
     """A workload of uneven samples, as long as the longest of ``lengths`` at most."""
     body = {"name": "w", "rollouts": len(lengths.prompt), "micro_batch": 1, "prompt_tokens": max(lengths.prompt)}
     return Workload.model_validate(
-        {**body, "new_tokens": 1, "lengths": {"kind": "list", "listed": list(lengths.response)}, **changes}
+        {**body, "lengths": {"kind": "list", "listed": list(lengths.response)}, **changes}
     )

@@ -186,7 +186,7 @@ def test_uneven_samples_are_the_sum_of_each_alone(size, lengths, attention, reco
 def test_lengths_that_are_not_given_are_those_that_seed_0_draws():
     size = find_size("1M-llama")
     workload = Workload.model_validate(
-        {"name": "w", "prompt_tokens": 8, "new_tokens": 8, "rollouts": 64, "micro_batch": 1,
+        {"name": "w", "prompt_tokens": 8, "rollouts": 64, "micro_batch": 1,
          "lengths": "lognormal:mean=64,sigma=0.6,cap=256"}
     )  # fmt: skip
     drawn = sample_lengths_of(workload, 64, 0)

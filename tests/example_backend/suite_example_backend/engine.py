@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import nn
 
 from suite.worker.engines.base import Engine, LossFunction
+from suite.worker.samples import Samples
 from suite.worker.world import World
 
 
@@ -43,31 +44,30 @@ class BigramEngine(Engine):
         torch.manual_seed(manifest["measure"]["seed"] + world.rank)
 
     @torch.no_grad()
-    def generate(self, prompts: torch.Tensor, new_tokens: int) -> torch.Tensor:
-        tokens = prompts
-        for _ in range(new_tokens):
+    def generate(self, prompts: Samples) -> Samples:
+        tokens = prompts.tokens
+        for _ in range(prompts.longest_response):
             logits, _ = self._policy(tokens[:, -1:])
             tokens = torch.cat([tokens, torch.multinomial(logits[:, -1].softmax(-1), 1)], dim=1)
-        return tokens
+        return Samples(tokens, prompts.prompt_lengths, prompts.response_lengths)
 
     @torch.no_grad()
-    def score(self, tokens: torch.Tensor, prompt_tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
-        return _of_responses(self._policy, tokens, prompt_tokens)
+    def score(self, samples: Samples) -> tuple[torch.Tensor, torch.Tensor]:
+        return _of_responses(self._policy, samples)
 
     @torch.no_grad()
-    def reference(self, tokens: torch.Tensor, prompt_tokens: int) -> torch.Tensor:
-        return _of_responses(self._frozen, tokens, prompt_tokens)[0]
+    def reference(self, samples: Samples) -> torch.Tensor:
+        return _of_responses(self._frozen, samples)[0]
 
-    def train(self, batch: dict[str, torch.Tensor], prompt_tokens: int, loss_fn: LossFunction) -> dict[str, float]:
-        rows = batch["tokens"].size(0)
+    def train(self, samples: Samples, batch: dict[str, torch.Tensor], loss_fn: LossFunction) -> dict[str, float]:
+        share = self._micro_batch / len(samples)
         sums: dict[str, float] = {}
         self._optimizer.zero_grad()
-        for first in range(0, rows, self._micro_batch):
-            micro = {name: tensor[first : first + self._micro_batch] for name, tensor in batch.items()}
-            loss, parts = loss_fn(*_of_responses(self._policy, micro["tokens"], prompt_tokens), micro)
-            (loss * self._micro_batch / rows).backward()
+        for micro, rows in samples.micro_batches(self._micro_batch, batch):
+            loss, parts = loss_fn(*_of_responses(self._policy, micro), rows)
+            (loss * share).backward()
             for name, value in parts.items():
-                sums[name] = sums.get(name, 0.0) + float(value) * self._micro_batch / rows
+                sums[name] = sums.get(name, 0.0) + float(value) * share
         for parameter in self._policy.parameters():
             dist.all_reduce(parameter.grad)
             parameter.grad /= self.data_parallel_size
@@ -75,8 +75,9 @@ class BigramEngine(Engine):
         return sums
 
 
-def _of_responses(model: Bigram, tokens: torch.Tensor, prompt_tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Log-probs and values of response tokens: [b, T] -> [b, R], [b, R]."""
-    logits, values = model(tokens[:, prompt_tokens - 1 : -1])
-    chosen = logits.log_softmax(-1).gather(-1, tokens[:, prompt_tokens:].unsqueeze(-1)).squeeze(-1)
+def _of_responses(model: Bigram, samples: Samples) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probs and values of response tokens, [b, R] each; the driver refuses samples that differ in length."""
+    prompt_tokens = samples.prompt_lengths[0]
+    logits, values = model(samples.tokens[:, prompt_tokens - 1 : -1])
+    chosen = logits.log_softmax(-1).gather(-1, samples.responses().unsqueeze(-1)).squeeze(-1)
     return chosen, values

@@ -32,6 +32,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     "qwen3": ROTARY,
 }
 PROMPTS, RESPONSES = [3, 7, 5, 7], [9, 2, 16, 1]
+#: vLLM takes the process group down with an engine that nobody holds, and the ranks may not meet again at its port
+KEPT: list[Any] = []
 
 
 class PlainEngine:
@@ -72,6 +74,7 @@ def told_of(family: str, precision: str, ranks: int, tensor: int) -> dict[str, A
     engine = PlainEngine(manifest, WORLD)
     threads, state = torch.get_num_threads(), torch.random.get_rng_state()
     generator = make(manifest, WORLD, engine, Progress())
+    KEPT.append(generator)
     generator.sync()
     draws = torch.Generator().manual_seed(5)
     tokens = torch.randint(manifest["size"]["vocab"], (len(PROMPTS), max(PROMPTS)), generator=draws)
