@@ -91,6 +91,4 @@ class NoReference(NoValues):
 def uneven(lengths, **changes):
     """A workload of uneven samples, as long as the longest of ``lengths`` at most."""
     body = {"name": "w", "rollouts": len(lengths.prompt), "micro_batch": 1, "prompt_tokens": max(lengths.prompt)}
-    return Workload.model_validate(
-        {**body, "lengths": {"kind": "list", "listed": list(lengths.response)}, **changes}
-    )
+    return Workload.model_validate({**body, "lengths": {"kind": "list", "listed": list(lengths.response)}, **changes})
