@@ -14,6 +14,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent
 FILE = Path(__file__).with_name("saved_help.json")
 HELP_OPTIONS = ("-h", "--help")
+#: read by the driver without being imported
+ALGORITHMS = "suite/worker/algorithms/"
 #: columns of the two layouts; a narrower terminal is answered live
 NORMAL, WIDE = 80, 110
 
@@ -52,14 +54,19 @@ def saved_page(arguments: Sequence[str]) -> str | None:
 
 
 def sources_digest(names: Sequence[str]) -> str:
-    """SHA-256 over source files, named from the folder that holds the package. Raises OSError when one is missing."""
+    """SHA-256 over source files, named from the folder that holds the package. Raises OSError when one is missing.
+
+    A name that ends in a slash is a folder, of which every module counts, so that one more is noticed too.
+    """
     import hashlib
 
     found = hashlib.sha256()
     for name in names:
-        content = _source(name).read_bytes()
-        found.update(f"{name}\0{len(content)}\0".encode())
-        found.update(content)
+        source = _source(name)
+        for path in sorted(source.glob("*.py")) if name.endswith("/") else [source]:
+            content = path.read_bytes()
+            found.update(f"{name}\0{path.name}\0{len(content)}\0".encode())
+            found.update(content)
     return found.hexdigest()
 
 
@@ -105,13 +112,15 @@ def _pages(width: int) -> dict[str, str]:
 
 
 def _sources() -> list[str]:
-    """Every module of the package that help needed, and the data folder: the names of presets and sizes are there."""
+    """What help was made of: modules of the package, the data folder with the names of presets and sizes, and the folder
+    in which each file is an algorithm."""
     modules = {
         Path(file).resolve()
         for name, module in list(sys.modules.items())
         if name.split(".")[0] in ("suite", "__main__") and (file := getattr(module, "__file__", None))
     }
     names = {path.relative_to(PACKAGE.parent).as_posix() for path in modules if path.is_relative_to(PACKAGE)}
+    names.add(ALGORITHMS)
     return sorted(names | {f"manifests/{path.name}" for path in _source("manifests/sizes.yaml").parent.glob("*.yaml")})
 
 
