@@ -60,7 +60,8 @@ bench: $(STAMP) ## measure both backends on this machine's CPU and write results
 
 vllm: $(VLLM_STAMP) ## install vLLM for a CPU beside the engines, for --generation vllm (Linux on x86-64)
 
-# Tests with daemons wait more than they compute: two of pytest's processes share the cores. Without job control (set -m)
+# Tests with daemons wait more than they compute: they share the cores with training ranks. Those that need neither are
+# dealt to two of pytest's processes, file by file. Without job control (set -m)
 # a shell has what it starts in the background ignore Ctrl-C, which some of these tests send. A Kubernetes API server that
 # is being built (.ci/run) holds a lock until it is done.
 test: $(STAMP) $(VLLM_WHERE_IT_IS) ## lint, types and all tests
@@ -72,7 +73,7 @@ test: $(STAMP) $(VLLM_WHERE_IT_IS) ## lint, types and all tests
 		set -m; tests -m "daemon and not alone" --ignore tests/kubernetes_server >build/daemon-tests.log 2>&1 & set +m; \
 		trap "kill -- -$$! 2>/dev/null || true" EXIT; \
 		tests -m "ranks and not daemon and not alone" || code=1; \
-		tests -m "not ranks and not daemon and not alone" || code=1; \
+		tests -m "not ranks and not daemon and not alone" -n 2 --dist loadfile || code=1; \
 		wait $$! || code=1; cat build/daemon-tests.log; return $$code; }; \
 	server_tests() { \
 		[ ! -e build/kubernetes/lock ] || flock --timeout 900 build/kubernetes/lock true || true; \
@@ -88,7 +89,7 @@ test: $(STAMP) $(VLLM_WHERE_IT_IS) ## lint, types and all tests
 	else echo "make test: failed after $$((SECONDS - begin)) s:"; printf '  %s\n' "$${failed[@]}"; exit 1; fi
 
 test-fast: $(STAMP) ## the tests that start no training ranks and need no daemon
-	@$(BIN)/python -m pytest -m "not ranks and not daemon" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m "not ranks and not daemon" -n 2 --dist loadfile $(PYTEST_ARGS)
 
 test-bare: $(STAMP) ## the tests near Docker, Slurm, etcd and go once more, as on a machine without them
 	@$(BIN)/python -m tests.bare $(PYTEST_ARGS)

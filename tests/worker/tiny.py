@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -17,6 +18,7 @@ from suite.spec.manifest import Backend, Limits, Manifest, Measure
 from suite.spec.resolve import make_manifest
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
+from tests.worker.forked import fork
 
 ROOT = Path(__file__).resolve().parents[2]
 STACK = ("torch", "deepspeed", "transformers")
@@ -102,8 +104,26 @@ def wait_for(processes: list[subprocess.Popen[str]], folder: Path, seconds: floa
 
 
 def run_tiny(folder: Path, manifest: Manifest, seconds: float = RUN_SECONDS) -> Finished:
-    path = write_manifest(manifest, folder)
-    return wait_for(start_ranks(path, manifest.layout.ranks), folder, seconds)
+    """Run it in forked ranks; whoever is left after ``seconds`` is killed, and its exit code says so."""
+    path, ranks, port = write_manifest(manifest, folder), manifest.layout.ranks, free_port()
+    streams = [(folder / f"rank-{rank}.out", folder / f"rank-{rank}.err") for rank in range(ranks)]
+    processes = []
+    for rank, (output, error) in enumerate(streams):
+        environment = {**clean_environment(), **(rank_environment(rank, ranks, port) if ranks > 1 else {})}
+        processes.append(fork(["suite.worker", str(path)], environment, ROOT, output, error))
+    end = time.monotonic() + seconds
+    for process in processes:
+        process.join(max(0.0, end - time.monotonic()))
+    for process in processes:
+        process.kill()
+        process.join()
+    outputs, errors = zip(*((output.read_text(), error.read_text()) for output, error in streams), strict=True)
+    return Finished(
+        [-1 if process.exitcode is None else process.exitcode for process in processes],
+        list(outputs),
+        list(errors),
+        folder,
+    )
 
 
 def rank_environment(rank: int, ranks: int, port: int) -> dict[str, str]:
