@@ -33,7 +33,7 @@ def _be(argv: list[str], environment: dict[str, str], folder: str, output: str, 
     os.environ.update(environment)
     os.chdir(folder)
     for path, stream in ((output, 1), (error, 2)):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
         os.dup2(descriptor, stream)
         os.close(descriptor)
     sys.argv = argv

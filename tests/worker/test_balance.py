@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -12,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suite.worker.balance import deal
-from tests.worker.tiny import ROOT, clean_environment, free_port, rank_environment, tiny_manifest
+from tests.worker.tiny import run_program, tiny_manifest
 
 LENGTHS = {"kind": "lognormal", "mean": 4.0, "sigma": 0.8, "cap": 8}
 WORK = {
@@ -53,24 +51,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         made = tiny_manifest(2, workload={**WORK, "optimizer_steps": steps}, layout={"balance": balance})
         cases[name] = made.model_dump(mode="json", by_alias=True)
     (folder / "manifests.json").write_text(json.dumps(cases))
-    port = free_port()
-    command = [sys.executable, "-m", "tests.worker.balanced_rank", str(folder / "manifests.json"), str(folder)]
-    started = [
-        subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env={**clean_environment(), "PYTHONPATH": str(ROOT), **rank_environment(rank, 2, port)},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        errors = [process.communicate(timeout=100)[1] for process in started]
-    finally:
-        for process in started:
-            process.kill()
-    assert [process.returncode for process in started] == [0, 0], "\n".join(errors)
+    run_program(["tests.worker.balanced_rank", str(folder / "manifests.json"), str(folder)], 2, folder)
     return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(2)]
 
 

@@ -104,26 +104,39 @@ def wait_for(processes: list[subprocess.Popen[str]], folder: Path, seconds: floa
 
 
 def run_tiny(folder: Path, manifest: Manifest, seconds: float = RUN_SECONDS) -> Finished:
-    """Run it in forked ranks; whoever is left after ``seconds`` is killed, and its exit code says so."""
-    path, ranks, port = write_manifest(manifest, folder), manifest.layout.ranks, free_port()
+    """Run it in forked ranks."""
+    path = write_manifest(manifest, folder)
+    return fork_ranks(["suite.worker", str(path)], manifest.layout.ranks, folder, seconds)
+
+
+def run_program(argv: list[str], ranks: int, folder: Path, seconds: float = RUN_SECONDS) -> list[str]:
+    """What each of the forked ranks of ``python -m *argv`` printed; fails where one of them did."""
+    finished = fork_ranks(argv, ranks, folder, seconds)
+    errors = "\n".join(error[-3000:] for error in finished.errors)
+    assert finished.exit_codes == [0] * ranks, errors
+    return finished.outputs
+
+
+def fork_ranks(argv: list[str], ranks: int, folder: Path, seconds: float) -> Finished:
+    """Run ``python -m *argv`` on each rank; who is left after ``seconds`` is killed, and its exit code says so.
+
+    What ranks print lies in ``folder``. One rank alone gets none of torchrun's variables.
+    """
+    port = free_port()
     streams = [(folder / f"rank-{rank}.out", folder / f"rank-{rank}.err") for rank in range(ranks)]
     processes = []
     for rank, (output, error) in enumerate(streams):
         environment = {**clean_environment(), **(rank_environment(rank, ranks, port) if ranks > 1 else {})}
-        processes.append(fork(["suite.worker", str(path)], environment, ROOT, output, error))
+        processes.append(fork(argv, environment, ROOT, output, error))
     end = time.monotonic() + seconds
     for process in processes:
         process.join(max(0.0, end - time.monotonic()))
     for process in processes:
         process.kill()
         process.join()
+    codes = [-1 if process.exitcode is None else process.exitcode for process in processes]
     outputs, errors = zip(*((output.read_text(), error.read_text()) for output, error in streams), strict=True)
-    return Finished(
-        [-1 if process.exitcode is None else process.exitcode for process in processes],
-        list(outputs),
-        list(errors),
-        folder,
-    )
+    return Finished(codes, list(outputs), list(errors), folder)
 
 
 def rank_environment(rank: int, ranks: int, port: int) -> dict[str, str]:

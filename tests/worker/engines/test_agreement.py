@@ -7,16 +7,15 @@ Run as a script this file is the one rank that holds both:
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.worker.engines.batches import even_batch, loss_of
-from tests.worker.tiny import ROOT, tiny_manifest
+from tests.worker.tiny import run_program, tiny_manifest
 
 STEPS, PROMPT_TOKENS, NEW_TOKENS, ROWS = 4, 8, 8, 4
 
@@ -77,18 +76,12 @@ def rank_program(zero_stage: int, distributed_optimizer: bool) -> None:
 @pytest.mark.ranks
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize(("zero_stage", "distributed_optimizer"), [(0, False), (2, True)])
-def test_from_equal_weights_both_engines_take_the_same_steps(zero_stage: int, distributed_optimizer: bool) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "tests.worker.engines.test_agreement",
-        str(zero_stage),
-        str(int(distributed_optimizer)),
-    ]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr[-3000:]
-    deepspeed, megatron = json.loads(done.stdout.splitlines()[-1])
+def test_from_equal_weights_both_engines_take_the_same_steps(
+    zero_stage: int, distributed_optimizer: bool, tmp_path: Path
+) -> None:
+    program = ["tests.worker.engines.test_agreement", str(zero_stage), str(int(distributed_optimizer))]
+    (output,) = run_program(program, 1, tmp_path)
+    deepspeed, megatron = json.loads(output.splitlines()[-1])
     for ours, theirs in zip(deepspeed, megatron, strict=True):
         for name in ours.keys() & theirs.keys():
             assert theirs[name] == pytest.approx(ours[name], rel=1e-4, abs=1e-5), name

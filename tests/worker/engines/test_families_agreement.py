@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import pytest
 
 from tests.worker.engines.megatron.families import VOCAB, load_checkpoint, size_of
 from tests.worker.engines.test_half_precision import ROUNDING, count_steps_from_zero, distance
-from tests.worker.tiny import ROOT, clean_environment, free_port, rank_environment, tiny_manifest
+from tests.worker.tiny import run_program, tiny_manifest
 
 STEPS, FAMILIES = 3, ("llama", "qwen2", "qwen3")
 PROMPTS, RESPONSES = [3, 7, 5, 7, 4, 6, 7, 2], [4, 9, 1, 6, 12, 3, 5, 8]
@@ -181,24 +180,8 @@ def apart(one: dict[str, Any], other: dict[str, Any]) -> dict[str, float]:
 @pytest.fixture(scope="module", params=LAYOUTS)
 def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What rank 0 saw."""
-    ranks, folder, port = request.param, tmp_path_factory.mktemp("families"), free_port()
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.worker.engines.test_families_agreement", str(folder)],
-            cwd=ROOT,
-            env={**clean_environment(), **rank_environment(rank, ranks, port), "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(ranks)
-    ]
-    try:
-        errors = [process.communicate(timeout=200)[1] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0] * ranks, "\n".join(one[-3000:] for one in errors)
+    ranks, folder = request.param, tmp_path_factory.mktemp("families")
+    run_program(["tests.worker.engines.test_families_agreement", str(folder)], ranks, folder, 200)
     told: dict[str, Any] = json.loads((folder / f"{ranks}.0.json").read_text())
     return told
 

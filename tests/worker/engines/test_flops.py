@@ -7,8 +7,6 @@ rank: ``python -m tests.worker.engines.test_flops BACKEND`` prints one JSON obje
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +16,7 @@ import pytest
 
 from suite.spec.manifest import Manifest
 from suite.theory.flops import iteration_flops
-from tests.worker.tiny import ROOT, tiny_manifest
+from tests.worker.tiny import run_program, tiny_manifest
 
 LLAMA = {"architecture": "llama", "kv_heads": 2, "ffn": 80, "tied_embeddings": False}
 UNEVEN = {"lengths": "lognormal:mean=5,sigma=0.6,cap=8", "prompt_lengths": "lognormal:mean=5,sigma=0.6,cap=8"}
@@ -107,13 +105,13 @@ pytestmark = [pytest.mark.ranks, pytest.mark.timeout(240)]
 
 
 @pytest.fixture(scope="module", params=["deepspeed", "megatron"])
-def counted(request: pytest.FixtureRequest) -> tuple[str, dict[str, dict[str, int]]]:
+def counted(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, dict[str, dict[str, int]]]:
     """A backend and what its engine computed."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "tests.worker.engines.test_flops", request.param]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return request.param, json.loads(done.stdout.splitlines()[-1])
+    folder = tmp_path_factory.mktemp("flops")
+    (output,) = run_program(["tests.worker.engines.test_flops", request.param], 1, folder, 200)
+    return request.param, json.loads(output.splitlines()[-1])
 
 
 def expected(backend: str, manifest: Manifest) -> dict[str, int]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 
 from tests.worker.engines.batches import even_batch, loss_of
 from tests.worker.engines.megatron.test_layouts import FFN, HIDDEN, LAYERS, whole_weights
-from tests.worker.tiny import ROOT, clean_environment, free_port, rank_environment, tiny_manifest
+from tests.worker.tiny import run_program, tiny_manifest
 
 STEPS, PROMPT_TOKENS, NEW_TOKENS, ROWS, VOCAB = 3, 8, 8, 8, 50257
 
@@ -218,24 +217,7 @@ def distance(tensor: Any, reference: Any) -> float:
 
 def launch(folder: Path, ranks: int) -> list[dict[str, Any]]:
     """What each rank saw."""
-    port, command = free_port(), [sys.executable, "-m", "tests.worker.engines.test_half_precision", str(folder)]
-    processes = [
-        subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env={**clean_environment(), **rank_environment(rank, ranks, port), "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(ranks)
-    ]
-    try:
-        errors = [process.communicate(timeout=200)[1] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0] * ranks, "\n".join(one[-3000:] for one in errors)
+    run_program(["tests.worker.engines.test_half_precision", str(folder)], ranks, folder, 200)
     return [json.loads((folder / f"{ranks}.{rank}.json").read_text()) for rank in range(ranks)]
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -33,7 +32,7 @@ from suite.planner.profiles import PROFILES
 from suite.spec.catalogue import devices
 from suite.spec.manifest import Manifest
 from tests.worker.engines.batches import even_batch, loss_of
-from tests.worker.tiny import ROOT, clean_environment, free_port, rank_environment, tiny_manifest
+from tests.worker.tiny import run_program, tiny_manifest
 
 #: Its matrices have more than 1e5 elements each: smaller parameters stay whole under ZeRO-3.
 SHAPE = {"layers": 2, "hidden": 320, "ffn": 1280, "heads": 4, "kv_heads": 4, "vocab": 2000, "positions": 64}
@@ -97,7 +96,7 @@ def count_bytes(backend: str, manifest: dict[str, Any], world: Any) -> dict[str,
     engine = build(manifest, world)
     train_once(engine, manifest, None)  # the moments of Adam come with the first step
     # A step does the same each time; now and then the profiler lays a copy of gloo's threads to it.
-    steps: list[list[int]] = [[], []]
+    steps: list[list[int]] = [[], [], []]
     for peaks in steps:
         train_once(engine, manifest, peaks)
     gc.collect()
@@ -187,27 +186,11 @@ def live_bytes() -> int:
 @pytest.fixture(scope="module")
 def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, int]]:
     """Of the rank that needs more, by case."""
-    folder, port = tmp_path_factory.mktemp("bytes"), free_port()
+    folder = tmp_path_factory.mktemp("bytes")
     bodies = {case: (CASES[case][0], manifest_of(case).model_dump(mode="json", by_alias=True)) for case in CASES}
     (folder / "manifests.json").write_text(json.dumps(bodies))
-    command = [sys.executable, "-m", "tests.worker.engines.test_predicted_bytes", str(folder / "manifests.json")]
-    ranks = [
-        subprocess.Popen(
-            [*command, str(folder)],
-            cwd=ROOT,
-            env={**clean_environment(), **rank_environment(rank, 2, port)},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        errors = [rank.communicate(timeout=280)[1] for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
-    assert [rank.returncode for rank in ranks] == [0, 0], errors[0][-3000:] + errors[1][-3000:]
+    program = ["tests.worker.engines.test_predicted_bytes", str(folder / "manifests.json"), str(folder)]
+    run_program(program, 2, folder, 280)
     each = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
     return {case: {name: max(one[case][name] for one in each) for name in ("held", "step")} for case in CASES}
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.worker.tiny import ROOT, clean_environment, free_port, rank_environment, tiny_manifest
+from tests.worker.tiny import run_program, tiny_manifest
 
 RANKS, ITERATIONS = 2, 3
 
@@ -72,26 +71,8 @@ def rank_program() -> None:
 
 @pytest.mark.ranks
 @pytest.mark.timeout(150)
-def test_weights_gathered_once_give_the_same_tokens_and_losses_and_are_partitioned_again() -> None:
-    port = free_port()
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.worker.engines.deepspeed.test_gathered_generation"],
-            cwd=ROOT,
-            env={**clean_environment(), **rank_environment(rank, RANKS, port)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(RANKS)
-    ]
-    try:
-        outputs = [rank.communicate(timeout=120) for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
-    assert [rank.returncode for rank in ranks] == [0] * RANKS, outputs[0][1][-3000:]
-    for output, _ in outputs:
+def test_weights_gathered_once_give_the_same_tokens_and_losses_and_are_partitioned_again(tmp_path: Path) -> None:
+    for output in run_program(["tests.worker.engines.deepspeed.test_gathered_generation"], RANKS, tmp_path, 120):
         layers, once = json.loads(output.splitlines()[-1])
         assert once["tokens"] == layers["tokens"]
         assert once["stats"] == layers["stats"]

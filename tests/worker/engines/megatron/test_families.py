@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from tests.worker.engines.megatron.families import (
     load_checkpoint,
     size_of,
 )
-from tests.worker.tiny import ROOT, clean_environment, free_port, rank_environment
+from tests.worker.tiny import run_program
 
 PROMPTS, RESPONSES = [3, 7, 5, 7], [4, 9, 1, 6]
 STEPS = 2
@@ -210,32 +209,12 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, A
     """case -> what each rank saw. One launch for each number of ranks."""
     folder = tmp_path_factory.mktemp("families")
     for ranks in (1, 2):
-        launch(folder, ranks, [case for case, (wanted, _, _) in CASES.items() if wanted == ranks])
+        cases = [case for case, (wanted, _, _) in CASES.items() if wanted == ranks]
+        run_program(["tests.worker.engines.megatron.test_families", str(folder), *cases], ranks, folder, 120)
     return {
         case: [json.loads((folder / f"{case}.{rank}.json").read_text()) for rank in range(ranks)]
         for case, (ranks, _, _) in CASES.items()
     }
-
-
-def launch(folder: Path, ranks: int, cases: list[str]) -> None:
-    port = free_port()
-    command = [sys.executable, "-m", "tests.worker.engines.megatron.test_families", str(folder), *cases]
-    processes = [
-        subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env={**clean_environment(), **(rank_environment(rank, ranks, port))},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(ranks)
-    ]
-    try:
-        errors = [process.communicate(timeout=120)[1] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0] * ranks, "\n".join(one[-3000:] for one in errors)
 
 
 pytestmark = [pytest.mark.ranks, pytest.mark.timeout(200)]

@@ -1,6 +1,7 @@
 """Real Megatron ranks on the CPU: one model gives the same numbers in every layout.
 
-Run as a script this file is the program of one rank: ``python test_layouts.py OUTPUT_FOLDER CASE...``.
+Run as a script this file is the program of one rank: ``python -m tests.worker.engines.megatron.test_layouts
+OUTPUT_FOLDER CASE...``.
 """
 
 from __future__ import annotations
@@ -8,14 +9,13 @@ from __future__ import annotations
 import copy
 import json
 import os
-import socket
-import subprocess
 import sys
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.worker.tiny import run_program
 
 PROMPT_TOKENS, NEW_TOKENS, ROWS, VOCAB, GPT2_VOCAB = 8, 8, 4, 200, 50257
 HIDDEN, FFN, LAYERS, POSITIONS = 32, 96, 4, 20
@@ -138,19 +138,15 @@ def value_head_parameters() -> int:
 
 def rank_program(folder: Path, cases: list[str]) -> None:
     """Run each case in turn on this rank; the numbers go to ``CASE.RANK.json``."""
-    import torch
-    import torch.distributed as dist
-
     from suite.worker.engines.megatron.stack import parallel_state
-    from suite.worker.world import World
+    from suite.worker.rank import read_rank
+    from suite.worker.world import join, leave
 
-    dist.init_process_group("gloo", timeout=timedelta(seconds=120))
-    rank, ranks = dist.get_rank(), dist.get_world_size()
-    world = World(rank, ranks, rank, ranks, torch.device("cpu"))
+    world = join(read_rank(os.environ), "cpu", 120.0)
     for case in cases:
-        (folder / f"{case}.{rank}.json").write_text(json.dumps(observe(case, world)))
+        (folder / f"{case}.{world.rank}.json").write_text(json.dumps(observe(case, world)))
         parallel_state.destroy_model_parallel()
-    dist.destroy_process_group()
+    leave()
 
 
 def observe(case: str, world: Any) -> dict[str, Any]:
@@ -400,40 +396,13 @@ def whole_weights(original: Any, vocab: int) -> dict[str, Any]:
 # --- the launch ------------------------------------------------------------------------------------------------------
 
 
-def launch(folder: Path, ranks: int, cases: list[str]) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    root = Path(__file__).resolve().parents[4]
-    processes = []
-    for rank in range(ranks):
-        variables = {
-            "RANK": rank,
-            "LOCAL_RANK": rank,
-            "WORLD_SIZE": ranks,
-            "LOCAL_WORLD_SIZE": ranks,
-            "MASTER_PORT": port,
-        }
-        environment = {**os.environ, **{name: str(value) for name, value in variables.items()}}
-        environment |= {"MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(root)}
-        log = (folder / f"{ranks}.{rank}.log").open("w")
-        command = [sys.executable, __file__, str(folder), *cases]
-        processes.append(subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT))
-    try:
-        codes = [process.wait(timeout=300) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    logs = "\n".join((folder / f"{ranks}.{rank}.log").read_text()[-3000:] for rank in range(ranks))
-    assert codes == [0] * ranks, logs
-
-
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
     """case -> what each rank saw. One launch for each number of ranks."""
     folder = tmp_path_factory.mktemp("megatron")
     for ranks in (1, 2, 4):
-        launch(folder, ranks, [case for case, (wanted, _) in CASES.items() if wanted == ranks])
+        cases = [case for case, (wanted, _) in CASES.items() if wanted == ranks]
+        run_program(["tests.worker.engines.megatron.test_layouts", str(folder), *cases], ranks, folder, 300)
     return {
         case: [json.loads((folder / f"{case}.{rank}.json").read_text()) for rank in range(ranks)]
         for case, (ranks, _) in CASES.items()
