@@ -221,6 +221,6 @@ $(STAMP): pyproject.toml requirements/driver.lock requirements/cpu.lock
 	@$(INSTALL) --no-deps --require-hashes -r requirements/driver.lock
 	@DS_BUILD_OPS=0 $(INSTALL) --no-build-isolation -r requirements/cpu.lock
 	@$(INSTALL) --no-deps --no-build-isolation -e .
-	@$(BIN)/python -m pip check --disable-pip-version-check
+	@[ -e $(VLLM_STAMP) ] || $(BIN)/python -m pip check --disable-pip-version-check  # vLLM's own list is not followed
 	@$(BIN)/python -m compileall -qq -j 0 -x '/tests?/|/transformers/models/' $(VENV)/lib || true
 	@touch $(STAMP)
