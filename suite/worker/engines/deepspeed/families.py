@@ -3,12 +3,13 @@
 import importlib
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Callable, Dict, Tuple, Type
+from typing import Any, Dict, Tuple, Type
 from unittest import mock
 
 import transformers
 import transformers.utils
 
+from suite.worker.hugging_face import shape_fields
 from suite.worker.vocabulary import padded_vocab
 
 #: from which major version on transformers takes rotary positions, masks and attention as they are given here
@@ -31,53 +32,11 @@ class Family:
     residual: Tuple[str, ...]
     matrices: Dict[str, int]
     rotary: bool
-    options: Callable[[Dict[str, Any]], Dict[str, Any]]
 
     @property
     def vocabulary_weights(self) -> Tuple[str, str]:
         """Names of the matrices with a row for each token."""
         return "{}.{}.weight".format(self.trunk, self.embedding), "lm_head.weight"
-
-
-def _gpt2(size: Dict[str, Any]) -> Dict[str, Any]:
-    return {
-        "n_positions": size["positions"],
-        "n_embd": size["hidden"],
-        "n_layer": size["layers"],
-        "n_head": size["heads"],
-        "n_inner": size["ffn"],
-        "layer_norm_epsilon": size.get("norm_epsilon") or 1e-5,
-        "activation_function": "gelu_pytorch_tanh",  # GPT-2's tanh approximation, in one kernel
-        "resid_pdrop": 0.0,
-        "embd_pdrop": 0.0,
-        "attn_pdrop": 0.0,
-    }
-
-
-def _llama(size: Dict[str, Any]) -> Dict[str, Any]:
-    return {
-        "hidden_size": size["hidden"],
-        "intermediate_size": size["ffn"],
-        "num_hidden_layers": size["layers"],
-        "num_attention_heads": size["heads"],
-        "num_key_value_heads": size["kv_heads"],
-        "head_dim": size.get("head_width") or size["hidden"] // size["heads"],
-        "max_position_embeddings": size["positions"],
-        "rms_norm_eps": size.get("norm_epsilon") or 1e-6,
-        "rope_parameters": _rope(size),
-    }
-
-
-def _rope(size: Dict[str, Any]) -> Dict[str, Any]:
-    rope = {"rope_type": "default", "rope_theta": size.get("rope_theta") or 10000.0}
-    scaling = size.get("rope_scaling")
-    if scaling is not None:
-        rope.update(rope_type=scaling["kind"], factor=scaling["factor"])
-        if scaling["kind"] == "llama3":
-            rope["low_freq_factor"] = scaling["low_frequency_factor"]
-            rope["high_freq_factor"] = scaling["high_frequency_factor"]
-            rope["original_max_position_embeddings"] = scaling["original_positions"]
-    return rope
 
 
 def _like_llama(prefix: str, model: str) -> Family:
@@ -95,7 +54,6 @@ def _like_llama(prefix: str, model: str) -> Family:
             **{"mlp." + name: 1 for name in ("gate_proj", "up_proj", "down_proj")},
         },
         rotary=True,
-        options=_llama,
     )
 
 
@@ -111,7 +69,6 @@ FAMILIES: Dict[str, Family] = {
         # c_attn holds the matrices of query, key and value side by side
         matrices={"attn.c_attn": 3, "attn.c_proj": 1, "mlp.c_fc": 1, "mlp.c_proj": 1},
         rotary=False,
-        options=_gpt2,
     ),
     "llama": _like_llama("Llama", "LlamaForCausalLM"),
     "qwen2": _like_llama("Qwen2", "Qwen2ForCausalLM"),
@@ -162,7 +119,7 @@ def build_config(size: Dict[str, Any], attention: str = "sdpa") -> Any:
         pad_token_id=None,
         tie_word_embeddings=size["tied_embeddings"],
         attn_implementation=attention,
-        **family.options(size),
+        **shape_fields(size),
     )
     config.unpadded_vocab = size["vocab"]
     return config
