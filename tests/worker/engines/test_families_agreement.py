@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.worker.engines.megatron.families import VOCAB, load_checkpoint, size_of
-from tests.worker.engines.test_half_precision import ROUNDING, count_steps_from_zero, distance
+from tests.worker.engines.test_half_precision import ROUNDING, count_steps_from_zero, distance, rounded_deepspeed
 from tests.worker.tiny import run_program, tiny_manifest
 
 STEPS, FAMILIES = 3, ("llama", "qwen2", "qwen3")
@@ -87,25 +87,7 @@ def rank_program(folder: Path) -> None:
 
 
 def deepspeed_engine(manifest: dict[str, Any], world: Any) -> Any:
-    """Weights as drawn, rounded to bf16 in fp32 too."""
-    import torch
-
-    from suite.worker.engines import engine_class
-    from suite.worker.engines.deepspeed import engine as module
-
-    draw = module.draw_weights
-
-    @torch.no_grad()
-    def draw_rounded(model: Any, *arguments: Any) -> None:
-        draw(model, *arguments)
-        for parameter in model.parameters():
-            parameter.copy_(parameter.bfloat16())
-
-    module.draw_weights = draw_rounded
-    try:
-        engine = engine_class("deepspeed", "cpu")(manifest, world)
-    finally:
-        module.draw_weights = draw
+    engine = rounded_deepspeed(manifest, world)
     count_steps_from_zero(engine._engine.optimizer)
     return engine
 

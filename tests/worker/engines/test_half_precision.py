@@ -74,7 +74,15 @@ def rank_program(folder: Path) -> None:
 
 
 def deepspeed_engine(manifest: dict[str, Any], world: Any, start: dict[str, Any]) -> tuple[Any, Any]:
-    """Weights as drawn, rounded to bf16 in fp32 too; ``start`` gets them under Megatron's names."""
+    """Rounded weights; ``start`` gets them under Megatron's names."""
+    engine = rounded_deepspeed(manifest, world)
+    start.update(whole_weights(engine._policy, VOCAB))
+    count_steps_from_zero(engine._engine.optimizer)
+    return engine, lambda: whole_weights(engine._policy, VOCAB)
+
+
+def rounded_deepspeed(manifest: dict[str, Any], world: Any) -> Any:
+    """The engine with weights as drawn, rounded to bf16 in fp32 too."""
     import torch
 
     from suite.worker.engines import engine_class
@@ -90,12 +98,9 @@ def deepspeed_engine(manifest: dict[str, Any], world: Any, start: dict[str, Any]
 
     module.draw_weights = draw_rounded
     try:
-        engine = engine_class("deepspeed", "cpu")(manifest, world)
+        return engine_class("deepspeed", "cpu")(manifest, world)
     finally:
         module.draw_weights = draw
-    start.update(whole_weights(engine._policy, VOCAB))
-    count_steps_from_zero(engine._engine.optimizer)
-    return engine, lambda: whole_weights(engine._policy, VOCAB)
 
 
 def count_steps_from_zero(optimizer: Any) -> None:
