@@ -7,6 +7,7 @@ from itertools import pairwise
 from suite.bundle.ending import ending
 from suite.bundle.energy import energy, throttle_notes
 from suite.bundle.events import Event, Events, rank_name
+from suite.bundle.evidence import recorded_evidence
 from suite.bundle.facts import disturbance_notes, facts_of
 from suite.bundle.files import DamagedBundle
 from suite.bundle.peaks import memory
@@ -82,6 +83,7 @@ def derive(bundle: Bundle) -> Record:
             *work_notes,
             *throttle_notes(events, timeline, manifest),
         ),
+        evidence=recorded_evidence(bundle, events),
     )
 
 
