@@ -30,6 +30,10 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value <= MOST_COUNT
 
 
+def _is_bytes(value: Any) -> bool:
+    return value is None or (type(value) is int and 0 <= value <= MOST_COUNT)
+
+
 def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and -1e30 < value < 1e30
 
@@ -110,7 +114,7 @@ _SECONDS: Check = (_is_seconds, "a number of seconds from 0")
 _ITERATION_SECONDS: Check = (_is_iteration_seconds, "a number of seconds above 0")
 _TEXTS: Check = (_is_text_list, "a list of texts")
 _OBJECT: Check = (_is_object, "an object")
-_BYTES = _or_null(_COUNT)
+_BYTES: Check = (_is_bytes, f"{_COUNT[1]} or null")
 _FAILURE = (
     ("failure", _one_of(_FAILURES)),
     ("phase", _or_null(_TEXT)),
@@ -177,17 +181,24 @@ _OPTIONAL: tuple[tuple[str, Check], ...] = (
     ),
     ("staleness", _COUNT),
 )
+#: How many fields every event has: kind, rank, time and seq.
+_HEAD = 4
 #: Fields with free content, wherever they occur: storable again, or the bundle is damaged.
 _FREE = ("facts", "device")
 
 
-def wrong_field(event: dict[str, Any], fields: tuple[tuple[str, Check], ...], where: str) -> str | None:
-    """What is wrong with the event's fields, in words, or null. Raises DamagedBundle for unusable free content."""
+def wrong_field(event: dict[str, Any], fields: tuple[tuple[str, Check], ...], file: str) -> str | None:
+    """What is wrong with the event's fields, in words, or null. Raises DamagedBundle for unusable free content.
+
+    ``event`` has the fields of every event.
+    """
     for name, (is_right, wanted) in fields:
         if name not in event:
             return f"{name} is missing"
         if not is_right(event[name]):
             return f"{name} is {_short(event[name])}, must be {wanted}"
+    if len(event) == len(fields) + _HEAD and not any(name in event for name in _FREE):
+        return None  # it has no other field
     for name, (is_right, wanted) in _OPTIONAL:
         if event.get(name) is not None and not is_right(event[name]):
             return f"{name} is {_short(event[name])}, must be {wanted}"
@@ -195,7 +206,7 @@ def wrong_field(event: dict[str, Any], fields: tuple[tuple[str, Check], ...], wh
         if event.get(name) is not None:
             if type(event[name]) is not dict:
                 return f"{name} is {_short(event[name])}, must be an object"
-            check_tree(event[name], f"{where}: {name}")
+            check_tree(event[name], f"{file} line {event['seq'] + 1}: {name}")
     return None
 
 

@@ -48,15 +48,15 @@ def evidence_of(bundle: Bundle) -> Evidence:
     return Evidence(digest=listed.hexdigest(), files=len(names))
 
 
-def recorded_evidence(bundle: Bundle, events: Events) -> Evidence | None:
+def recorded_evidence(bundle: Bundle, events: Events, known: Evidence | None = None) -> Evidence | None:
     """What a record names: nothing in bundles of before there was evidence, and of more than is hashed.
 
-    Raises DamagedBundle as ``digest_of``.
+    ``known``: the bundle's, where it was hashed already. Raises DamagedBundle as ``digest_of``.
     """
     if derivation(events) < _DERIVATION:
         return None
     try:
-        return evidence_of(bundle)
+        return known or evidence_of(bundle)
     except TooMuchEvidence:
         return None
 

@@ -9,9 +9,10 @@ from typing import Any, Literal, get_args
 from pydantic import BaseModel
 
 from suite.bundle.derive import StillRunning, derive
-from suite.bundle.record import RECORD_SCHEMA, Record
-from suite.bundle.store import Bundle, DamagedBundle
+from suite.bundle.record import RECORD_SCHEMA, Evidence, Record
+from suite.bundle.store import Bundle, DamagedBundle, parse_record, written
 from suite.spec.base import Frozen
+from suite.spec.manifest import Manifest
 
 
 def _optional_paths(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
@@ -56,16 +57,21 @@ def verify(bundle: Bundle) -> Verification:
     return Verification(status="differs" if lines else "equal", differences=tuple(lines))
 
 
-def rederived(bundle: Bundle) -> tuple[Record, list[str] | None]:
+def rederived(
+    bundle: Bundle, manifest: Manifest | None = None, evidence: Evidence | None = None
+) -> tuple[Record, list[str] | None]:
     """The record derived now, and every difference of the stored one from it; null where none is stored.
 
-    A prediction, which a planner filled in after the derivation, is the stored one's, where there can be one. Raises
-    DamagedBundle and StillRunning.
+    A prediction, which a planner filled in after the derivation, is the stored one's, where there can be one.
+    ``manifest`` and ``evidence``: the bundle's, where they were read already. Raises DamagedBundle and StillRunning.
     """
-    stored = bundle.stored_record()
-    derived = derive(bundle)
-    if stored is None:
+    text = bundle.record_text()
+    derived = derive(bundle, manifest, evidence)
+    if text is None:
         return derived, None
+    if text == written(derived):  # as the driver wrote it: nothing to read, and thousands of fields not to compare
+        return derived, []
+    stored = parse_record(text)
     if stored.get("schema") != RECORD_SCHEMA:
         line = f"schema: stored {_short(stored.get('schema'))}, this version derives {_short(RECORD_SCHEMA)}"
         return derived, [line]

@@ -7,16 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from suite.bundle.derive import StillRunning, record_of
-from suite.bundle.record import Record
-from suite.bundle.store import Bundle, DamagedBundle, find_bundles
-from suite.bundle.verify import rederived
+from suite.bundle.cache.records import DerivedRecords
+from suite.bundle.derive import StillRunning
+from suite.bundle.store import DamagedBundle, find_bundles
 from suite.report.facts.model import Entry
 from suite.report.formatting.escape import visible
 from suite.spec.base import UsageError
-
-#: Records are derived from their events where those of all bundles are at most this long together: a second or two.
-DERIVED_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -38,48 +34,31 @@ class Found:
 
 
 def read_entries(paths: Sequence[Path]) -> Found:
-    """Every readable bundle, once, with its record; runs that are under way are left out.
+    """Every readable bundle, once, with the record that its events give; runs that are under way are left out.
 
-    Records are derived from their events, and are taken as they are stored only where there are too many events. Raises
-    UsageError when nothing can be reported.
+    Raises UsageError when nothing can be reported.
     """
-    bundles = find_bundles(paths)
-    size = sum(bundle.events_bytes() for bundle in bundles)
     found = Found([], [], [])
-    for bundle in bundles:
-        try:
-            if bundle.running():
-                raise StillRunning
-            record = _derived(bundle, found.caveats) if size <= DERIVED_BYTES else record_of(bundle)
-            entry = Entry(manifest=bundle.manifest(), record=record, path=bundle.path.as_posix())
-            _require_same_run(entry)
-        except StillRunning:
-            found.caveats.append(f"{bundle.path}: left out, because it is still being run")
-        except DamagedBundle as error:
-            found.damaged.append(f"{bundle.path}: {error}")
-        else:
-            found.entries.append(entry)
+    with DerivedRecords() as records:
+        for bundle in find_bundles(paths):
+            path = bundle.path.as_posix()
+            try:
+                derived = records.of(bundle)
+            except StillRunning:
+                found.caveats.append(f"{path}: left out, because it is still being run")
+            except DamagedBundle as error:
+                found.damaged.append(f"{path}: {error}")
+            else:
+                found.entries.append(Entry(manifest=derived.manifest, record=derived.record, path=path))
+                if derived.difference:
+                    found.caveats.append(
+                        f"{path}: record.json is not what its events give, which are reported: {derived.difference}"
+                    )
     if not found.entries:
         detail = f"; {found.warnings()[0]}" if found.warnings() else ""
         raise UsageError(f"no bundle to report in {', '.join(str(path) for path in paths)}{detail}")
-    if size > DERIVED_BYTES:
-        found.caveats.append(
-            f"{len(found.entries)} records were taken as they are stored, because their events are {size >> 20} MiB; "
-            "suite verify derives them again"
-        )
     once = list(_once(found.entries, found.caveats))
     return Found(once, found.damaged, [*found.caveats, *_versions(once)])
-
-
-def _derived(bundle: Bundle, caveats: list[str]) -> Record:
-    """The record that the events give. Raises DamagedBundle and StillRunning."""
-    record, differences = rederived(bundle)
-    if differences:
-        more = f" and {len(differences) - 1} more" if len(differences) > 1 else ""
-        caveats.append(
-            f"{bundle.path}: record.json is not what its events give, which are reported: {differences[0]}{more}"
-        )
-    return record
 
 
 def _versions(entries: Sequence[Entry]) -> list[str]:
@@ -89,13 +68,6 @@ def _versions(entries: Sequence[Entry]) -> list[str]:
     if len(counts) <= 1:
         return []
     return [f"runs of different versions of the suite: {', '.join(f'{runs} of {name}' for name, runs in counts)}"]
-
-
-def _require_same_run(entry: Entry) -> None:
-    """Raises DamagedBundle where a record that was taken as it is stored is not of the manifest's run."""
-    run, manifest = entry.record.run, entry.manifest
-    if (run.id, run.manifest_hash) != (manifest.run.id, manifest.hash):
-        raise DamagedBundle(f"record.json is of run {ascii(run.id)[:80]}, not of {manifest.run.id}")
 
 
 def _once(entries: Sequence[Entry], caveats: list[str]) -> Iterator[Entry]:

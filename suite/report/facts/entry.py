@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +20,14 @@ class Entry:
     manifest: Manifest
     record: Record
     path: str
+
+
+def manifests_of(entries: Sequence[Entry]) -> list[Manifest]:
+    """The manifest of each row once, without its repeats, in the order of the entries."""
+    found: dict[str, Manifest] = {}
+    for entry in entries:
+        found.setdefault(entry.manifest.hash, entry.manifest)
+    return list(found.values())
 
 
 @dataclass(frozen=True, order=True)
