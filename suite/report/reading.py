@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from suite.bundle.derive import StillRunning, record_of
-from suite.bundle.record import Record
+from suite.bundle.evidence import digest_of, digest_of_all
 from suite.bundle.store import Bundle, DamagedBundle, find_bundles
-from suite.bundle.verify import rederived
+from suite.bundle.verify import examined
+from suite.report.facts.evidence import ReadFrom
 from suite.report.facts.model import Entry
 from suite.report.formatting.escape import visible
+from suite.report.trust import Checked, trusted
 from suite.spec.base import UsageError
 
 #: Records are derived from their events where those of all bundles are at most this long together: a second or two.
@@ -23,13 +25,14 @@ DERIVED_BYTES = 16 << 20
 class Found:
     """The runs of some folders.
 
-    ``damaged``: one line for each bundle that was left out for it. ``caveats``: what else was left out, and records
-    that are not what their events give.
+    ``damaged``: one line for each bundle that was left out for it. ``caveats``: what else was left out or does not fit
+    together, and records that are not what their events give.
     """
 
     entries: list[Entry]
     damaged: list[str]
     caveats: list[str]
+    read_from: ReadFrom
 
     def warnings(self) -> list[str]:
         """All of it, a line each that a terminal can show."""
@@ -38,48 +41,67 @@ class Found:
 
 
 def read_entries(paths: Sequence[Path]) -> Found:
-    """Every readable bundle, once, with its record; runs that are under way are left out.
+    """Every readable bundle, once, with its record; runs that are under way or inconsistent are left out.
 
     Records are derived from their events, and are taken as they are stored only where there are too many events. Raises
     UsageError when nothing can be reported.
     """
     bundles = find_bundles(paths)
     size = sum(bundle.events_bytes() for bundle in bundles)
-    found = Found([], [], [])
+    checked: list[Checked] = []
+    damaged: list[str] = []
+    caveats: list[str] = []
+    digests: list[str | None] = []
     for bundle in bundles:
         try:
             if bundle.running():
                 raise StillRunning
-            record = _derived(bundle, found.caveats) if size <= DERIVED_BYTES else record_of(bundle)
-            entry = Entry(manifest=bundle.manifest(), record=record, path=bundle.path.as_posix())
-            _require_same_run(entry)
+            digests.append(_digest(bundle))
+            one = _checked(bundle, digests[-1], caveats) if size <= DERIVED_BYTES else _stored(bundle, digests[-1])
+            _require_same_run(one.entry)
         except StillRunning:
-            found.caveats.append(f"{bundle.path}: left out, because it is still being run")
+            caveats.append(f"{bundle.path}: left out, because it is still being run")
         except DamagedBundle as error:
-            found.damaged.append(f"{bundle.path}: {error}")
+            damaged.append(f"{bundle.path}: {error}")
         else:
-            found.entries.append(entry)
-    if not found.entries:
+            checked.append(one)
+    entries, told = trusted(checked, bundles, paths)
+    caveats += told
+    known = [digest for digest in digests if digest is not None]
+    whole = digest_of_all(known) if known and len(known) == len(digests) else None
+    found = Found(entries, damaged, caveats, ReadFrom(tuple(path.as_posix() for path in paths), whole))
+    if not entries:
         detail = f"; {found.warnings()[0]}" if found.warnings() else ""
         raise UsageError(f"no bundle to report in {', '.join(str(path) for path in paths)}{detail}")
     if size > DERIVED_BYTES:
-        found.caveats.append(
-            f"{len(found.entries)} records were taken as they are stored, because their events are {size >> 20} MiB; "
+        caveats.append(
+            f"{len(entries)} records were taken as they are stored, because their events are {size >> 20} MiB; "
             "suite verify derives them again"
         )
-    once = list(_once(found.entries, found.caveats))
-    return Found(once, found.damaged, [*found.caveats, *_versions(once)])
+    caveats += _versions(entries)
+    return found
 
 
-def _derived(bundle: Bundle, caveats: list[str]) -> Record:
-    """The record that the events give. Raises DamagedBundle and StillRunning."""
-    record, differences = rederived(bundle)
-    if differences:
-        more = f" and {len(differences) - 1} more" if len(differences) > 1 else ""
+def _digest(bundle: Bundle) -> str | None:
+    try:
+        return digest_of(bundle)
+    except DamagedBundle:
+        return None
+
+
+def _checked(bundle: Bundle, digest: str | None, caveats: list[str]) -> Checked:
+    """With the record that the events give. Raises DamagedBundle and StillRunning."""
+    found = examined(bundle)
+    if found.differences:
+        more = f" and {len(found.differences) - 1} more" if len(found.differences) > 1 else ""
         caveats.append(
-            f"{bundle.path}: record.json is not what its events give, which are reported: {differences[0]}{more}"
+            f"{bundle.path}: record.json is not what its events give, which are reported: {found.differences[0]}{more}"
         )
-    return record
+    return Checked(Entry(found.manifest, found.record, bundle.path.as_posix(), digest), found.findings)
+
+
+def _stored(bundle: Bundle, digest: str | None) -> Checked:
+    return Checked(Entry(bundle.manifest(), record_of(bundle), bundle.path.as_posix(), digest), ())
 
 
 def _versions(entries: Sequence[Entry]) -> list[str]:
@@ -96,15 +118,3 @@ def _require_same_run(entry: Entry) -> None:
     run, manifest = entry.record.run, entry.manifest
     if (run.id, run.manifest_hash) != (manifest.run.id, manifest.hash):
         raise DamagedBundle(f"record.json is of run {ascii(run.id)[:80]}, not of {manifest.run.id}")
-
-
-def _once(entries: Sequence[Entry], caveats: list[str]) -> Iterator[Entry]:
-    """Leave out copies: of no two runs of a manifest do start and iterations last the same to the last digit."""
-    paths: dict[tuple, str] = {}
-    for entry in entries:
-        run, seconds = entry.record.run, entry.record.iterations.seconds
-        first = paths.setdefault((run.manifest_hash, run.started, seconds or (run.id, run.ended)), entry.path)
-        if first == entry.path:
-            yield entry
-        else:
-            caveats.append(f"{entry.path}: left out, because it is the same run as {first}")
