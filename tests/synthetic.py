@@ -29,6 +29,8 @@ LLAMA = Shape(
 )
 #: How an iteration divides into phases; the rest is `other`.
 SHARES = {"generate": 0.5, "score": 0.1, "reference": 0.1, "reward": 0.0, "train": 0.25}
+#: Share of a phase by which each rank is done before the one below it: no two ranks take the same time.
+RANK_SKEW = 1e-4
 #: Of an iteration that generates in an engine of its own: weights go there first.
 SYNC_SHARE = 0.04
 #: What a rank tells of its generation.
@@ -153,11 +155,15 @@ def rank_events(
     stats = {"loss": 0.5, "policy_loss": 0.1, "value_loss": 0.4, "kl": 0.0, "reward": 0.5, "gradient_norm": None}
     for iteration in range(done):
         whole = seconds(iteration, rank)
+        began, passed = log.time, 0.0
         for phase, share in shares_of(manifest).items():
             here = {"iteration": iteration, "phase": phase}
-            log.write("phase", seconds=share * whole, wait_seconds=0.0, **here)
+            waited = share * whole * RANK_SKEW * rank
+            passed += share * whole
+            log.time = began + passed
+            log.write("phase", seconds=share * whole - waited, wait_seconds=waited, **here)
             log.write("memory", **here, **_peaks(memory_bytes, cuda))
-        log.time += whole
+        log.time = began + whole
         optional: dict[str, Any] = {} if device is None else {"device": dict(device)}
         if details is not None:
             optional["details"] = {name: part * whole for name, part in details.items()}

@@ -32,14 +32,16 @@ class StillRunning(UsageError):
     """A driver holds the run, so there is nothing final to derive."""
 
 
-def derive(bundle: Bundle, manifest: Manifest | None = None, evidence: Evidence | None = None) -> Record:
+def derive(
+    bundle: Bundle, manifest: Manifest | None = None, events: Events | None = None, evidence: Evidence | None = None
+) -> Record:
     """The record of a run that is over, by the rules of docs/contracts.md.
 
-    ``manifest`` and ``evidence``: the bundle's, where they were read already. Raises DamagedBundle when the bundle cannot be trusted, StillRunning while a driver holds it and has not written
-    its end.
+    ``manifest``, ``events`` and ``evidence``: the bundle's, where they were read already. Raises DamagedBundle when the
+    bundle cannot be trusted, StillRunning while a driver holds it and has not written its end.
     """
     manifest = manifest or bundle.manifest()
-    events, driver_facts = bundle.events(manifest), bundle.environment()
+    events, driver_facts = events or bundle.events(manifest), bundle.environment()
     if bundle.running() and not any(event["kind"] == "end" for event in events.driver):
         raise StillRunning(f"run {bundle.id} is still going on; its record is derived when it ends")
     training = training_side(events, manifest)

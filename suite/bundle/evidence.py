@@ -1,13 +1,14 @@
 """One digest over all that a bundle holds: whoever kept it can tell whether the bundle is still what was published.
 
-It is the SHA-256 of the list that ``sha256sum`` prints of the bundle's files in the order of their paths' bytes, so nobody
-needs the suite to check it (docs/evidence.md has the command). A hash binds the length of its file too.
+It is the SHA-256 of the list that ``sha256sum`` prints of the bundle's files in the order of their paths' bytes, so
+nobody needs the suite to check it (docs/evidence.md has the command). A hash binds the length of its file too.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from suite.bundle.facts import derivation
 from suite.bundle.files import DamagedBundle, open_plain
 from suite.bundle.record import Evidence
 from suite.bundle.store import Bundle
+from suite.spec.base import UsageError
 
 #: No evidence: what is derived from it, and who holds the run. Hidden files, drafts of these, are none either.
 NO_EVIDENCE = frozenset(("record.json", "lock"))
@@ -67,6 +69,13 @@ def digest_of_all(digests: Iterable[str]) -> str:
     if len(ordered) == 1:
         return ordered[0]
     return hashlib.sha256("".join(f"{digest}\n" for digest in ordered).encode()).hexdigest()
+
+
+def checked_digest(text: str) -> str:
+    """A digest as somebody typed it. Raises UsageError for what is none."""
+    if not re.fullmatch("[0-9a-fA-F]{64}", text):
+        raise UsageError(f"a digest is 64 hexadecimal digits, not {text[:80]!r}")
+    return text.lower()
 
 
 def _names(root: Path) -> list[str]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from suite.bundle.cache.records import DerivedRecords
+from suite.bundle.cache.records import Derived, DerivedRecords
 from suite.bundle.derive import StillRunning
-from suite.bundle.store import DamagedBundle, find_bundles
+from suite.bundle.evidence import digest_of, digest_of_all
+from suite.bundle.store import Bundle, DamagedBundle, find_bundles
+from suite.report.facts.evidence import ReadFrom
 from suite.report.facts.model import Entry
 from suite.report.formatting.escape import visible
+from suite.report.trust import Checked, trusted
 from suite.spec.base import UsageError
 
 
@@ -19,13 +22,14 @@ from suite.spec.base import UsageError
 class Found:
     """The runs of some folders.
 
-    ``damaged``: one line for each bundle that was left out for it. ``caveats``: what else was left out, and records
-    that are not what their events give.
+    ``damaged``: one line for each bundle that was left out for it. ``caveats``: what else was left out or does not fit
+    together, and records that are not what their events give.
     """
 
     entries: list[Entry]
     damaged: list[str]
     caveats: list[str]
+    read_from: ReadFrom
 
     def warnings(self) -> list[str]:
         """All of it, a line each that a terminal can show."""
@@ -34,31 +38,54 @@ class Found:
 
 
 def read_entries(paths: Sequence[Path]) -> Found:
-    """Every readable bundle, once, with the record that its events give; runs that are under way are left out.
+    """Every readable bundle, once, with the record that its events give; runs that are under way or inconsistent are
+    left out.
 
     Raises UsageError when nothing can be reported.
     """
-    found = Found([], [], [])
+    bundles = find_bundles(paths)
+    checked: list[Checked] = []
+    damaged: list[str] = []
+    caveats: list[str] = []
+    digests: list[str | None] = []
     with DerivedRecords() as records:
-        for bundle in find_bundles(paths):
-            path = bundle.path.as_posix()
+        for bundle in bundles:
             try:
                 derived = records.of(bundle)
             except StillRunning:
-                found.caveats.append(f"{path}: left out, because it is still being run")
+                caveats.append(f"{bundle.path}: left out, because it is still being run")
             except DamagedBundle as error:
-                found.damaged.append(f"{path}: {error}")
+                damaged.append(f"{bundle.path}: {error}")
+                digests.append(_digest(bundle))
             else:
-                found.entries.append(Entry(manifest=derived.manifest, record=derived.record, path=path))
-                if derived.difference:
-                    found.caveats.append(
-                        f"{path}: record.json is not what its events give, which are reported: {derived.difference}"
-                    )
-    if not found.entries:
+                checked.append(_checked(bundle, derived, caveats))
+                digests.append(derived.digest)
+    entries, told = trusted(checked, bundles, paths)
+    caveats += told
+    known = [digest for digest in digests if digest is not None]
+    whole = digest_of_all(known) if known and len(known) == len(digests) else None
+    found = Found(entries, damaged, caveats, ReadFrom(tuple(path.as_posix() for path in paths), whole))
+    if not entries:
         detail = f"; {found.warnings()[0]}" if found.warnings() else ""
         raise UsageError(f"no bundle to report in {', '.join(str(path) for path in paths)}{detail}")
-    once = list(_once(found.entries, found.caveats))
-    return Found(once, found.damaged, [*found.caveats, *_versions(once)])
+    caveats += _versions(entries)
+    return found
+
+
+def _digest(bundle: Bundle) -> str | None:
+    try:
+        return digest_of(bundle)
+    except DamagedBundle:
+        return None
+
+
+def _checked(bundle: Bundle, derived: Derived, caveats: list[str]) -> Checked:
+    if derived.difference:
+        caveats.append(
+            f"{bundle.path}: record.json is not what its events give, which are reported: {derived.difference}"
+        )
+    entry = Entry(derived.manifest, derived.record, bundle.path.as_posix(), derived.digest)
+    return Checked(entry, derived.findings)
 
 
 def _versions(entries: Sequence[Entry]) -> list[str]:
@@ -68,15 +95,3 @@ def _versions(entries: Sequence[Entry]) -> list[str]:
     if len(counts) <= 1:
         return []
     return [f"runs of different versions of the suite: {', '.join(f'{runs} of {name}' for name, runs in counts)}"]
-
-
-def _once(entries: Sequence[Entry], caveats: list[str]) -> Iterator[Entry]:
-    """Leave out copies: of no two runs of a manifest do start and iterations last the same to the last digit."""
-    paths: dict[tuple, str] = {}
-    for entry in entries:
-        run, seconds = entry.record.run, entry.record.iterations.seconds
-        first = paths.setdefault((run.manifest_hash, run.started, seconds or (run.id, run.ended)), entry.path)
-        if first == entry.path:
-            yield entry
-        else:
-            caveats.append(f"{entry.path}: left out, because it is the same run as {first}")

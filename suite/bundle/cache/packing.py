@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from suite.bundle.findings import Finding
 from suite.bundle.record import Environment, Record
 from suite.spec.manifest import Manifest, Run
 
@@ -22,13 +23,15 @@ _LENGTH_BYTES = 4
 class Derived:
     """What the evidence of a bundle gives.
 
-    ``digest``: of the evidence (``suite.bundle.evidence``), null where there is none of it. ``difference``: of record.json from it, in words; empty where
-    there is none or no record.
+    ``digest``: of the evidence (``suite.bundle.evidence``), null where there is none of it. ``findings``: what does not
+    fit together within it. ``difference``: of record.json from the record, in words; empty where there is none, or no
+    record.json.
     """
 
     manifest: Manifest
     record: Record
     digest: str | None
+    findings: tuple[Finding, ...]
     difference: str
 
 
@@ -38,6 +41,7 @@ def packed(derived: Derived) -> bytes:
     facts = {
         "manifest": derived.manifest.hash,
         "digest": derived.digest,
+        "findings": [[finding.name, finding.text] for finding in derived.findings],
         "difference": derived.difference,
         "worker": _texts(record.environment.worker),
         "driver": _texts(record.environment.driver),
@@ -76,7 +80,11 @@ class Unpacking:
         if record.memory is not None:
             vars(record.memory)["floor"] = self._shared((manifest.hash, "floor"), record.memory.floor)
         return Derived(
-            manifest=self._manifest(manifest, record), record=record, digest=head["digest"], difference=head["difference"]
+            manifest=self._manifest(manifest, record),
+            record=record,
+            digest=head["digest"],
+            findings=tuple(Finding(name=name, text=text) for name, text in head["findings"]),
+            difference=head["difference"],
         )
 
     def _manifest(self, manifest: Manifest, record: Record) -> Manifest:

@@ -17,7 +17,7 @@ from suite.bundle.files import DamagedBundle
 from suite.bundle.manifest_file import parse_manifest
 from suite.bundle.record import Evidence
 from suite.bundle.store import Bundle
-from suite.bundle.verify import rederived
+from suite.bundle.verify import examined
 from suite.spec.manifest import Manifest
 
 __all__ = ["Derived", "DerivedRecords"]
@@ -106,15 +106,15 @@ class DerivedRecords:
 
     def _derived(self, bundle: Bundle, evidence: Evidence | None) -> tuple[Derived, bytes]:
         """Now, and as it is kept; raises DamagedBundle."""
-        manifest = bundle.manifest()
-        record, differences = rederived(bundle, manifest, evidence)
+        found = examined(bundle, evidence)
         difference = ""
-        if differences:
-            more = f" and {len(differences) - 1} more" if len(differences) > 1 else ""
-            difference = f"{differences[0]}{more}"
-        derived = Derived(manifest, record, None if evidence is None else evidence.digest, difference)
-        body = packed(derived)
-        return self._unpacking.unpacked(body, self._manifests.setdefault(manifest.hash, manifest)), body
+        if found.differences:
+            more = f" and {len(found.differences) - 1} more" if len(found.differences) > 1 else ""
+            difference = f"{found.differences[0]}{more}"
+        digest = None if evidence is None else evidence.digest
+        body = packed(Derived(found.manifest, found.record, digest, found.findings, difference))
+        manifest = self._manifests.setdefault(found.manifest.hash, found.manifest)
+        return self._unpacking.unpacked(body, manifest), body
 
     def _keep(self, place: bytes, seen: bytes, name: bytes, body: bytes | None) -> None:
         if body is not None:

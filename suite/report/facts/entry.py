@@ -15,11 +15,12 @@ RUNS_TO_PUBLISH, RUNS_TO_RANK = 3, 5
 
 @dataclass(frozen=True)
 class Entry:
-    """One run: what was asked, what came out, and the path of its bundle as the report shows it."""
+    """One run: what was asked, what came out, the path of its bundle as the report shows it, and its digest."""
 
     manifest: Manifest
     record: Record
     path: str
+    digest: str | None = None
 
 
 def manifests_of(entries: Sequence[Entry]) -> list[Manifest]:

@@ -22,6 +22,7 @@ from suite.bundle.cache.records import Derived, DerivedRecords
 from suite.bundle.derive import StillRunning, derive
 from suite.bundle.evidence import evidence_of
 from suite.bundle.files import DamagedBundle
+from suite.bundle.findings import Finding
 from suite.bundle.store import Bundle
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import build
@@ -31,6 +32,7 @@ from suite.spec.layout import Layout
 from tests.synthetic import grpo_workload, make_bundle, rank_events, synthetic_manifest, write_bundle
 
 TWO_RANKS = Layout(devices_per_node=2, data=2)
+FINDING = Finding(name="rank-times", text="an iteration took 1 s on rank 0 and 2 s on rank 1")
 DERIVATION_3 = {"derivation": 3, "packages": {"torch": "2"}, "ceilings": {"copy_bytes_per_second": 1e22}}
 
 
@@ -47,17 +49,17 @@ class Count:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.derived, self.hashed = 0, 0
-        rederived, evidence = records.rederived, records.evidence_of
+        examined, evidence = records.examined, records.evidence_of
 
         def counted_derive(*args):  # type: ignore[no-untyped-def]
             self.derived += 1
-            return rederived(*args)
+            return examined(*args)
 
         def counted_evidence(bundle: Bundle):  # type: ignore[no-untyped-def]
             self.hashed += 1
             return evidence(bundle)
 
-        monkeypatch.setattr(records, "rederived", counted_derive)
+        monkeypatch.setattr(records, "examined", counted_derive)
         monkeypatch.setattr(records, "evidence_of", counted_evidence)
 
     def since(self) -> tuple[int, int]:
@@ -232,7 +234,7 @@ def test_packed_records_are_what_they_were(tmp_path: Path) -> None:
     shared = Unpacking()
     for path in made:
         manifest, record = Bundle(path).manifest(), derive(Bundle(path))
-        derived = Derived(manifest, record, "0" * 64, "a difference")
+        derived = Derived(manifest, record, "0" * 64, (FINDING,), "a difference")
         found = shared.unpacked(packed(derived), manifest)
         assert found == derived
         assert found.record.model_dump_json(by_alias=True) == record.model_dump_json(by_alias=True)

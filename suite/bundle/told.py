@@ -1,0 +1,55 @@
+"""What each rank tells of its iterations, beside how long they took by the times of its events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from suite.bundle.events import Event
+
+
+@dataclass(frozen=True)
+class ToldPhase:
+    """One phase of one iteration. ``elapsed``: from the event before it to its own; null where there was none."""
+
+    name: str
+    own_seconds: float
+    wait_seconds: float
+    elapsed: float | None
+
+    @property
+    def seconds(self) -> float:
+        """Until every rank was there."""
+        return self.own_seconds + self.wait_seconds
+
+
+@dataclass(frozen=True)
+class ToldIteration:
+    """One iteration. ``elapsed``: from the event of the iteration before, or of the set-up, to its own."""
+
+    number: int
+    seconds: float
+    elapsed: float | None
+    phases: tuple[ToldPhase, ...]
+
+
+def told_by(events: tuple[Event, ...]) -> list[ToldIteration]:
+    """The completed iterations of one rank, in order."""
+    told: list[ToldIteration] = []
+    phases: list[ToldPhase] = []
+    before: float | None = None
+    iteration_before: float | None = None
+    for event in events:
+        kind, time = event["kind"], event["time"]
+        if kind == "phase":
+            since = None if before is None else time - before
+            phases.append(ToldPhase(event["phase"], event["seconds"], event["wait_seconds"], since))
+        elif kind == "iteration":
+            since = None if iteration_before is None else time - iteration_before
+            told.append(ToldIteration(event["iteration"], event["seconds"], since, tuple(phases)))
+            phases, iteration_before = [], time
+        elif kind not in ("environment", "memory"):
+            continue
+        elif not told and not phases:
+            iteration_before = time
+        before = time
+    return told
