@@ -62,10 +62,11 @@ def _folder(root: Path, count: int) -> Path:
 
 def measure(arguments: Sequence[str], cache: Path) -> Measured:
     """`suite` with these arguments, in a process of its own, on one core."""
-    core = min(os.sched_getaffinity(0))
-    command = ["taskset", "--cpu-list", str(core), sys.executable, "-m", "suite", *arguments]
+    command, cores = [sys.executable, "-m", "suite", *arguments], os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})  # which what is started here inherits
     start = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, VARIABLE: str(cache)})
+    os.sched_setaffinity(0, cores)
     _, status, usage = os.wait4(process.pid, 0)  # this child's own memory, not the largest of all children so far
     elapsed = time.perf_counter() - start
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -80,7 +81,10 @@ def rows() -> list[Row]:
         make_runs(root / "runs")
         time.sleep(SETTLED_SECONDS)
         found = []
-        for title, words in (("`suite report` over {}", "report {0} -o {1}"), ("`suite compare` of {} with {}", "compare {0} {0}")):
+        for title, words in (
+            ("`suite report` over {}", "report {0} -o {1}"),
+            ("`suite compare` of {} with {}", "compare {0} {0}"),
+        ):
             warm: list[float] = []
             for count in BUNDLES:
                 arguments = [word.format(_folder(root / "runs", count), root / "report.md") for word in words.split()]

@@ -8,12 +8,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from suite.bundle.event_fields import FIELDS, is_moment, wrong_field
+from suite.bundle.event_fields import FIELDS, Kind, is_moment, wrong_field
 from suite.bundle.files import EVENTS_BYTES, DamagedBundle, open_plain
-from suite.bundle.json_lines import objects
+from suite.bundle.json_lines import objects, plain_objects
 from suite.spec.manifest import Manifest
 
 EVENTS_SCHEMA = "suite/events/1"
@@ -21,6 +22,8 @@ EVENTS_SCHEMA = "suite/events/1"
 SETUP = "setup"
 
 Event = dict[str, Any]
+#: A kind of a later version: only fields that any event may carry are known.
+_UNKNOWN = Kind(())
 _OF_ITERATIONS = frozenset(("phase", "memory", "iteration"))
 _RANK_FILE = re.compile(r"rank-(0|[1-9][0-9]{0,8})\.jsonl")
 
@@ -90,12 +93,15 @@ def _read_file(path: Path, rank: int | None, notes: list[str]) -> tuple[Event, .
     except FileNotFoundError:
         return ()
     kinds = FIELDS["driver" if rank is None else "rank"]
+    usual = _usual_events(data, rank, kinds)
+    if usual is not None:
+        return usual
     events: list[Event] = []
     unknown: list[str] = []
     for seq, event in enumerate(objects(data, name, notes)):
         _check_head(event, rank, seq, name)
         kind = event["kind"]
-        problem = wrong_field(event, kinds.get(kind, ()), name)
+        problem = wrong_field(event, kinds.get(kind, _UNKNOWN), name)
         if problem:
             raise DamagedBundle(f"{_line(name, seq)}: {kind} event: {problem}")
         if kind in kinds:
@@ -104,6 +110,25 @@ def _read_file(path: Path, rank: int | None, notes: list[str]) -> tuple[Event, .
             unknown.append(f"{_line(name, seq)}: kind {kind[:40]!r} is not known and was left out")
     if unknown:
         notes.append(unknown[0] if len(unknown) == 1 else f"{unknown[0]}, as were {len(unknown) - 1} more")
+    return tuple(events)
+
+
+def _usual_events(data: bytes, rank: int | None, kinds: dict[str, Kind]) -> tuple[Event, ...] | None:
+    """All at once, where nothing is wrong with any and there is nothing to note; else null."""
+    events = plain_objects(data)
+    if events is None:
+        return None
+    try:
+        for seq, event in enumerate(events):
+            kind, time = kinds[event["kind"]], event["time"]
+            if type(event["seq"]) is not int or event["seq"] != seq or event["rank"] != rank or not is_moment(time):
+                return None
+            if not kind.is_usual(event) and wrong_field(event, kind, ""):
+                return None
+        if bool in set(map(type, map(itemgetter("rank"), events))):
+            return None
+    except (KeyError, TypeError, DamagedBundle):  # a field that is not there, a kind that cannot be a key, bad facts
+        return None
     return tuple(events)
 
 
@@ -178,7 +203,9 @@ def _check_heartbeat(event: Event, completed: int, name: str) -> None:
     """Any number of them, of the iteration at work or the one before: a trainer has work between iterations too."""
     iteration = event["iteration"]
     if iteration is not None and not completed - 1 <= iteration <= completed:
-        raise DamagedBundle(f"{_place(name, event)}: heartbeat event of iteration {iteration} where {completed} follows")
+        raise DamagedBundle(
+            f"{_place(name, event)}: heartbeat event of iteration {iteration} where {completed} follows"
+        )
 
 
 def _check_start(event: Event, manifest: Manifest, where: str) -> None:

@@ -138,6 +138,8 @@ def _run_ids(traces: Sequence[Trace]) -> _Found:
     for trace in traces:
         by_id[trace.run_id].append(trace)
     for same in by_id.values():
+        if len(same) == 1:
+            continue
         ordered = sorted(same, key=lambda trace: (len(trace.path.parts), trace.path.name != trace.run_id, trace.path))
         for index, trace in enumerate(ordered):
             above = next((first for first in ordered[:index] if _holds(first.path.parent, trace.path)), None)
@@ -151,6 +153,8 @@ def _holds(folder: Path, path: Path) -> bool:
 
 def _folder_names(traces: Sequence[Trace]) -> _Found:
     for trace in traces:
+        if trace.path.name == trace.run_id and not trace.path.is_symlink():
+            continue
         name = os.path.basename(os.path.realpath(trace.path))
         kept_aside = os.path.basename(os.path.dirname(os.path.realpath(trace.path))) == ATTIC
         if name != trace.run_id and not (kept_aside and name.startswith(f"{trace.run_id}.")):

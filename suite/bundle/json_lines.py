@@ -1,17 +1,20 @@
-"""Files of one JSON object a line, read fast where they are as the suite writes them, and as strictly everywhere."""
+"""Files of one JSON object a line: at once where they are as the suite writes them, else line by line."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from json.scanner import make_scanner
+from functools import partial
 from typing import Any
 
-from suite.bundle.files import LINE_BYTES, DamagedBundle, no_constant, parse_object
+from pydantic_core import from_json
 
-#: In a line with one of these, names are harder to count than ``_plain_object`` does.
-_CAREFUL = ("\\", " :", "\t:", "\r:")
-_scan = make_scanner(json.JSONDecoder(parse_constant=no_constant))
+from suite.bundle.files import LINE_BYTES, DamagedBundle, parse_object
+
+#: In a line with one of these, names are harder to count than ``plain_objects`` does.
+_CAREFUL = (b"\\", b"\t", b"\r", b" :")
+#: Shorter lines are first taken to have no object within their object.
+_SHORT_BYTES = 256
+_parse = partial(from_json, allow_inf_nan=False)
 
 
 def objects(data: bytes, name: str, notes: list[str]) -> Iterator[dict[str, Any]]:
@@ -19,45 +22,66 @@ def objects(data: bytes, name: str, notes: list[str]) -> Iterator[dict[str, Any]
 
     ``name`` is what messages call the file. Raises DamagedBundle for a line that is too long or no object.
     """
-    text = data.decode("ascii") if data.isascii() else ""
-    careful = [mark for mark in _CAREFUL if mark in text]
-    number = start = 0
-    while start < len(data):
-        number += 1
-        end = data.find(b"\n", start)
-        if (len(data) if end < 0 else end + 1) - start > LINE_BYTES:
-            raise DamagedBundle(f"{name} line {number} is longer than {LINE_BYTES} bytes")
-        if end < 0:
-            notes.append(f"{name} line {number} was cut short and left out")
-            return
-        is_plain = text and not (careful and any(text.find(mark, start, end) >= 0 for mark in careful))
-        yield (_plain_object(text, start, end) if is_plain else None) or _object(data[start:end], name, number)
-        start = end + 1
+    lines = data.split(b"\n")
+    rest = lines.pop()
+    for number, line in enumerate(lines, start=1):
+        if len(line) >= LINE_BYTES:
+            raise _too_long(name, number)
+        yield _object(line, f"{name} line {number}")
+    if len(rest) > LINE_BYTES:
+        raise _too_long(name, len(lines) + 1)
+    if rest:
+        notes.append(f"{name} line {len(lines) + 1} was cut short and left out")
 
 
-def _object(line: bytes, name: str, number: int) -> dict[str, Any]:
-    where = f"{name} line {number}"
+def plain_objects(data: bytes) -> list[dict[str, Any]] | None:
+    """As ``objects`` in a quarter of the time, without a note; null where there would be one, or damage.
+
+    That no name is given twice is seen by their number: where there are no backslashes, and no spaces before colons,
+    a name is followed by ``":`` at once, so that there are at least as many of these as names, and not more than the
+    objects have names only if none was lost. Lines with such characters are read one by one.
+    """
+    lines = data.split(b"\n")
+    lengths = list(map(len, lines))
+    if lines.pop() or max(lengths) >= LINE_BYTES:
+        return None
+    careful = _careful(data, lines)
+    try:
+        if careful:
+            found = [_object(line, "") if index in careful else _parse(line) for index, line in enumerate(lines)]
+        else:
+            found = list(map(_parse, lines))
+    except (ValueError, DamagedBundle):
+        return None
+    if any(kind is not dict for kind in set(map(type, found))):
+        return None
+    wanted = data.count(b'":')
+    for index in careful:
+        wanted += _names_in(found[index]) - lines[index].count(b'":')
+    names = sum(map(len, found))  # a part of all is enough where it is as many as there can be
+    if names != wanted:
+        long = [value for value, length in zip(found, lengths, strict=False) if length > _SHORT_BYTES]
+        names += sum(map(_names_in, long)) - sum(map(len, long))
+    if names != wanted:
+        names = sum(map(_names_in, found))
+    return found if names == wanted else None
+
+
+def _careful(data: bytes, lines: list[bytes]) -> set[int]:
+    """Which lines have characters that make names harder to count."""
+    marks = [mark for mark in _CAREFUL if mark in data]
+    return {index for index, line in enumerate(lines) if any(mark in line for mark in marks)} if marks else set()
+
+
+def _too_long(name: str, number: int) -> DamagedBundle:
+    return DamagedBundle(f"{name} line {number} is longer than {LINE_BYTES} bytes")
+
+
+def _object(line: bytes, where: str) -> dict[str, Any]:
     try:
         return parse_object(line.decode(), where)
     except UnicodeDecodeError as error:
         raise DamagedBundle(f"{where} is not UTF-8 text") from error
-
-
-def _plain_object(text: str, start: int, end: int) -> dict[str, Any] | None:
-    """The object that ``text[start:end]`` is, as ``parse_object`` gives it; null where that must look.
-
-    That no name is given twice is seen by their number: where there are no backslashes, and no spaces before colons,
-    a name is followed by ``":`` at once, so that the line has at least as many of these as names, and not more than
-    the object has names only if none was lost.
-    """
-    try:
-        value, stop = _scan(text, start)
-    except (StopIteration, ValueError, RecursionError):
-        return None
-    if stop != end or type(value) is not dict:
-        return None
-    names = len(value) if text.count("{", start, end) == 1 else _names_in(value)
-    return value if text.count('":', start, end) == names else None
 
 
 def _names_in(value: dict | list) -> int:

@@ -64,16 +64,22 @@ def _bandwidth(
     """Of the devices that decode: under split placement those of the generation side, for as long as it generates."""
     if device is None or phases is None or phases.generate is None:
         return None
-    seconds, work = phases.generate.seconds, manifest.work
+    seconds = phases.generate.seconds
     if manifest.layout.placement == "split":
         if beside is None:
             return None
         seconds = beside.generation_busy_seconds
-        work = work.model_copy(update={"replica_rollouts": work.global_rollouts // manifest.layout.generation_ranks})
     if seconds == 0:
         return None
-    read = decode_bytes(manifest.size, manifest.workload, work, manifest.layout, manifest.measure.precision)
-    return read / (seconds * device.memory_bytes_per_second)
+    return _bytes_read(manifest) / (seconds * device.memory_bytes_per_second)
+
+
+@once_per_manifest
+def _bytes_read(manifest: Manifest) -> int:
+    work = manifest.work
+    if manifest.layout.placement == "split":
+        work = work.model_copy(update={"replica_rollouts": work.global_rollouts // manifest.layout.generation_ranks})
+    return decode_bytes(manifest.size, manifest.workload, work, manifest.layout, manifest.measure.precision)
 
 
 def _device(events: Events, manifest: Manifest) -> tuple[Device | None, tuple[str, ...]]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from suite.bundle.findings import Finding
 from suite.bundle.record import Environment, Record
 from suite.spec.manifest import Manifest, Run
 
+_Model = TypeVar("_Model", bound=BaseModel)
 _NO_ENVIRONMENT = Environment(worker=None, driver=None)
 #: Shorter texts are shared by pydantic.
 _LONG_TEXT = 64
@@ -36,7 +37,7 @@ class Derived:
 
 
 def packed(derived: Derived) -> bytes:
-    """All but what is in the manifest. Facts of the environment are apart, each as a text, since most runs share them."""
+    """All but what is in the manifest. Facts of the environment are apart, each as a text, as most runs share them."""
     record = derived.record
     facts = {
         "manifest": derived.manifest.hash,
@@ -89,12 +90,8 @@ class Unpacking:
 
     def _manifest(self, manifest: Manifest, record: Record) -> Manifest:
         """The manifest of this very run; all of its repeats have the other parts in common."""
-        run = Run.model_construct(
-            _every_field(Run), id=record.run.id, plan=record.run.plan, repeat=record.run.repeat
-        )
-        made = manifest.model_copy(update={"run": run})
-        self._make_lean(made)
-        return made
+        run = Run.model_construct(_every_field(Run), id=record.run.id, plan=record.run.plan, repeat=record.run.repeat)
+        return _lean(manifest.model_copy(update={"run": run}))
 
     def _facts(self, texts: dict[str, str] | None) -> dict[str, Any] | None:
         if texts is None:
@@ -114,9 +111,8 @@ class Unpacking:
         return first if first == model else model
 
     def _make_lean(self, model: BaseModel) -> None:
-        """All models of a type have one set of the names of their fields, which otherwise takes more than the fields."""
-        fields, texts = vars(model), self._texts
-        object.__setattr__(model, "__pydantic_fields_set__", _every_field(type(model)))
+        """It and all models within."""
+        fields, texts = vars(_lean(model)), self._texts
         for name, value in fields.items():
             if isinstance(value, BaseModel):
                 self._make_lean(value)
@@ -127,6 +123,12 @@ class Unpacking:
                 for part in value.values():
                     if isinstance(part, BaseModel):
                         self._make_lean(part)
+
+
+def _lean(model: _Model) -> _Model:
+    """All models of a type have one set of the names of their fields; one for each takes more than the fields do."""
+    object.__setattr__(model, "__pydantic_fields_set__", _every_field(type(model)))
+    return model
 
 
 @cache

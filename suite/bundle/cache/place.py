@@ -15,7 +15,7 @@ _BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def cache_folder() -> Path | None:
-    """The folder, made where it is not there; null where it is switched off, cannot be made, or is not the user's alone.
+    """The folder, made where it is not there; null where it is off, cannot be made, or is not the user's alone.
 
     ``$SUITE_CACHE``, else ``suite`` in ``$XDG_CACHE_HOME`` or in ``~/.cache``.
     """

@@ -51,7 +51,7 @@ class DerivedRecords:
         self._database.close()
 
     def of(self, bundle: Bundle) -> Derived:
-        """What the bundle's evidence gives. Raises DamagedBundle, and StillRunning as long as a driver holds the run."""
+        """What the bundle's evidence gives. Raises DamagedBundle, and StillRunning while a driver holds the run."""
         if bundle.running():
             raise StillRunning(f"run {bundle.id} is still going on; its record is derived when it ends")
         if not self._database.is_open:
@@ -118,9 +118,9 @@ class DerivedRecords:
 
     def _keep(self, place: bytes, seen: bytes, name: bytes, body: bytes | None) -> None:
         if body is not None:
+            manifest = self._manifests[manifest_of(body)]
             self._database.put(b"record " + name, body)
-            hash_ = manifest_of(body)
-            self._database.put(b"manifest " + hash_.encode(), self._manifests[hash_].model_dump_json(by_alias=True).encode())
+            self._database.put(b"manifest " + manifest.hash.encode(), manifest.model_dump_json(by_alias=True).encode())
             self._new += 1
         self._database.put(place, seen)
         if self._new >= _BATCH:
