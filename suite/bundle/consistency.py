@@ -220,7 +220,7 @@ def _run_times(events: Events, told: _Told) -> Iterator[Finding]:
         return
     waited, claimed = end["time"] - launch["time"], end["elapsed_seconds"]
     texts = []
-    if abs(waited - claimed) > (_DRIVER.of(claimed) if claimed > waited else Slack(10.0, 0.1).of(claimed)):
+    if claimed - waited > _DRIVER.of(waited):
         texts.append(f"the driver ran for {waited:.6g} s by its events and for {claimed:.6g} s as it tells")
     for rank, written in events.ranks.items():
         texts += _outside(rank, written, launch["time"], end["time"])

@@ -119,7 +119,7 @@ def test_events_of_another_time_than_the_drivers_are_found(tmp_path: Path) -> No
     assert names(path) == {"run-times"}
 
 
-@pytest.mark.parametrize(("factor", "says"), [(0.1, "as it tells"), (10.0, "as it tells")])
+@pytest.mark.parametrize(("factor", "says"), [(0.1, "the whole run"), (10.0, "as it tells")])
 def test_an_elapsed_time_that_the_drivers_events_do_not_have_is_found(tmp_path: Path, factor: float, says: str) -> None:
     path = copied("megatron-25M-n1-d7c1a7c5-r1", tmp_path)
     driver = events_of(path, "driver")
