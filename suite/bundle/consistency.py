@@ -157,52 +157,57 @@ def _phase_sums(told: _Told) -> Iterator[Finding]:
 
 def _rank_times(side: _Told) -> Iterator[Finding]:
     """An iteration lasts from barrier to barrier, on every rank the same."""
-    for one, other in _neighbours(side):
+    texts = []
+    for one, other in _pairs(side):
         pairs = [(left.seconds, right.seconds) for left, right in zip(side[one], side[other], strict=False)]
-        yield from _apart("rank-times", pairs, "an iteration", one, other)
+        texts += _apart(pairs, "an iteration", one, other)
+    yield from _one_of("rank-times", texts)
 
 
 def _rank_waits(side: _Told, manifest: Manifest) -> Iterator[Finding]:
     """A phase of an engine, with the wait behind it, lasts from barrier to barrier too."""
     if manifest.backend.kind != "engine":
         return
-    for one, other in _neighbours(side):
+    texts = []
+    for one, other in _pairs(side):
         by_phase: dict[str, list[tuple[float, float]]] = {}
         for left, right in zip(side[one], side[other], strict=False):
             for here, there in zip(left.phases, right.phases, strict=False):
                 if here.name == there.name:
                     by_phase.setdefault(here.name, []).append((here.seconds, there.seconds))
         for name, pairs in by_phase.items():
-            yield from _apart("rank-waits", pairs, f"{name} with its wait", one, other)
+            texts += _apart(pairs, f"{name} with its wait", one, other)
+    yield from _one_of("rank-waits", texts)
 
 
-def _neighbours(side: _Told) -> list[tuple[int, int]]:
-    """Every rank against the first one."""
+def _pairs(side: _Told) -> list[tuple[int, int]]:
+    """The first rank against every other."""
     first, *others = side
     return [(first, other) for other in others]
 
 
-def _apart(name: Within, pairs: Sequence[tuple[float, float]], what: str, one: int, other: int) -> Iterator[Finding]:
+def _apart(pairs: Sequence[tuple[float, float]], what: str, one: int, other: int) -> Iterator[str]:
+    """What is to be said of two ranks whose times between the same barriers differ."""
     ordered = [(max(pair), min(pair)) for pair in pairs]
-    once = max(ordered, key=lambda pair: pair[0] - pair[1], default=(0.0, 0.0))
-    if _mostly_beyond(ordered, _TOGETHER) or once[0] - once[1] > _TOGETHER_ONCE.of(once[1]):
-        index = ordered.index(once)
-        here, there = pairs[index]
-        text = f"{what} took {here:.6g} s on rank {one} and {there:.6g} s on rank {other}, between the same barriers"
-        yield Finding(name=name, text=text)
+    apart = [longer - shorter for longer, shorter in ordered]
+    once = any(longer - shorter > _TOGETHER_ONCE.of(shorter) for longer, shorter in ordered)
+    if once or _mostly_beyond(ordered, _TOGETHER):
+        here, there = pairs[apart.index(max(apart))]
+        yield f"{what} took {here:.6g} s on rank {one} and {there:.6g} s on rank {other}, between the same barriers"
 
 
 def _copied_ranks(side: _Told) -> Iterator[Finding]:
     """No two ranks spend the same time in every phase; phases that never vary prove nothing."""
     seen: dict[tuple[float, ...], int] = {}
+    texts = []
     for rank, rows in side.items():
         if not _varies(rows):
             continue
         key = tuple(round(phase.own_seconds, _COPY_DIGITS) for each in rows for phase in each.phases)
         first = seen.setdefault(key, rank)
         if first != rank:
-            text = f"rank {rank} spent the same time as rank {first} in all {len(key)} phases of {len(rows)} iterations"
-            yield Finding(name="copied-rank", text=text)
+            texts.append(f"rank {rank} spent as much time as rank {first} in each of {len(key)} phases")
+    yield from _one_of("copied-rank", texts)
 
 
 def _varies(rows: Sequence[ToldIteration]) -> bool:
@@ -227,8 +232,7 @@ def _run_times(events: Events, told: _Told) -> Iterator[Finding]:
         total = math.fsum(each.seconds for each in told[rank])
         if total > claimed + _DRIVER.of(claimed):
             texts.append(f"the iterations of {rank_name(rank)} took {total:.6g} s, the whole run {claimed:.6g} s")
-    if texts:
-        yield Finding(name="run-times", text=_few(texts))
+    yield from _one_of("run-times", texts)
 
 
 def _outside(rank: int, written: Sequence[Event], launched: float, ended: float) -> Iterator[str]:
@@ -268,5 +272,8 @@ def _sums(what: str, pairs: Sequence[tuple[float, float]]) -> _Wrong:
     return elapsed - claimed, what, claimed, elapsed
 
 
-def _few(texts: Sequence[str]) -> str:
-    return texts[0] if len(texts) == 1 else f"{texts[0]}, and {len(texts) - 1} more"
+def _one_of(name: Within, texts: Sequence[str]) -> Iterator[Finding]:
+    """One finding for all of a kind: the first, and how many more."""
+    if texts:
+        more = f", and {len(texts) - 1} more" if len(texts) > 1 else ""
+        yield Finding(name=name, text=f"{texts[0]}{more}")
