@@ -58,18 +58,16 @@ def findings(events: Events, manifest: Manifest, record: Record) -> tuple[Findin
     """
     told = {rank: told_by(written) for rank, written in sorted(events.ranks.items())}
     sides = _sides(told, manifest)
-    return tuple(
-        [
-            *_event_times(told, manifest),
-            *_phase_times(told, manifest),
-            *_phase_sums(told),
-            *(found for side in sides for found in _rank_times(side)),
-            *(found for side in sides for found in _rank_waits(side, manifest)),
-            *(found for side in sides for found in _copied_ranks(side)),
-            *_run_times(events, told),
-            *memory_findings(events, manifest, record),
-            *_work_counts(record),
-        ]
+    return (
+        *_event_times(told, manifest),
+        *_phase_times(told, manifest),
+        *_phase_sums(told),
+        *(found for side in sides for found in _rank_times(side)),
+        *(found for side in sides for found in _rank_waits(side, manifest)),
+        *(found for side in sides for found in _copied_ranks(side)),
+        *_run_times(events, told),
+        *memory_findings(events, manifest, record),
+        *_work_counts(record),
     )
 
 
@@ -157,7 +155,7 @@ def _phase_sums(told: _Told) -> Iterator[Finding]:
 
 def _rank_times(side: _Told) -> Iterator[Finding]:
     """An iteration lasts from barrier to barrier, on every rank the same."""
-    texts = []
+    texts: list[str] = []
     for one, other in _pairs(side):
         pairs = [(left.seconds, right.seconds) for left, right in zip(side[one], side[other], strict=False)]
         texts += _apart(pairs, "an iteration", one, other)
@@ -168,7 +166,7 @@ def _rank_waits(side: _Told, manifest: Manifest) -> Iterator[Finding]:
     """A phase of an engine, with the wait behind it, lasts from barrier to barrier too."""
     if manifest.backend.kind != "engine":
         return
-    texts = []
+    texts: list[str] = []
     for one, other in _pairs(side):
         by_phase: dict[str, list[tuple[float, float]]] = {}
         for left, right in zip(side[one], side[other], strict=False):
@@ -199,7 +197,7 @@ def _apart(pairs: Sequence[tuple[float, float]], what: str, one: int, other: int
 def _copied_ranks(side: _Told) -> Iterator[Finding]:
     """No two ranks spend the same time in every phase; phases that never vary prove nothing."""
     seen: dict[tuple[float, ...], int] = {}
-    texts = []
+    texts: list[str] = []
     for rank, rows in side.items():
         if not _varies(rows):
             continue
@@ -224,7 +222,7 @@ def _run_times(events: Events, told: _Told) -> Iterator[Finding]:
     if launch is None or end is None or launch["launcher"] != "local":
         return
     waited, claimed = end["time"] - launch["time"], end["elapsed_seconds"]
-    texts = []
+    texts: list[str] = []
     if claimed - waited > _DRIVER.of(waited):
         texts.append(f"the driver ran for {waited:.6g} s by its events and for {claimed:.6g} s as it tells")
     for rank, written in events.ranks.items():

@@ -11,6 +11,7 @@ from pathlib import Path
 from suite.bundle.findings import Among, Finding
 from suite.bundle.record import Record
 from suite.bundle.store import ATTIC, Bundle
+from suite.spec.phases import TIMED_NAMES
 
 #: Beside a bundle's folder: runs that are at work on a cluster, or were (docs/contracts.md).
 _SUBMITTED = ".submitted"
@@ -46,7 +47,7 @@ class Trace:
     def of(cls, path: Path, record: Record, digest: str | None) -> "Trace":
         """Of a bundle with its derived record."""
         run = record.run
-        phases = () if record.phases is None else tuple(phase.seconds for _, phase in record.phases if phase)
+        timed = (getattr(record.phases, name) for name in TIMED_NAMES) if record.phases else ()
         return cls(
             path=path,
             run_id=run.id,
@@ -57,7 +58,7 @@ class Trace:
             started=run.started,
             ended=run.ended,
             seconds=record.iterations.seconds,
-            phases=phases,
+            phases=tuple(phase.seconds for phase in timed if phase),
             digest=digest,
         )
 
