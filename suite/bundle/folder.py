@@ -115,7 +115,7 @@ def _copied_seconds(traces: Sequence[Trace]) -> _Found:
         if len(set(trace.seconds)) < 2:
             continue
         place, count = round(trace.seconds[0] / _COPY_SECONDS), len(trace.seconds)
-        around = (other for step in (-1, 0, 1) for other in near[place + step, count])
+        around = (other for step in (-1, 0, 1) for other in near.get((place + step, count), ()))
         first = next((other for other in around if _same_seconds(other.seconds, trace.seconds)), None)
         near[place, count].append(trace)
         if first is not None:
@@ -152,9 +152,11 @@ def _holds(folder: Path, path: Path) -> bool:
 
 def _folder_names(traces: Sequence[Trace]) -> _Found:
     for trace in traces:
-        name = os.path.basename(os.path.realpath(trace.path))
-        kept_aside = os.path.basename(os.path.dirname(os.path.realpath(trace.path))) == ATTIC
-        if name != trace.run_id and not (kept_aside and name.startswith(f"{trace.run_id}.")):
+        if trace.path.name == trace.run_id:
+            continue
+        path = Path(os.path.realpath(trace.path))  # "." has no name
+        kept_aside = path.parent.name == ATTIC and path.name.startswith(f"{trace.run_id}.")
+        if path.name != trace.run_id and not kept_aside:
             yield trace, "folder-name", f"the folder of run {trace.run_id} has another name"
 
 
