@@ -14,7 +14,7 @@ from suite.bundle.verify import examined
 from suite.report.facts.evidence import ReadFrom
 from suite.report.facts.model import Entry
 from suite.report.formatting.escape import visible
-from suite.report.trust import Checked, trusted
+from suite.report.trust import Checked, few, trusted
 from suite.spec.base import UsageError
 
 #: Records are derived from their events where those of all bundles are at most this long together: a second or two.
@@ -35,9 +35,9 @@ class Found:
     read_from: ReadFrom
 
     def warnings(self) -> list[str]:
-        """All of it, a line each that a terminal can show."""
-        lines = [f"left out, damaged: {line}" for line in self.damaged] + self.caveats
-        return [visible(line, 400) for line in lines]
+        """What a reader needs of it, a line each that a terminal can show."""
+        damaged = few([f"left out, damaged: {line}" for line in self.damaged], "damaged")
+        return [visible(line, 400) for line in (*damaged, *self.caveats)]
 
 
 def read_entries(paths: Sequence[Path]) -> Found:
@@ -57,7 +57,7 @@ def read_entries(paths: Sequence[Path]) -> Found:
             if bundle.running():
                 raise StillRunning
             digests.append(_digest(bundle))
-            one = _checked(bundle, digests[-1], caveats) if size <= DERIVED_BYTES else _stored(bundle, digests[-1])
+            one = _checked(bundle, digests[-1]) if size <= DERIVED_BYTES else _stored(bundle, digests[-1])
             _require_same_run(one.entry)
         except StillRunning:
             caveats.append(f"{bundle.path}: left out, because it is still being run")
@@ -89,15 +89,14 @@ def _digest(bundle: Bundle) -> str | None:
         return None
 
 
-def _checked(bundle: Bundle, digest: str | None, caveats: list[str]) -> Checked:
+def _checked(bundle: Bundle, digest: str | None) -> Checked:
     """With the record that the events give. Raises DamagedBundle and StillRunning."""
     found = examined(bundle)
+    difference = ""
     if found.differences:
         more = f" and {len(found.differences) - 1} more" if len(found.differences) > 1 else ""
-        caveats.append(
-            f"{bundle.path}: record.json is not what its events give, which are reported: {found.differences[0]}{more}"
-        )
-    return Checked(Entry(found.manifest, found.record, bundle.path.as_posix(), digest), found.findings)
+        difference = f"{found.differences[0]}{more}"
+    return Checked(Entry(found.manifest, found.record, bundle.path.as_posix(), digest), found.findings, difference)
 
 
 def _stored(bundle: Bundle, digest: str | None) -> Checked:

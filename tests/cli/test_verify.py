@@ -75,6 +75,9 @@ def test_many_bundles_are_a_summary_and_some_lines_of_each_kind(
     assert "\nand 42 more bundles: differs (--json has them)\n" in out
     assert "48 bundles: 47 differs, 1 damaged\n" in out
     assert len(json.loads(called(capsys, "verify", str(runs), "--json")[1])) == 48
+    _, _, err = called(capsys, "compare", str(runs), str(RUNS))
+    assert len(err.splitlines()) < 10
+    assert "and 42 more bundles: record.json is not what its events give (suite verify --json)\n" in err
 
 
 def test_a_digest_is_of_one_bundle_or_of_all(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
