@@ -29,8 +29,6 @@ LLAMA = Shape(
 )
 #: How an iteration divides into phases; the rest is `other`.
 SHARES = {"generate": 0.5, "score": 0.1, "reference": 0.1, "reward": 0.0, "train": 0.25}
-#: Share of a phase by which each rank is done before the one below it: no two ranks take the same time.
-RANK_SKEW = 1e-4
 #: Of an iteration that generates in an engine of its own: weights go there first.
 SYNC_SHARE = 0.04
 #: What a rank tells of its generation.
@@ -158,10 +156,9 @@ def rank_events(
         began, passed = log.time, 0.0
         for phase, share in shares_of(manifest).items():
             here = {"iteration": iteration, "phase": phase}
-            waited = share * whole * RANK_SKEW * rank
             passed += share * whole
             log.time = began + passed
-            log.write("phase", seconds=share * whole - waited, wait_seconds=waited, **here)
+            log.write("phase", seconds=share * whole, wait_seconds=0.0, **here)
             log.write("memory", **here, **_peaks(memory_bytes, cuda))
         log.time = began + whole
         optional: dict[str, Any] = {} if device is None else {"device": dict(device)}

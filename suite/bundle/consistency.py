@@ -43,8 +43,8 @@ _BETWEEN_OF_TRAINER = Slack(0.05, 0.6)
 _BETWEEN_ONCE = Slack(0.25, 0.5)
 #: Between the phases of an engine there is nothing to do.
 _BESIDE_PHASE = Slack(0.003, 0.05)
-#: Ranks leave a barrier together; one that is not scheduled leaves it late, now and then.
-_TOGETHER, _TOGETHER_ONCE = Slack(0.003, 0.03), Slack(0.25, 0.2)
+#: Ranks leave a barrier together; on a busy machine one or the other leaves it late.
+_TOGETHER, _TOGETHER_ONCE = Slack(0.01, 0.05), Slack(0.25, 0.2)
 #: The driver starts the ranks and waits for them.
 _DRIVER = Slack(0.5, 0.001)
 _FEWEST = 3
@@ -58,18 +58,16 @@ def findings(events: Events, manifest: Manifest, record: Record) -> tuple[Findin
     """
     told = {rank: told_by(written) for rank, written in sorted(events.ranks.items())}
     sides = _sides(told, manifest)
-    return tuple(
-        [
-            *_event_times(told, manifest),
-            *_phase_times(told, manifest),
-            *_phase_sums(told),
-            *(found for side in sides for found in _rank_times(side)),
-            *(found for side in sides for found in _rank_waits(side, manifest)),
-            *(found for side in sides for found in _copied_ranks(side)),
-            *_run_times(events, told),
-            *memory_findings(events, manifest, record),
-            *_work_counts(record),
-        ]
+    return (
+        *_event_times(told, manifest),
+        *_phase_times(told, manifest),
+        *_phase_sums(told),
+        *(found for side in sides for found in _rank_times(side)),
+        *(found for side in sides for found in _rank_waits(side, manifest)),
+        *(found for side in sides for found in _copied_ranks(side)),
+        *_run_times(events, told),
+        *memory_findings(events, manifest, record),
+        *_work_counts(record),
     )
 
 
@@ -157,52 +155,56 @@ def _phase_sums(told: _Told) -> Iterator[Finding]:
 
 def _rank_times(side: _Told) -> Iterator[Finding]:
     """An iteration lasts from barrier to barrier, on every rank the same."""
-    for one, other in _neighbours(side):
+    texts: list[str] = []
+    for one, other in _pairs(side):
         pairs = [(left.seconds, right.seconds) for left, right in zip(side[one], side[other], strict=False)]
-        yield from _apart("rank-times", pairs, "an iteration", one, other)
+        texts += _apart(pairs, "an iteration", one, other)
+    yield from _one_of("rank-times", texts)
 
 
 def _rank_waits(side: _Told, manifest: Manifest) -> Iterator[Finding]:
     """A phase of an engine, with the wait behind it, lasts from barrier to barrier too."""
     if manifest.backend.kind != "engine":
         return
-    for one, other in _neighbours(side):
+    texts: list[str] = []
+    for one, other in _pairs(side):
         by_phase: dict[str, list[tuple[float, float]]] = {}
         for left, right in zip(side[one], side[other], strict=False):
             for here, there in zip(left.phases, right.phases, strict=False):
                 if here.name == there.name:
                     by_phase.setdefault(here.name, []).append((here.seconds, there.seconds))
         for name, pairs in by_phase.items():
-            yield from _apart("rank-waits", pairs, f"{name} with its wait", one, other)
+            texts += _apart(pairs, f"{name} with its wait", one, other)
+    yield from _one_of("rank-waits", texts)
 
 
-def _neighbours(side: _Told) -> list[tuple[int, int]]:
-    """Every rank against the first one."""
+def _pairs(side: _Told) -> list[tuple[int, int]]:
+    """The first rank against every other."""
     first, *others = side
     return [(first, other) for other in others]
 
 
-def _apart(name: Within, pairs: Sequence[tuple[float, float]], what: str, one: int, other: int) -> Iterator[Finding]:
-    ordered = [(max(pair), min(pair)) for pair in pairs]
-    once = max(ordered, key=lambda pair: pair[0] - pair[1], default=(0.0, 0.0))
-    if _mostly_beyond(ordered, _TOGETHER) or once[0] - once[1] > _TOGETHER_ONCE.of(once[1]):
-        index = ordered.index(once)
-        here, there = pairs[index]
-        text = f"{what} took {here:.6g} s on rank {one} and {there:.6g} s on rank {other}, between the same barriers"
-        yield Finding(name=name, text=text)
+def _apart(pairs: Sequence[tuple[float, float]], what: str, one: int, other: int) -> Iterator[str]:
+    """What is to be said of two ranks whose times between the same barriers differ."""
+    apart = [abs(here - there) for here, there in pairs]
+    once = any(gap > _TOGETHER_ONCE.of(min(pair)) for gap, pair in zip(apart, pairs, strict=True))
+    if once or _mostly_beyond(pairs, _TOGETHER) or _mostly_beyond([pair[::-1] for pair in pairs], _TOGETHER):
+        here, there = pairs[apart.index(max(apart))]
+        yield f"{what} took {here:.6g} s on rank {one} and {there:.6g} s on rank {other}, between the same barriers"
 
 
 def _copied_ranks(side: _Told) -> Iterator[Finding]:
     """No two ranks spend the same time in every phase; phases that never vary prove nothing."""
     seen: dict[tuple[float, ...], int] = {}
+    texts: list[str] = []
     for rank, rows in side.items():
         if not _varies(rows):
             continue
         key = tuple(round(phase.own_seconds, _COPY_DIGITS) for each in rows for phase in each.phases)
         first = seen.setdefault(key, rank)
         if first != rank:
-            text = f"rank {rank} spent the same time as rank {first} in all {len(key)} phases of {len(rows)} iterations"
-            yield Finding(name="copied-rank", text=text)
+            texts.append(f"rank {rank} spent as much time as rank {first} in each of {len(key)} phases")
+    yield from _one_of("copied-rank", texts)
 
 
 def _varies(rows: Sequence[ToldIteration]) -> bool:
@@ -219,16 +221,15 @@ def _run_times(events: Events, told: _Told) -> Iterator[Finding]:
     if launch is None or end is None or launch["launcher"] != "local":
         return
     waited, claimed = end["time"] - launch["time"], end["elapsed_seconds"]
-    texts = []
-    if abs(waited - claimed) > (_DRIVER.of(claimed) if claimed > waited else Slack(10.0, 0.1).of(claimed)):
+    texts: list[str] = []
+    if claimed - waited > _DRIVER.of(waited):
         texts.append(f"the driver ran for {waited:.6g} s by its events and for {claimed:.6g} s as it tells")
     for rank, written in events.ranks.items():
         texts += _outside(rank, written, launch["time"], end["time"])
         total = math.fsum(each.seconds for each in told[rank])
         if total > claimed + _DRIVER.of(claimed):
             texts.append(f"the iterations of {rank_name(rank)} took {total:.6g} s, the whole run {claimed:.6g} s")
-    if texts:
-        yield Finding(name="run-times", text=_few(texts))
+    yield from _one_of("run-times", texts)
 
 
 def _outside(rank: int, written: Sequence[Event], launched: float, ended: float) -> Iterator[str]:
@@ -268,5 +269,8 @@ def _sums(what: str, pairs: Sequence[tuple[float, float]]) -> _Wrong:
     return elapsed - claimed, what, claimed, elapsed
 
 
-def _few(texts: Sequence[str]) -> str:
-    return texts[0] if len(texts) == 1 else f"{texts[0]}, and {len(texts) - 1} more"
+def _one_of(name: Within, texts: Sequence[str]) -> Iterator[Finding]:
+    """One finding for all of a kind: the first, and how many more."""
+    if texts:
+        more = f", and {len(texts) - 1} more" if len(texts) > 1 else ""
+        yield Finding(name=name, text=f"{texts[0]}{more}")

@@ -11,6 +11,7 @@ from pathlib import Path
 from suite.bundle.findings import Among, Finding
 from suite.bundle.record import Record
 from suite.bundle.store import ATTIC, Bundle
+from suite.spec.phases import TIMED_NAMES
 
 #: Beside a bundle's folder: runs that are at work on a cluster, or were (docs/contracts.md).
 _SUBMITTED = ".submitted"
@@ -46,7 +47,7 @@ class Trace:
     def of(cls, path: Path, record: Record, digest: str | None) -> "Trace":
         """Of a bundle with its derived record."""
         run = record.run
-        phases = () if record.phases is None else tuple(phase.seconds for _, phase in record.phases if phase)
+        timed = (getattr(record.phases, name) for name in TIMED_NAMES) if record.phases else ()
         return cls(
             path=path,
             run_id=run.id,
@@ -57,7 +58,7 @@ class Trace:
             started=run.started,
             ended=run.ended,
             seconds=record.iterations.seconds,
-            phases=phases,
+            phases=tuple(phase.seconds for phase in timed if phase),
             digest=digest,
         )
 
@@ -114,7 +115,7 @@ def _copied_seconds(traces: Sequence[Trace]) -> _Found:
         if len(set(trace.seconds)) < 2:
             continue
         place, count = round(trace.seconds[0] / _COPY_SECONDS), len(trace.seconds)
-        around = (other for step in (-1, 0, 1) for other in near[place + step, count])
+        around = (other for step in (-1, 0, 1) for other in near.get((place + step, count), ()))
         first = next((other for other in around if _same_seconds(other.seconds, trace.seconds)), None)
         near[place, count].append(trace)
         if first is not None:
@@ -153,11 +154,11 @@ def _holds(folder: Path, path: Path) -> bool:
 
 def _folder_names(traces: Sequence[Trace]) -> _Found:
     for trace in traces:
-        if trace.path.name == trace.run_id and not trace.path.is_symlink():
+        if trace.path.name == trace.run_id:
             continue
-        name = os.path.basename(os.path.realpath(trace.path))
-        kept_aside = os.path.basename(os.path.dirname(os.path.realpath(trace.path))) == ATTIC
-        if name != trace.run_id and not (kept_aside and name.startswith(f"{trace.run_id}.")):
+        path = Path(os.path.realpath(trace.path))  # "." has no name
+        kept_aside = path.parent.name == ATTIC and path.name.startswith(f"{trace.run_id}.")
+        if path.name != trace.run_id and not kept_aside:
             yield trace, "folder-name", f"the folder of run {trace.run_id} has another name"
 
 

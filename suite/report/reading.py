@@ -14,7 +14,7 @@ from suite.bundle.store import Bundle, DamagedBundle, find_bundles
 from suite.report.facts.evidence import ReadFrom
 from suite.report.facts.model import Entry
 from suite.report.formatting.escape import visible
-from suite.report.trust import Checked, trusted
+from suite.report.trust import Checked, few, trusted
 from suite.spec.base import UsageError
 
 
@@ -32,9 +32,9 @@ class Found:
     read_from: ReadFrom
 
     def warnings(self) -> list[str]:
-        """All of it, a line each that a terminal can show."""
-        lines = [f"left out, damaged: {line}" for line in self.damaged] + self.caveats
-        return [visible(line, 400) for line in lines]
+        """What a reader needs of it, a line each that a terminal can show."""
+        damaged = few([f"left out, damaged: {line}" for line in self.damaged], "damaged")
+        return [visible(line, 400) for line in (*damaged, *self.caveats)]
 
 
 def read_entries(paths: Sequence[Path]) -> Found:
@@ -58,7 +58,7 @@ def read_entries(paths: Sequence[Path]) -> Found:
                 damaged.append(f"{bundle.path}: {error}")
                 digests.append(_digest(bundle))
             else:
-                checked.append(_checked(bundle, derived, caveats))
+                checked.append(_checked(bundle, derived))
                 digests.append(derived.digest)
     entries, told = trusted(checked, bundles, paths)
     caveats += told
@@ -79,13 +79,9 @@ def _digest(bundle: Bundle) -> str | None:
         return None
 
 
-def _checked(bundle: Bundle, derived: Derived, caveats: list[str]) -> Checked:
-    if derived.difference:
-        caveats.append(
-            f"{bundle.path}: record.json is not what its events give, which are reported: {derived.difference}"
-        )
+def _checked(bundle: Bundle, derived: Derived) -> Checked:
     entry = Entry(derived.manifest, derived.record, bundle.path.as_posix(), derived.digest)
-    return Checked(entry, derived.findings)
+    return Checked(entry, derived.findings, derived.difference)
 
 
 def _versions(entries: Sequence[Entry]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,16 +11,20 @@ from suite.bundle.folder import Trace, folder_findings
 from suite.bundle.store import Bundle
 from suite.report.facts.entry import Entry
 
-#: Bundles that are told of one finding.
-_TOLD = 5
+#: Bundles of which the same thing is told.
+TOLD = 5
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A run as it was read, with what does not fit within its own bundle."""
+    """A run as it was read, with what does not fit within its own bundle.
+
+    ``difference``: of record.json from what its events give, in words; empty where there is none.
+    """
 
     entry: Entry
     findings: tuple[Finding, ...]
+    difference: str = ""
 
 
 def trusted(
@@ -33,6 +37,11 @@ def trusted(
     traces = [Trace.of(Path(one.entry.path), one.entry.record, one.entry.digest) for one in checked]
     beside = folder_findings(traces, bundles, frozenset(paths))
     kept: list[Entry] = []
+    changed = [
+        f"{one.entry.path}: record.json is not what its events give, which are reported: {one.difference}"
+        for one in checked
+        if one.difference
+    ]
     told: dict[str, list[str]] = {name: [] for name in FINDINGS}
     for one in checked:
         found = (*one.findings, *beside.get(Path(one.entry.path), ()))
@@ -41,11 +50,13 @@ def trusted(
         for finding in found:
             left_out = "left out, " if finding.leaves_out else ""
             told[finding.name].append(f"{one.entry.path}: {left_out}{finding.line()}")
-    return kept, [line for lines in told.values() for line in _few(lines)]
+    return kept, [
+        *few(changed, "record.json is not what its events give"),
+        *(line for name, lines in told.items() for line in few(lines, name)),
+    ]
 
 
-def _few(lines: Sequence[str]) -> Iterator[str]:
-    yield from lines[:_TOLD]
-    if len(lines) > _TOLD:
-        name = lines[0].split(": ", 1)[1].split(":", 1)[0]
-        yield f"and {len(lines) - _TOLD} more bundles: {name} (suite verify --json has them)"
+def few(lines: Sequence[str], what: str) -> list[str]:
+    """As many lines as somebody reads, one for each bundle, and of how many more the same is true."""
+    left = len(lines) - TOLD
+    return list(lines) if left <= 0 else [*lines[:TOLD], f"and {left} more bundles: {what} (suite verify --json)"]

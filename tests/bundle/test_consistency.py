@@ -38,8 +38,14 @@ def scaled(kinds: tuple[str, ...], factor: float, phase: str | None = None) -> C
     return edit
 
 
-def longer(seconds: float) -> Callable[[Event], object]:
-    return lambda event: event["kind"] == "iteration" and event.update(seconds=event["seconds"] + seconds)
+def longer(seconds: float, *phases: str) -> Callable[[Event], object]:
+    """Iterations, and phases of them, by so much."""
+
+    def edit(event: Event) -> None:
+        if event["kind"] == "iteration" or (event["kind"] == "phase" and event["phase"] in phases):
+            event["seconds"] += seconds
+
+    return edit
 
 
 def halved(*fields: str) -> Callable[[Event], object]:
@@ -64,8 +70,8 @@ TAMPERED = {
     "all seconds 15 % more": (TWO, scaled(("iteration", "phase"), 1.15), None, {"event-times", "phase-times"}),
     "19 ms on every iteration": (SMALL, longer(0.019), None, {"event-times"}),
     "19 ms on every iteration, one rank": (ONE, longer(0.019), None, {"event-times"}),
-    "19 ms less of every iteration": (ONE, longer(-0.019), None, {"phase-sums", "event-times"}),
-    "iterations halved, phases not": (TWO, scaled(("iteration",), 0.5), None, {"phase-sums", "event-times"}),
+    "19 ms less of every iteration": (ONE, longer(-0.019, "train"), None, {"event-times", "phase-times"}),
+    "2 ms less of every iteration": (ONE, longer(-0.002), None, {"phase-sums"}),
     "one phase halved": (ONE, scaled(("phase",), 0.5, "train"), None, {"phase-times"}),
     "the phase that is first halved": (ONE, scaled(("phase",), 0.5, "generate"), None, {"phase-times"}),
     "one phase halved on one rank": (TWO, scaled(("phase",), 0.5, "train"), (1,), {"phase-times", "rank-waits"}),
@@ -119,7 +125,7 @@ def test_events_of_another_time_than_the_drivers_are_found(tmp_path: Path) -> No
     assert names(path) == {"run-times"}
 
 
-@pytest.mark.parametrize(("factor", "says"), [(0.1, "as it tells"), (10.0, "as it tells")])
+@pytest.mark.parametrize(("factor", "says"), [(0.1, "the whole run"), (10.0, "as it tells")])
 def test_an_elapsed_time_that_the_drivers_events_do_not_have_is_found(tmp_path: Path, factor: float, says: str) -> None:
     path = copied("megatron-25M-n1-d7c1a7c5-r1", tmp_path)
     driver = events_of(path, "driver")
