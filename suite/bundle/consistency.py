@@ -197,7 +197,7 @@ def _copied_ranks(side: _Told) -> Iterator[Finding]:
     """No two ranks spend the same time in every phase; phases that never vary prove nothing."""
     seen: dict[tuple[float, ...], int] = {}
     texts: list[str] = []
-    for rank, rows in side.items():
+    for rank, rows in side.items() if len(side) > 1 else ():
         if not _varies(rows):
             continue
         key = tuple(round(phase.own_seconds, _COPY_DIGITS) for each in rows for phase in each.phases)

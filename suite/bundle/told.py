@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from suite.bundle.events import Event
 
 
-@dataclass(frozen=True)
-class ToldPhase:
-    """One phase of one iteration. ``elapsed``: from the event before it to its own; null where there was none."""
+class ToldPhase(NamedTuple):
+    """One phase of one iteration. ``seconds``: until every rank was there. ``elapsed``: from the event before it to its
+    own; null where there was none."""
 
     name: str
     own_seconds: float
-    wait_seconds: float
+    seconds: float
     elapsed: float | None
 
-    @property
-    def seconds(self) -> float:
-        """Until every rank was there."""
-        return self.own_seconds + self.wait_seconds
 
-
-@dataclass(frozen=True)
-class ToldIteration:
+class ToldIteration(NamedTuple):
     """One iteration. ``elapsed``: from the event of the iteration before, or of the set-up, to its own."""
 
     number: int
@@ -42,7 +36,8 @@ def told_by(events: tuple[Event, ...]) -> list[ToldIteration]:
         kind, time = event["kind"], event["time"]
         if kind == "phase":
             since = None if before is None else time - before
-            phases.append(ToldPhase(event["phase"], event["seconds"], event["wait_seconds"], since))
+            own = event["seconds"]
+            phases.append(ToldPhase(event["phase"], own, own + event["wait_seconds"], since))
         elif kind == "iteration":
             since = None if iteration_before is None else time - iteration_before
             told.append(ToldIteration(event["iteration"], event["seconds"], since, tuple(phases)))

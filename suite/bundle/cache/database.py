@@ -116,11 +116,11 @@ class Database:
 
     def _open(self, path: Path) -> None:
         """A file that is not the user's own alone is left alone, and nothing is kept."""
-        with suppress(OSError):  # made before SQLite does, so that nobody else can read it
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-        if not is_own(path, stat.S_ISREG):
-            return
         for _ in range(2):  # the second time in place of a damaged one
+            with suppress(OSError):  # made before SQLite does, so that nobody else can read it
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+            if not is_own(path, stat.S_ISREG):
+                return
             try:
                 self._connection = _connected(path)
             except sqlite3.Error as error:

@@ -282,7 +282,7 @@ def damaged_by(change: str, file: Path) -> None:
         "UPDATE kept SET body = 7, used = 'text'",
         "UPDATE kept SET body = x'00'",
         "UPDATE kept SET body = substr(body, 1, length(body) - 1) || x'20'",
-        "UPDATE kept SET body = (SELECT other.body FROM kept AS other WHERE other.id > kept.id LIMIT 1) WHERE id < 0",
+        "UPDATE kept SET body = (SELECT other.body FROM kept AS other WHERE other.id <> kept.id LIMIT 1)",
     ],
 )
 def test_a_damaged_cache_costs_time_and_is_made_anew(tmp_path: Path, cache: Path, count: Count, change: str) -> None:
@@ -295,6 +295,7 @@ def test_a_damaged_cache_costs_time_and_is_made_anew(tmp_path: Path, cache: Path
     count.since()
     assert read(path) == expected
     assert count.since() == (0, 0)
+    assert file.stat().st_mode & 0o777 == 0o600
 
 
 def test_what_its_check_says_is_whole_but_is_no_record_is_derived_again(
@@ -386,16 +387,22 @@ def test_the_place_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert (expected / database.FILE).is_file()
 
 
-def test_a_cache_that_cannot_be_written_is_still_read(tmp_path: Path, cache: Path, count: Count) -> None:
-    path = recorded(tmp_path / "a")
-    read(path)
-    (file,) = cache.iterdir()
-    with closing(sqlite3.connect(file, isolation_level=None)) as other:
-        other.execute("PRAGMA wal_checkpoint")
-        file.chmod(0o400)
-        count.since()
-        read(path)
-    assert count.since() == (0, 0)
+@pytest.mark.parametrize(("lock", "derived"), [("SHARED", 0), ("EXCLUSIVE", 1)])
+def test_a_cache_that_another_process_holds_is_read_where_it_can_be(
+    tmp_path: Path, cache: Path, count: Count, monkeypatch: pytest.MonkeyPatch, lock: str, derived: int
+) -> None:
+    monkeypatch.setattr(database, "_WAIT_SECONDS", 0.0)
+    path = recorded(tmp_path)
+    expected = read(path)
+    count.since()
+    with closing(sqlite3.connect(cache / database.FILE, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE" if lock == "EXCLUSIVE" else "BEGIN")
+        other.execute("SELECT count(*) FROM kept").fetchall()
+        assert read(path) == expected
+        assert count.since()[0] == derived
+        more = make_bundle(tmp_path, synthetic_manifest(repeat=2))
+        assert read(more).record == derive(Bundle(more))
+    assert read(path) == expected
 
 
 def test_the_cache_keeps_to_its_size_and_to_what_was_used_last(
