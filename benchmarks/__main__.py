@@ -57,7 +57,9 @@ it is beyond, *cannot tell* where the limit lies inside.
 - Rate in a container: the same manifest in that image and on the host, in turns; geometric means, Welch's interval.
 - Medians stand between two of the values that hold them with 95 % (of five values: 94 %, all of them). Memory is the
   largest of all.
-- Report: synthetic bundles with records, in a process of its own.
+- Report and compare: synthetic bundles with records, in processes of their own on one core, their files in memory;
+  compare has the same folder on both sides and reads each. Processor time with the system's, over {warm} runs with all
+  kept that was derived before (docs/contracts.md), and {cold} with nothing. One bundle more: the slope of the former.
 """
 
 
@@ -90,6 +92,8 @@ def page(rows: Sequence[Row], host: dict[str, Any], load: float, seconds: float)
         short_tokens=overhead.SHORT_WORK["new_tokens"],
         short_turns=overhead.SHORT_TURNS,
         stretch=control.ITERATIONS,
+        warm=report_speed.WARM_TIMES,
+        cold=report_speed.COLD_TIMES,
     )
 
 

@@ -1,4 +1,4 @@
-"""How long a report over 1,000 bundles takes, and how much memory."""
+"""How long reports and comparisons over 100, 1,000 and 10,000 bundles take, and how much memory."""
 
 from __future__ import annotations
 
@@ -7,23 +7,41 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.verdict import Interval, Row, at_most, median
+from suite.bundle.cache.place import VARIABLE
+from suite.bundle.cache.signature import SETTLED_SECONDS
 from suite.bundle.derive import derive
-from suite.bundle.store import Bundle
+from suite.bundle.store import Bundle, written
 from suite.spec.catalogue import sizes
 from suite.spec.layout import Layout
 from tests.synthetic import make_bundle, synthetic_manifest
 
-BUNDLES = 1000
-LIMIT_SECONDS, LIMIT_MEGABYTES = 5.0, 300
+BUNDLES = (100, 1_000, 10_000)
+WARM_SECONDS, COLD_SECONDS, MEGABYTES = 5.0, 20.0, 500
+#: A bundle among 10,000 may take so much longer than one among 1,000.
+LINEAR = 1.25
+WARM_TIMES, COLD_TIMES = 5, 3
+
+
+class Measured(NamedTuple):
+    """Of one process: seconds of processor time, of the system's too, seconds that went by, and peak megabytes."""
+
+    processor: float
+    elapsed: float
+    megabytes: float
 
 
 def make_runs(root: Path) -> None:
-    """Bundles with records: every size on the ladders, two backends, three rank counts, the rest repeats."""
+    """Bundles with records, in a folder for each number of them, which has that of the next smaller number in it.
+
+    Every size on the ladders, two backends, three rank counts, the rest repeats.
+    """
     shapes = list(sizes().values())
-    for index in range(BUNDLES):
+    for index in range(BUNDLES[-1]):
         backend = ("deepspeed", "megatron")[index % 2]
         ranks = (1, 2, 4)[index // 2 % 3]
         size = shapes[index // 6 % len(shapes)]
@@ -33,41 +51,76 @@ def make_runs(root: Path) -> None:
             layout=Layout(devices_per_node=ranks, data=ranks),
             repeat=index // (6 * len(shapes)) + 1,
         )
-        bundle = Bundle(make_bundle(root, manifest, seconds=1.0 + index % 7 / 50))
-        bundle.write_record(derive(bundle))
+        count = next(count for count in BUNDLES if index < count)
+        bundle = Bundle(make_bundle(_folder(root, count), manifest, seconds=1.0 + index % 7 / 50))
+        (bundle.path / "record.json").write_text(written(derive(bundle)))
 
 
-def measure(folder: Path) -> tuple[float, float]:
-    """Seconds and peak resident megabytes of `suite report` in a process of its own."""
-    command = [sys.executable, "-m", "suite", "report", str(folder / "runs"), "-o", str(folder / "report.md")]
+def _folder(root: Path, count: int) -> Path:
+    return root.joinpath(*(str(larger) for larger in reversed(BUNDLES) if larger >= count))
+
+
+def measure(arguments: Sequence[str], cache: Path) -> Measured:
+    """`suite` with these arguments, in a process of its own, on one core."""
+    command, cores = [sys.executable, "-m", "suite", *arguments], os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})  # which what is started here inherits
     start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, VARIABLE: str(cache)})
+    os.sched_setaffinity(0, cores)
     _, status, usage = os.wait4(process.pid, 0)  # this child's own memory, not the largest of all children so far
-    seconds = time.perf_counter() - start
+    elapsed = time.perf_counter() - start
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        raise RuntimeError(f"suite report ended with exit code {process.returncode}")
-    return seconds, usage.ru_maxrss / 1000
+        raise RuntimeError(f"suite {arguments[0]} ended with exit code {process.returncode}")
+    return Measured(usage.ru_utime + usage.ru_stime, elapsed, usage.ru_maxrss / 1000)
 
 
 def rows() -> list[Row]:
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        make_runs(folder / "runs")
-        runs = [measure(folder) for _ in range(5)]
-    seconds, peaks = median([run[0] for run in runs]), [run[1] for run in runs]
-    peak = Interval(max(peaks), min(peaks), max(peaks))
-    return [
-        Row(
-            f"`suite report` over {BUNDLES:,} bundles",
-            f"{seconds.text('.2f')} s (median of {len(runs)})",
-            f"{LIMIT_SECONDS:.0f} s",
-            at_most(seconds, LIMIT_SECONDS),
-        ),
-        Row(
-            "peak resident memory of `suite report`",
-            f"{peak.value:.0f} MB",
-            f"{LIMIT_MEGABYTES} MB",
-            at_most(peak, LIMIT_MEGABYTES),
-        ),
-    ]
+        root = Path(name)
+        make_runs(root / "runs")
+        time.sleep(SETTLED_SECONDS)
+        found = []
+        for title, words in (
+            ("`suite report` over {}", "report {0} -o {1}"),
+            ("`suite compare` of {} with {}", "compare {0} {0}"),
+        ):
+            warm: list[float] = []
+            for count in BUNDLES:
+                arguments = [word.format(_folder(root / "runs", count), root / "report.md") for word in words.split()]
+                found += _rows(title.replace("{}", f"{count:,}"), arguments, root, count, warm)
+            found.append(_linear(title.partition("` ")[0] + "`", warm))
+    return found
+
+
+def _rows(title: str, arguments: Sequence[str], root: Path, count: int, warm: list[float]) -> Iterator[Row]:
+    """Of one number of bundles; adds the processor time of a warm one to ``warm``."""
+    limited = count == BUNDLES[-1]
+    caches = [root / f"cache-{arguments[0]}-{count}-{number}" for number in range(COLD_TIMES)]
+    cold = [measure(arguments, cache) for cache in caches]
+    again = [measure(arguments, caches[0]) for _ in range(WARM_TIMES)]
+    for runs, state, limit in ((cold, "nothing kept", COLD_SECONDS), (again, "all kept", WARM_SECONDS)):
+        seconds = median([run.processor for run in runs])
+        yield Row(
+            f"{title} bundles, {state}",
+            f"{seconds.text('.2f')} s of processor time, {median([run.elapsed for run in runs]).value:.2f} s went by",
+            f"{limit:g} s" if limited else "none",
+            at_most(seconds, limit) if limited else "no limit",
+        )
+        if limited:
+            peaks = [run.megabytes for run in runs]
+            peak = Interval(max(peaks), min(peaks), max(peaks))
+            yield Row("peak resident memory of it", f"{peak.value:.0f} MB", f"{MEGABYTES} MB", at_most(peak, MEGABYTES))
+    warm.append(median([run.processor for run in again]).value)
+
+
+def _linear(command: str, warm: Sequence[float]) -> Row:
+    """Processor time of one bundle more, among many over among few."""
+    few, some, many = BUNDLES
+    ratio = ((warm[2] - warm[1]) / (many - some)) / ((warm[1] - warm[0]) / (some - few))
+    return Row(
+        f"{command}: one bundle more among {many:,} over one among {some:,}, all kept",
+        f"{ratio:.2f}",
+        f"{LINEAR:g}",
+        at_most(Interval(ratio, ratio, ratio), LINEAR),
+    )

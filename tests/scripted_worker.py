@@ -57,10 +57,11 @@ class EventFile:
         path.parent.mkdir(exist_ok=True)
         self.rank = rank
         self.seq = 0
+        self.claimed = 0.0  # seconds that are only said to have passed
         self.file = path.open("w")
 
     def emit(self, kind: str, **fields: Any) -> None:
-        event = {"kind": kind, "rank": self.rank, "time": time.time(), "seq": self.seq, **fields}
+        event = {"kind": kind, "rank": self.rank, "time": time.time() + self.claimed, "seq": self.seq, **fields}
         line = json.dumps(event)
         self.seq += 1
         if self.rank == 0 or os.environ.get("SUITE_EVENTS_ON_STDOUT") == "all":
@@ -134,6 +135,8 @@ class Worker:
             self.events.emit("memory", **here, **self.peaks())
         if self.script.get("sleep"):
             time.sleep(max(0.0, began + whole - time.monotonic()))
+        else:
+            self.events.claimed += whole * (1 - sum(PHASES.values()))
         window = {"device": self.script["device"]} if "device" in self.script else {}
         stats = {"loss": 0.5, "policy_loss": 0.1, "value_loss": 0.4, "kl": 0.0, "reward": 0.5, "gradient_norm": None}
         self.events.emit(
@@ -150,6 +153,7 @@ class Worker:
 
     def pass_time(self, seconds: float, iteration: int) -> None:
         if not self.script.get("sleep"):
+            self.events.claimed += seconds
             return
         ends, beat = time.monotonic() + seconds, self.script.get("beat", seconds)
         while (left := ends - time.monotonic()) > 0:

@@ -153,11 +153,14 @@ def rank_events(
     stats = {"loss": 0.5, "policy_loss": 0.1, "value_loss": 0.4, "kl": 0.0, "reward": 0.5, "gradient_norm": None}
     for iteration in range(done):
         whole = seconds(iteration, rank)
+        began, passed = log.time, 0.0
         for phase, share in shares_of(manifest).items():
             here = {"iteration": iteration, "phase": phase}
+            passed += share * whole
+            log.time = began + passed
             log.write("phase", seconds=share * whole, wait_seconds=0.0, **here)
             log.write("memory", **here, **_peaks(memory_bytes, cuda))
-        log.time += whole
+        log.time = began + whole
         optional: dict[str, Any] = {} if device is None else {"device": dict(device)}
         if details is not None:
             optional["details"] = {name: part * whole for name, part in details.items()}

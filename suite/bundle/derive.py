@@ -7,11 +7,12 @@ from itertools import pairwise
 from suite.bundle.ending import ending
 from suite.bundle.energy import energy, throttle_notes
 from suite.bundle.events import Event, Events, rank_name
+from suite.bundle.evidence import recorded_evidence
 from suite.bundle.facts import disturbance_notes, facts_of
 from suite.bundle.files import DamagedBundle
 from suite.bundle.peaks import memory
 from suite.bundle.rates import details, phase_intervals, phases, steadiness, throughput, waits
-from suite.bundle.record import Environment, Iterations, Record, RunFacts
+from suite.bundle.record import Environment, Evidence, Iterations, Record, RunFacts
 from suite.bundle.rollout import padding, realised_lengths, rollout, staleness, staleness_notes
 from suite.bundle.sides import overlap, training_side, with_sides_compared
 from suite.bundle.store import Bundle, OtherSchema
@@ -31,14 +32,16 @@ class StillRunning(UsageError):
     """A driver holds the run, so there is nothing final to derive."""
 
 
-def derive(bundle: Bundle) -> Record:
+def derive(
+    bundle: Bundle, manifest: Manifest | None = None, events: Events | None = None, evidence: Evidence | None = None
+) -> Record:
     """The record of a run that is over, by the rules of docs/contracts.md.
 
-    Raises DamagedBundle when the bundle cannot be trusted, StillRunning while a driver holds it and has not written
-    its end.
+    ``manifest``, ``events`` and ``evidence``: the bundle's, where they were read already. Raises DamagedBundle when the
+    bundle cannot be trusted, StillRunning while a driver holds it and has not written its end.
     """
-    manifest = bundle.manifest()
-    events, driver_facts = bundle.events(manifest), bundle.environment()
+    manifest = manifest or bundle.manifest()
+    events, driver_facts = events or bundle.events(manifest), bundle.environment()
     if bundle.running() and not any(event["kind"] == "end" for event in events.driver):
         raise StillRunning(f"run {bundle.id} is still going on; its record is derived when it ends")
     training = training_side(events, manifest)
@@ -82,6 +85,7 @@ def derive(bundle: Bundle) -> Record:
             *work_notes,
             *throttle_notes(events, timeline, manifest),
         ),
+        evidence=recorded_evidence(bundle, events, evidence),
     )
 
 
@@ -164,7 +168,7 @@ def _gap_notes(events: Events, timeline: Timeline) -> tuple[str, ...]:
     window = timeline.window
     if not window or window.start < 1:
         return ()
-    times = [event["time"] for event in events.ranks[0] if event["kind"] == "iteration"]
+    times = [event["time"] for event in events.of(0, "iteration")]
     elapsed = times[window.stop - 1] - times[window.start - 1]
     claimed = sum(timeline.seconds[window.start : window.stop])
     if abs(elapsed - claimed) <= max(_GAP_SHARE * claimed, _GAP_SECONDS):

@@ -67,8 +67,8 @@ def _windows(events: Events, counted: Sequence[int], world: int) -> list[_Window
     windows: list[_Windows] = [
         {
             event["iteration"]: event.get("device")
-            for event in events.ranks.get(rank, ())
-            if event["kind"] == "iteration" and event["iteration"] in indices
+            for event in events.of(rank, "iteration")
+            if event["iteration"] in indices
         }
         for rank in range(world)
     ]

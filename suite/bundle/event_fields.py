@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import call, itemgetter
 from typing import Any, get_args
 
 from suite.bundle.files import check_tree, is_unicode
@@ -20,6 +21,7 @@ _ROUNDING = 1e-6
 
 #: A check says whether a value is right; the text completes "must be ...".
 Check = tuple[Callable[[Any], bool], str]
+Fields = tuple[tuple[str, Check], ...]
 
 
 def _is_text(value: Any) -> bool:
@@ -28,6 +30,10 @@ def _is_text(value: Any) -> bool:
 
 def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value <= MOST_COUNT
+
+
+def _is_bytes(value: Any) -> bool:
+    return value is None or (type(value) is int and 0 <= value <= MOST_COUNT)
 
 
 def _is_number(value: Any) -> bool:
@@ -50,14 +56,18 @@ def _is_iteration_seconds(value: Any) -> bool:
 def _is_counts(value: Any) -> bool:
     return (
         type(value) is dict
-        and all(_is_count(value.get(name)) for name in _COUNTS)
+        and all(map(_is_count, map(value.get, _COUNTS)))
         and value["samples"] > 0
         and value["response_tokens"] > 0
     )
 
 
 def _is_stats(value: Any) -> bool:
-    return type(value) is dict and all(part is None or _is_number(part) for part in value.values())
+    return type(value) is dict and all(map(_is_number_or_null, value.values()))
+
+
+def _is_number_or_null(value: Any) -> bool:
+    return value is None or _is_number(value)
 
 
 def _is_rollout(value: Any) -> bool:
@@ -110,7 +120,7 @@ _SECONDS: Check = (_is_seconds, "a number of seconds from 0")
 _ITERATION_SECONDS: Check = (_is_iteration_seconds, "a number of seconds above 0")
 _TEXTS: Check = (_is_text_list, "a list of texts")
 _OBJECT: Check = (_is_object, "an object")
-_BYTES = _or_null(_COUNT)
+_BYTES: Check = (_is_bytes, f"{_COUNT[1]} or null")
 _FAILURE = (
     ("failure", _one_of(_FAILURES)),
     ("phase", _or_null(_TEXT)),
@@ -120,7 +130,7 @@ _FAILURE = (
 _PEAKS = ("peak_allocated_bytes", "peak_reserved_bytes", "peak_device_bytes", "peak_resident_bytes")
 
 #: Writer -> kind -> the fields it must carry.
-FIELDS: dict[str, dict[str, tuple[tuple[str, Check], ...]]] = {
+_TABLE: dict[str, dict[str, Fields]] = {
     "driver": {
         "launch": (("schema", _TEXT), ("launcher", _TEXT), ("ranks", _COUNT)),
         "failure": _FAILURE,
@@ -177,13 +187,41 @@ _OPTIONAL: tuple[tuple[str, Check], ...] = (
     ),
     ("staleness", _COUNT),
 )
+#: How many fields every event has: kind, rank, time and seq.
+_HEAD = 4
 #: Fields with free content, wherever they occur: storable again, or the bundle is damaged.
 _FREE = ("facts", "device")
 
 
-def wrong_field(event: dict[str, Any], fields: tuple[tuple[str, Check], ...], where: str) -> str | None:
-    """What is wrong with the event's fields, in words, or null. Raises DamagedBundle for unusable free content."""
-    for name, (is_right, wanted) in fields:
+class Kind:
+    """What events of a kind must carry, ready to be checked together: what is usual is seen at once."""
+
+    def __init__(self, fields: Fields) -> None:
+        self.fields = fields
+        self._checks = tuple(is_right for _, (is_right, _) in fields)
+        # with two names it gives all values, with one it would give that one alone
+        self._values = itemgetter(*(name for name, _ in fields), *(("kind", "kind") if len(fields) < 2 else ()))
+
+    def is_usual(self, event: dict[str, Any]) -> bool:
+        """Whether the event has these fields as they must be, those of every event, and no others."""
+        if len(event) != len(self.fields) + _HEAD or "facts" in event or "device" in event:
+            return False
+        try:
+            return all(map(call, self._checks, self._values(event)))
+        except KeyError:
+            return False
+
+
+#: Writer -> kind.
+FIELDS = {writer: {name: Kind(fields) for name, fields in kinds.items()} for writer, kinds in _TABLE.items()}
+
+
+def wrong_field(event: dict[str, Any], kind: Kind, file: str) -> str | None:
+    """What is wrong with the event's fields, in words, or null. Raises DamagedBundle for unusable free content.
+
+    ``event`` has the fields of every event.
+    """
+    for name, (is_right, wanted) in kind.fields:
         if name not in event:
             return f"{name} is missing"
         if not is_right(event[name]):
@@ -195,7 +233,7 @@ def wrong_field(event: dict[str, Any], fields: tuple[tuple[str, Check], ...], wh
         if event.get(name) is not None:
             if type(event[name]) is not dict:
                 return f"{name} is {_short(event[name])}, must be an object"
-            check_tree(event[name], f"{where}: {name}")
+            check_tree(event[name], f"{file} line {event['seq'] + 1}: {name}")
     return None
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from suite.bundle.event_fields import FIELDS, is_moment, wrong_field
-from suite.bundle.files import EVENTS_BYTES, LINE_BYTES, DamagedBundle, open_plain, parse_object
+from suite.bundle.event_fields import FIELDS, Kind, is_moment, wrong_field
+from suite.bundle.files import EVENTS_BYTES, DamagedBundle, open_plain
+from suite.bundle.json_lines import objects, plain_objects
 from suite.spec.manifest import Manifest
 
 EVENTS_SCHEMA = "suite/events/1"
@@ -18,6 +22,9 @@ EVENTS_SCHEMA = "suite/events/1"
 SETUP = "setup"
 
 Event = dict[str, Any]
+#: A kind of a later version: only fields that any event may carry are known.
+_UNKNOWN = Kind(())
+_OF_ITERATIONS = frozenset(("phase", "memory", "iteration"))
 _RANK_FILE = re.compile(r"rank-(0|[1-9][0-9]{0,8})\.jsonl")
 
 
@@ -28,6 +35,22 @@ class Events:
     driver: tuple[Event, ...]
     ranks: dict[int, tuple[Event, ...]]
     notes: tuple[str, ...]
+
+    def of(self, rank: int, kind: str) -> Sequence[Event]:
+        """A rank's events of one kind, in order; none of a rank that wrote nothing."""
+        return self._by_kind.get((rank, kind), ())
+
+    def of_all(self, kind: str) -> Iterator[Event]:
+        """The events of one kind of every rank, rank by rank."""
+        return (event for rank in self.ranks for event in self.of(rank, kind))
+
+    @cached_property
+    def _by_kind(self) -> dict[tuple[int, str], list[Event]]:
+        found: dict[tuple[int, str], list[Event]] = defaultdict(list)
+        for rank, events in self.ranks.items():
+            for event in events:
+                found[rank, event["kind"]].append(event)
+        return dict(found)
 
 
 def read_events(folder: Path, manifest: Manifest) -> Events:
@@ -65,58 +88,67 @@ def _ranks_present(folder: Path, world: int) -> list[int]:
 def _read_file(path: Path, rank: int | None, notes: list[str]) -> tuple[Event, ...]:
     name = f"events/{path.name}"
     try:
-        file = open_plain(path, name, EVENTS_BYTES)
+        with open_plain(path, name, EVENTS_BYTES) as file:
+            data = file.read(EVENTS_BYTES + 1)
     except FileNotFoundError:
         return ()
     kinds = FIELDS["driver" if rank is None else "rank"]
+    usual = _usual_events(data, rank, kinds)
+    if usual is not None:
+        return usual
     events: list[Event] = []
     unknown: list[str] = []
-    with file:
-        for number, line in _lines(file, name, notes):
-            where = f"{name} line {number}"
-            try:
-                event = parse_object(line.decode(), where)
-            except UnicodeDecodeError as error:
-                raise DamagedBundle(f"{where} is not UTF-8 text") from error
-            _check_head(event, rank, len(events), where)
-            problem = wrong_field(event, kinds.get(event["kind"], ()), where)
-            if problem:
-                raise DamagedBundle(f"{where}: {event['kind']} event: {problem}")
-            if event["kind"] not in kinds:
-                unknown.append(f"{where}: kind {event['kind'][:40]!r} is not known and was left out")
+    for seq, event in enumerate(objects(data, name, notes)):
+        _check_head(event, rank, seq, name)
+        kind = event["kind"]
+        problem = wrong_field(event, kinds.get(kind, _UNKNOWN), name)
+        if problem:
+            raise DamagedBundle(f"{_line(name, seq)}: {kind} event: {problem}")
+        if kind in kinds:
             events.append(event)
+        else:
+            unknown.append(f"{_line(name, seq)}: kind {kind[:40]!r} is not known and was left out")
     if unknown:
         notes.append(unknown[0] if len(unknown) == 1 else f"{unknown[0]}, as were {len(unknown) - 1} more")
-    return tuple(event for event in events if event["kind"] in kinds)
+    return tuple(events)
 
 
-def _lines(file: BinaryIO, name: str, notes: list[str]) -> Iterator[tuple[int, bytes]]:
-    number = 0
-    while True:
-        line = file.readline(LINE_BYTES + 1)
-        if not line:
-            return
-        number += 1
-        if len(line) > LINE_BYTES:
-            raise DamagedBundle(f"{name} line {number} is longer than {LINE_BYTES} bytes")
-        if not line.endswith(b"\n"):
-            notes.append(f"{name} line {number} was cut short and left out")
-            return
-        yield number, line
+def _usual_events(data: bytes, rank: int | None, kinds: dict[str, Kind]) -> tuple[Event, ...] | None:
+    """All at once, where nothing is wrong with any and there is nothing to note; else null."""
+    events = plain_objects(data)
+    if events is None:
+        return None
+    try:
+        for seq, event in enumerate(events):
+            kind, time = kinds[event["kind"]], event["time"]
+            if type(event["seq"]) is not int or event["seq"] != seq or event["rank"] != rank or not is_moment(time):
+                return None
+            if not kind.is_usual(event) and wrong_field(event, kind, ""):
+                return None
+        if bool in set(map(type, map(itemgetter("rank"), events))):
+            return None
+    except (KeyError, TypeError, DamagedBundle):  # a field that is not there, a kind that cannot be a key, bad facts
+        return None
+    return tuple(events)
 
 
-def _check_head(event: Event, rank: int | None, seq: int, where: str) -> None:
+def _line(name: str, seq: int) -> str:
+    return f"{name} line {seq + 1}"
+
+
+def _check_head(event: Event, rank: int | None, seq: int, name: str) -> None:
     """Kind, rank, time and the place in the file, which every event carries."""
     kind: Any = event.get("kind")
     time: Any = event.get("time")
     if type(kind) is not str:
-        raise DamagedBundle(f"{where} has no kind")
+        raise DamagedBundle(f"{_line(name, seq)} has no kind")
     if event.get("rank", -1) != rank or type(event["rank"]) is bool:
-        raise DamagedBundle(f"{where} says rank {ascii(event.get('rank'))[:40]} in the file of {rank_name(rank)}")
+        told = ascii(event.get("rank"))[:40]
+        raise DamagedBundle(f"{_line(name, seq)} says rank {told} in the file of {rank_name(rank)}")
     if type(event.get("seq")) is not int or event["seq"] != seq:
-        raise DamagedBundle(f"{where} has seq {ascii(event.get('seq'))[:40]} where {seq} follows")
+        raise DamagedBundle(f"{_line(name, seq)} has seq {ascii(event.get('seq'))[:40]} where {seq} follows")
     if not is_moment(time):
-        raise DamagedBundle(f"{where} has time {ascii(time)[:40]}, which is not Unix seconds")
+        raise DamagedBundle(f"{_line(name, seq)} has time {ascii(time)[:40]}, which is not Unix seconds")
 
 
 def rank_name(rank: int | None) -> str:
@@ -129,19 +161,19 @@ def _check_rank(events: tuple[Event, ...], rank: int, manifest: Manifest) -> Non
     name = f"events/rank-{rank}.jsonl"
     if events and events[0]["kind"] != "start":
         raise DamagedBundle(f"{name} does not begin with its start event")
-    completed = 0
+    completed, has_ended = 0, False
     seen: set[tuple[object, ...]] = set()
     for event in events:
-        where, kind = f"{name} seq {event['seq']}", event["kind"]
-        if ("end",) in seen:
-            raise DamagedBundle(f"{where} follows the end")
-        if kind in ("phase", "memory", "iteration"):
+        kind = event["kind"]
+        if has_ended:
+            raise DamagedBundle(f"{_place(name, event)} follows the end")
+        if kind in _OF_ITERATIONS:
             phase = event.get("phase")
             if phase == SETUP:
                 key: tuple[object, ...] = (kind, phase)
             elif event["iteration"] != completed:
                 raise DamagedBundle(
-                    f"{where}: {kind} event of iteration {event['iteration']} where {completed} follows"
+                    f"{_place(name, event)}: {kind} event of iteration {event['iteration']} where {completed} follows"
                 )
             else:
                 key = (kind, completed, phase)
@@ -149,24 +181,31 @@ def _check_rank(events: tuple[Event, ...], rank: int, manifest: Manifest) -> Non
         elif kind == "failure":
             continue
         elif kind == "heartbeat":
-            _check_heartbeat(event, completed, where)
+            _check_heartbeat(event, completed, name)
             continue
         else:
             key = (kind,)
         if key in seen:
-            raise DamagedBundle(f"{where}: {kind} event is a repetition")
+            raise DamagedBundle(f"{_place(name, event)}: {kind} event is a repetition")
         seen.add(key)
+        has_ended = kind == "end"
         if kind == "start":
-            _check_start(event, manifest, where)
-        elif kind == "end" and event["status"] == "ok":
-            _check_iterations(completed, event["iterations"], manifest, where)
+            _check_start(event, manifest, _place(name, event))
+        elif has_ended and event["status"] == "ok":
+            _check_iterations(completed, event["iterations"], manifest, _place(name, event))
 
 
-def _check_heartbeat(event: Event, completed: int, where: str) -> None:
+def _place(name: str, event: Event) -> str:
+    return f"{name} seq {event['seq']}"
+
+
+def _check_heartbeat(event: Event, completed: int, name: str) -> None:
     """Any number of them, of the iteration at work or the one before: a trainer has work between iterations too."""
     iteration = event["iteration"]
     if iteration is not None and not completed - 1 <= iteration <= completed:
-        raise DamagedBundle(f"{where}: heartbeat event of iteration {iteration} where {completed} follows")
+        raise DamagedBundle(
+            f"{_place(name, event)}: heartbeat event of iteration {iteration} where {completed} follows"
+        )
 
 
 def _check_start(event: Event, manifest: Manifest, where: str) -> None:

@@ -6,7 +6,7 @@ from suite.bundle.events import Event, Events
 from suite.bundle.files import DamagedBundle
 
 #: The newest rules that this version knows; ``suite.worker.facts.DERIVATION`` is what its own ranks ask for.
-NEWEST_DERIVATION = 2
+NEWEST_DERIVATION = 3
 #: Of a rank's own words, as much as a note shows.
 _LINES, _LINE_CHARACTERS = 8, 200
 

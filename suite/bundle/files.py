@@ -151,7 +151,8 @@ def first_line(error: ValidationError) -> str:
     return f"{field}: {text}" if field else text
 
 
-def _no_constant(name: str) -> float:
+def no_constant(name: str) -> float:
+    """For ``json``, which would read NaN and Infinity."""
     raise ValueError(f"{name} is not a number")
 
 
@@ -162,4 +163,4 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_DECODER = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_unique)
+_DECODER = json.JSONDecoder(parse_constant=no_constant, object_pairs_hook=_unique)

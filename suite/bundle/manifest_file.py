@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -9,17 +10,50 @@ from typing import Any
 from pydantic import ValidationError
 
 from suite.bundle.files import DamagedBundle, first_line, parse_object
-from suite.spec.manifest import Manifest
+from suite.spec.manifest import Manifest, Run
 from suite.spec.resolve import layout_errors
 
 #: What a run's id, the name of its folder, looks like.
 SAFE_ID = re.compile(r"\w[\w.-]{0,199}")
 _MOST_RANKS, _MOST = 1 << 20, 1 << 48
+#: Manifests that were read last, by all but their ``run``, in which alone repeats differ, and on which nothing depends.
+_MOST_KNOWN, _LONGEST_KNOWN = 256, 1 << 16
+_known: dict[str, Manifest] = {}
 
 
 def parse_manifest(text: str, name: str) -> Manifest:
-    """The manifest that ``text`` holds; ``name`` is what messages call it. Raises DamagedBundle."""
-    _refuse_files(parse_object(text, name), name)
+    """The manifest that ``text`` holds; ``name`` is what messages call it. Raises DamagedBundle.
+
+    Repeats of a manifest that was read before share all of its parts but ``run``.
+    """
+    body = parse_object(text, name)
+    run = body.pop("run", None)
+    try:
+        rest, run_text = json.dumps(body), json.dumps(run)
+    except RecursionError as error:
+        raise DamagedBundle(f"{name} is nested too deeply") from error
+    manifest = _repeat_of(_known.get(rest), run_text) or _read(text, body, name)
+    if not SAFE_ID.fullmatch(manifest.run.id):
+        raise DamagedBundle(f"{name}: run.id {manifest.run.id[:80]!r} cannot be the name of a folder")
+    if rest not in _known and len(rest) <= _LONGEST_KNOWN:
+        if len(_known) >= _MOST_KNOWN:
+            del _known[next(iter(_known))]
+        _known[rest] = manifest
+    return manifest
+
+
+def _repeat_of(known: Manifest | None, run: str) -> Manifest | None:
+    """With another ``run``; null where none is known, or it is not a run, which reading it whole tells better."""
+    if known is None:
+        return None
+    try:
+        return known.model_copy(update={"run": Run.model_validate_json(run)})
+    except ValidationError:
+        return None
+
+
+def _read(text: str, body: Mapping[str, Any], name: str) -> Manifest:
+    _refuse_files(body, name)
     try:
         manifest = Manifest.model_validate_json(text)
     except ValidationError as error:
@@ -27,8 +61,6 @@ def parse_manifest(text: str, name: str) -> Manifest:
     except OverflowError as error:
         raise DamagedBundle(f"{name} holds a number too large to read") from error
     _check_content(manifest, name)
-    if not SAFE_ID.fullmatch(manifest.run.id):
-        raise DamagedBundle(f"{name}: run.id {manifest.run.id[:80]!r} cannot be the name of a folder")
     return manifest
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from suite.bundle.events import SETUP, Event, Events
 from suite.bundle.facts import derivation, facts_of
 from suite.bundle.files import DamagedBundle
+from suite.bundle.per_manifest import once_per_manifest
 from suite.bundle.record import Floor, Memory, Peaks
 from suite.spec.manifest import Manifest
 from suite.theory.memory import Rules, memory_floor
@@ -24,12 +25,8 @@ def memory(events: Events, counted: Sequence[int], manifest: Manifest) -> Memory
     """
     indices, world = frozenset(counted), manifest.layout.training_ranks
     reports = [
-        [
-            event
-            for event in rank
-            if event["kind"] == "memory" and (event["phase"] == SETUP or event["iteration"] in indices)
-        ]
-        for rank in (events.ranks.get(number, ()) for number in range(world))
+        [event for event in events.of(rank, "memory") if event["phase"] == SETUP or event["iteration"] in indices]
+        for rank in range(world)
     ]
     counted_reports = [[event for event in rank if event["phase"] != SETUP] for rank in reports]
     per_rank = [_largest(rank) for rank in counted_reports]
@@ -52,13 +49,11 @@ def memory(events: Events, counted: Sequence[int], manifest: Manifest) -> Memory
 def side_peaks(events: Events, counted: Sequence[int]) -> Peaks:
     """The peaks of these ranks alone in the counted iterations."""
     indices = frozenset(counted)
-    reports = [
-        [event for event in rank if event["kind"] == "memory" and event["iteration"] in indices]
-        for rank in events.ranks.values()
-    ]
+    reports = [[event for event in events.of(rank, "memory") if event["iteration"] in indices] for rank in events.ranks]
     return Peaks(**_over_ranks([_largest(rank) for rank in reports], largest=True))
 
 
+@once_per_manifest
 def _floor(manifest: Manifest, rules: Rules) -> Floor:
     work, precision = manifest.work, manifest.measure.precision
     floor = memory_floor(manifest.size, manifest.workload, work, manifest.layout, precision, rules)
@@ -67,7 +62,12 @@ def _floor(manifest: Manifest, rules: Rules) -> Floor:
 
 def _largest(reports: Sequence[Event]) -> _Values:
     """The largest known value of each peak; null where none is known."""
-    return {name: max((event[name] for event in reports if event[name] is not None), default=None) for name in _NAMES}
+    largest: _Values = dict(_NOTHING)
+    for name in _NAMES:
+        known = [value for value in [event[name] for event in reports] if value is not None]
+        if known:
+            largest[name] = max(known)
+    return largest
 
 
 def _over_ranks(per_rank: Sequence[_Values], largest: bool) -> _Values:
@@ -80,14 +80,13 @@ def _over_ranks(per_rank: Sequence[_Values], largest: bool) -> _Values:
 
 
 def _by_phase(reports: Sequence[Sequence[Event]]) -> dict[str, Peaks]:
-    phases = dict.fromkeys(event["phase"] for rank in reports for event in rank)
+    by_phase: dict[str, list[list[Event]]] = {}
+    for number, rank in enumerate(reports):
+        for event in rank:
+            by_phase.setdefault(event["phase"], [[] for _ in reports])[number].append(event)
     return {
-        phase: Peaks(
-            **_over_ranks(
-                [_largest([event for event in rank if event["phase"] == phase]) for rank in reports], largest=True
-            )
-        )
-        for phase in phases
+        phase: Peaks(**_over_ranks([_largest(rank) for rank in ranks], largest=True))
+        for phase, ranks in by_phase.items()
     }
 
 
@@ -95,7 +94,7 @@ def _retries(events: Events, counted: frozenset[int], world: int) -> int | None:
     """Growth of each rank's counter over the counted iterations, summed over ranks; null where one does not count."""
     total, first = 0, min(counted, default=0)
     for rank in range(world):
-        reports = [event for event in events.ranks.get(rank, ()) if event["kind"] == "memory"]
+        reports = events.of(rank, "memory")
         if any(event["allocation_retries"] is None for event in reports):
             return None
         before = [

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from suite.bundle.events import Event, Events
+from suite.bundle.events import Events
 from suite.bundle.facts import derivation
 from suite.bundle.record import Counts, Estimate, Phase, Phases, SteadyState, Throughput, Wait
 from suite.bundle.timeline import Timeline
@@ -67,7 +67,7 @@ def waits(events: Events, timeline: Timeline) -> dict[str, Wait] | None:
     counted = frozenset(timeline.counted)
     longest: dict[str, dict[int, float]] = {phase: {} for phase in timeline.phase_seconds}
     totals: dict[str, list[float]] = {phase: [] for phase in timeline.phase_seconds}
-    for event in _of_all_ranks(events, "phase"):
+    for event in events.of_all("phase"):
         phase, iteration, seconds = event["phase"], event["iteration"], float(event["wait_seconds"])
         if iteration in counted:
             longest[phase][iteration] = max(longest[phase].get(iteration, 0.0), seconds)
@@ -85,7 +85,7 @@ def details(events: Events, counted: Iterable[int]) -> dict[str, float] | None:
     """Parts of the iterations: of each part the slowest rank, then the mean. Null where no rank tells any."""
     counted = frozenset(counted)
     longest: dict[str, dict[int, float]] = {}
-    for event in _of_all_ranks(events, "iteration"):
+    for event in events.of_all("iteration"):
         if event["iteration"] in counted:
             for name, seconds in (event.get("details") or {}).items():
                 by_iteration = longest.setdefault(name, {})
@@ -99,10 +99,6 @@ def steadiness(timeline: Timeline, warmup: int) -> SteadyState:
     return SteadyState(
         verdict=result.verdict, warmup=warmup, iterations=len(timeline.counted), reasons=result.reasons, test=TEST
     )
-
-
-def _of_all_ranks(events: Events, kind: str) -> Iterator[Event]:
-    return (event for rank in events.ranks.values() for event in rank if event["kind"] == kind)
 
 
 def _estimate(interval: Interval) -> Estimate:

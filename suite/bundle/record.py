@@ -291,6 +291,13 @@ class Environment(Frozen):
     driver: dict[str, JsonValue] | None = Field(description="environment.json")
 
 
+class Evidence(Frozen):
+    """The files that the record was derived from, and all others of the bundle but itself (docs/evidence.md)."""
+
+    digest: str = Field(pattern="^[0-9a-f]{64}$", description="SHA-256 over the list of the files")
+    files: int = Field(ge=0, description="how many they are")
+
+
 class Record(Frozen):
     """One run's measurements. Rates per second, times in seconds, sizes in bytes; unknown is null."""
 
@@ -342,6 +349,9 @@ class Record(Frozen):
     environment: Environment
     predicted: dict[str, JsonValue] | None = Field(default=None, description="filled by a planner")
     notes: tuple[str, ...] = Field(default=(), description="what a reader of the figures must know")
+    evidence: Evidence | None = Field(
+        default=None, description="null: the bundle is older than this figure, or holds more than is hashed"
+    )
 
     @model_validator(mode="after")
     def _counts_what_it_has(self) -> "Record":

@@ -83,7 +83,7 @@ def staleness_notes(found: int | None, manifest: Manifest) -> tuple[str, ...]:
 
 
 def _iterations(events: Events) -> Iterator[Event]:
-    return (event for rank in sorted(events.ranks) for event in events.ranks[rank] if event["kind"] == "iteration")
+    return (event for rank in sorted(events.ranks) for event in events.of(rank, "iteration"))
 
 
 def _summary(lengths: Sequence[int], asked: Lengths | None) -> LengthSummary:

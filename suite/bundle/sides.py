@@ -80,7 +80,8 @@ def with_sides_compared(events: Events, timeline: Timeline, manifest: Manifest) 
 
 
 def _only(events: Events, ranks: range) -> Events:
-    return replace(events, ranks={rank: written for rank, written in events.ranks.items() if rank in ranks})
+    kept = {rank: written for rank, written in events.ranks.items() if rank in ranks}
+    return events if len(kept) == len(events.ranks) else replace(events, ranks=kept)
 
 
 def _side(events: Events, counted: Sequence[int], phases: dict[str, float], busy: float, waiting: float) -> OverlapSide:

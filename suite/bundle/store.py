@@ -20,7 +20,6 @@ from pydantic import ValidationError
 
 from suite.bundle.events import Events, read_events
 from suite.bundle.files import (
-    EVENTS_BYTES,
     DamagedBundle,
     check_tree,
     first_line,
@@ -164,15 +163,6 @@ class Bundle:
         """The driver's and every rank's events, checked, by a manifest that was read already. Raises DamagedBundle."""
         return read_events(self.path / "events", manifest or self.manifest())
 
-    def events_bytes(self) -> int:
-        """Length together of all files of events that are not too long to be read; 0 where none can be."""
-        try:
-            with os.scandir(self.path / "events") as files:
-                sizes = [file.stat(follow_symlinks=False).st_size for file in files]
-        except OSError:
-            return 0
-        return sum(size for size in sizes if size <= EVENTS_BYTES)
-
     def log_path(self, rank: int) -> Path:
         """Where a rank's standard output and error go."""
         return self.path / "logs" / f"rank-{rank}.log"
@@ -204,15 +194,13 @@ class Bundle:
 
     def write_record(self, record: Record) -> None:
         """Replace record.json at once. Raises UsageError when it cannot be written."""
-        replace_atomically(self.path / _RECORD, record.model_dump_json(by_alias=True, indent=2) + "\n")
+        replace_atomically(self.path / _RECORD, written(record))
 
     def record(self) -> Record | None:
         """The record as stored; null where there is none. Raises DamagedBundle, OtherSchema of another version."""
-        try:
-            stored = parse_object(self._document(_RECORD), _RECORD)
-        except FileNotFoundError:
+        stored = self.stored_record()
+        if stored is None:
             return None
-        check_tree(stored, _RECORD)
         schema = stored.get("schema")
         if schema != RECORD_SCHEMA:
             raise OtherSchema(f"{_RECORD} is of schema {ascii(schema)[:40]}; this version reads {RECORD_SCHEMA!r}")
@@ -223,15 +211,30 @@ class Bundle:
 
     def stored_record(self) -> dict[str, Any] | None:
         """record.json as any version wrote it; null where there is none. Raises DamagedBundle."""
+        text = self.record_text()
+        return None if text is None else parse_record(text)
+
+    def record_text(self) -> str | None:
+        """record.json as it is; null where there is none. Raises DamagedBundle."""
         try:
-            stored = parse_object(self._document(_RECORD), _RECORD)
+            return self._document(_RECORD)
         except FileNotFoundError:
             return None
-        check_tree(stored, _RECORD)
-        return stored
 
     def _document(self, name: str) -> str:
         return read_text(self.path / name, name)
+
+
+def written(record: Record) -> str:
+    """The text of record.json."""
+    return record.model_dump_json(by_alias=True, indent=2) + "\n"
+
+
+def parse_record(text: str) -> dict[str, Any]:
+    """The text of record.json as any version wrote it. Raises DamagedBundle."""
+    stored = parse_object(text, _RECORD)
+    check_tree(stored, _RECORD)
+    return stored
 
 
 def find_bundles(paths: Iterable[Path]) -> list[Bundle]:
@@ -248,25 +251,28 @@ def find_bundles(paths: Iterable[Path]) -> list[Bundle]:
             raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from error
         if not is_folder:
             raise UsageError(f"{path} is not a folder")
-        for folder in _bundle_folders(path):
-            found.setdefault(os.path.realpath(folder), Bundle(folder))
+        whole = os.path.realpath(path)
+        for below in _bundle_folders(path):  # no link leads there
+            found.setdefault(os.path.join(whole, below), Bundle(path / below))
     return sorted(found.values(), key=lambda bundle: (bundle.id, str(bundle.path)))
 
 
-def _bundle_folders(root: Path) -> Iterator[Path]:
-    waiting = [root]
+def _bundle_folders(root: Path) -> Iterator[str]:
+    """Where they are below ``root``; empty for itself."""
+    waiting = [""]
     while waiting:
-        folder = waiting.pop()
+        below = waiting.pop()
+        folder = os.path.join(root, below)
         try:
             with os.scandir(folder) as found:
                 entries = {entry.name: entry for entry in found}
         except OSError as error:
-            raise UsageError(f"cannot read {folder}: {(error.strerror or str(error)).lower()}") from error
-        if _MANIFEST in entries or ("events" in entries and (folder / "events").is_dir()):
-            yield folder
+            raise UsageError(f"cannot read {root / below}: {(error.strerror or str(error)).lower()}") from error
+        if _MANIFEST in entries or ("events" in entries and os.path.isdir(os.path.join(folder, "events"))):
+            yield below
         else:
             waiting += [
-                folder / name
+                os.path.join(below, name)
                 for name, entry in entries.items()
                 if entry.is_dir(follow_symlinks=False) and name != ATTIC and not name.startswith(".")
             ]

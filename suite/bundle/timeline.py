@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from suite.bundle.events import Event, Events
@@ -59,7 +59,7 @@ def make_timeline(events: Events, manifest: Manifest) -> Timeline:
     Raises DamagedBundle when a phase is reported by some ranks or in some iterations only.
     """
     world = manifest.layout.training_ranks
-    by_rank = [_of_kind(events.ranks.get(rank, ()), "iteration") for rank in range(world)]
+    by_rank = [events.of(rank, "iteration") for rank in range(world)]
     completed = min(map(len, by_rank))
     seconds = tuple(float(max(rows[index]["seconds"] for rows in by_rank)) for index in range(completed))
     window = range(min(manifest.measure.warmup, completed), completed)
@@ -70,11 +70,7 @@ def make_timeline(events: Events, manifest: Manifest) -> Timeline:
     return Timeline(seconds, _phase_seconds(events, completed), counts, problem, window, counted, skipped, exposed)
 
 
-def _of_kind(events: Iterable[Event], kind: str) -> list[Event]:
-    return [event for event in events if event["kind"] == kind]
-
-
-def _skipped_steps(by_rank: list[list[Event]], window: range) -> dict[int, int] | None:
+def _skipped_steps(by_rank: list[Sequence[Event]], window: range) -> dict[int, int] | None:
     """Most skipped steps of any rank in the iterations that have some; null where no rank tells them."""
     told: dict[int, int] = {}
     for rows in by_rank:
@@ -88,12 +84,11 @@ def _skipped_steps(by_rank: list[list[Event]], window: range) -> dict[int, int] 
 def _phase_seconds(events: Events, completed: int) -> dict[str, tuple[float, ...]]:
     longest = {phase: [0.0] * completed for phase in TIMED_NAMES}
     reports = dict.fromkeys(TIMED_NAMES, 0)
-    for rank in events.ranks.values():
-        for event in rank:
-            if event["kind"] == "phase" and event["iteration"] < completed:
-                phase, iteration = event["phase"], event["iteration"]
-                longest[phase][iteration] = max(longest[phase][iteration], float(event["seconds"]))
-                reports[phase] += 1
+    for event in events.of_all("phase"):
+        phase, iteration = event["phase"], event["iteration"]
+        if iteration < completed:
+            longest[phase][iteration] = max(longest[phase][iteration], float(event["seconds"]))
+            reports[phase] += 1
     expected = completed * len(events.ranks)
     for phase, count in reports.items():
         if count not in (0, expected):
@@ -102,7 +97,7 @@ def _phase_seconds(events: Events, completed: int) -> dict[str, tuple[float, ...
 
 
 def _counts(
-    by_rank: list[list[Event]], iterations: Sequence[int], manifest: Manifest
+    by_rank: list[Sequence[Event]], iterations: Sequence[int], manifest: Manifest
 ) -> tuple[Counts | None, str | None]:
     """The work of one iteration, or why there is no such one number.
 

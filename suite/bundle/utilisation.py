@@ -5,7 +5,8 @@ from __future__ import annotations
 from suite.bundle.events import Events
 from suite.bundle.facts import derivation, facts_of
 from suite.bundle.files import DamagedBundle
-from suite.bundle.record import Compute, Counts, Overlap, Phases
+from suite.bundle.per_manifest import once_per_manifest
+from suite.bundle.record import Compute, Overlap, Phases
 from suite.bundle.sides import overlap
 from suite.bundle.timeline import Timeline
 from suite.spec.catalogue import find_device
@@ -30,8 +31,8 @@ def compute(
         return None, ()
     if lengths is not None and counts.samples != len(lengths.prompt):
         return None, (f"{counts.samples} samples in an iteration, but lengths of {len(lengths.prompt)}: no FLOPs",)
-    work = _flops(manifest, counts, "full")
-    causal = float(_flops(manifest, counts, "causal").hardware) if derivation(events) >= 2 else None
+    work = _flops(manifest, counts.samples, "full")
+    causal = float(_flops(manifest, counts.samples, "causal").hardware) if derivation(events) >= 2 else None
     device, notes = _device(events, manifest)
     peak = None if device is None else device.peak_flops.get(manifest.measure.precision)
     available = None
@@ -50,10 +51,11 @@ def compute(
     ), notes
 
 
-def _flops(manifest: Manifest, counts: Counts, attention: Attention) -> IterationFlops:
+@once_per_manifest
+def _flops(manifest: Manifest, samples: int, attention: Attention) -> IterationFlops:
     recompute = manifest.layout.recompute == "full"
     size, workload = manifest.size, manifest.workload
-    return iteration_flops(size, workload, counts.samples, recompute, attention, manifest.work.lengths)
+    return iteration_flops(size, workload, samples, recompute, attention, manifest.work.lengths)
 
 
 def _bandwidth(
@@ -62,16 +64,22 @@ def _bandwidth(
     """Of the devices that decode: under split placement those of the generation side, for as long as it generates."""
     if device is None or phases is None or phases.generate is None:
         return None
-    seconds, work = phases.generate.seconds, manifest.work
+    seconds = phases.generate.seconds
     if manifest.layout.placement == "split":
         if beside is None:
             return None
         seconds = beside.generation_busy_seconds
-        work = work.model_copy(update={"replica_rollouts": work.global_rollouts // manifest.layout.generation_ranks})
     if seconds == 0:
         return None
-    read = decode_bytes(manifest.size, manifest.workload, work, manifest.layout, manifest.measure.precision)
-    return read / (seconds * device.memory_bytes_per_second)
+    return _bytes_read(manifest) / (seconds * device.memory_bytes_per_second)
+
+
+@once_per_manifest
+def _bytes_read(manifest: Manifest) -> int:
+    work = manifest.work
+    if manifest.layout.placement == "split":
+        work = work.model_copy(update={"replica_rollouts": work.global_rollouts // manifest.layout.generation_ranks})
+    return decode_bytes(manifest.size, manifest.workload, work, manifest.layout, manifest.measure.precision)
 
 
 def _device(events: Events, manifest: Manifest) -> tuple[Device | None, tuple[str, ...]]:

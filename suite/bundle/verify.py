@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel
 
+from suite.bundle.consistency import findings
 from suite.bundle.derive import StillRunning, derive
-from suite.bundle.record import RECORD_SCHEMA, Record
-from suite.bundle.store import Bundle, DamagedBundle
+from suite.bundle.evidence import digest_of
+from suite.bundle.findings import Finding
+from suite.bundle.folder import Trace, folder_findings
+from suite.bundle.record import RECORD_SCHEMA, Evidence, Record
+from suite.bundle.store import Bundle, DamagedBundle, parse_record, written
 from suite.spec.base import Frozen
+from suite.spec.manifest import Manifest
 
 
 def _optional_paths(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
@@ -30,12 +37,34 @@ _LATER = frozenset(_optional_paths(Record))
 _MOST_DIFFERENCES = 50
 _ABSENT = object()
 
+Status = Literal["equal", "differs", "inconsistent", "damaged", "missing record"]
+
 
 class Verification(Frozen):
-    """What came of it. ``differences``: field paths with both values, or why there was nothing to compare."""
+    """What came of it. ``differences``: field paths with both values, or why there was nothing to compare.
 
-    status: Literal["equal", "differs", "damaged", "missing record"]
+    ``findings``: what does not fit together. ``digest``: of the evidence; null where there is none of it.
+    """
+
+    status: Status
     differences: tuple[str, ...]
+    findings: tuple[Finding, ...] = ()
+    digest: str | None = None
+
+    def with_findings(self, more: tuple[Finding, ...]) -> "Verification":
+        """With what was found beside the bundle's own."""
+        status = "inconsistent" if more and self.status == "equal" else self.status
+        return self.model_copy(update={"status": status, "findings": (*self.findings, *more)})
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A bundle read once: ``differences`` of the stored record from the derived one, null where none is stored."""
+
+    manifest: Manifest
+    record: Record
+    differences: list[str] | None
+    findings: tuple[Finding, ...]
 
 
 def verify(bundle: Bundle) -> Verification:
@@ -43,38 +72,72 @@ def verify(bundle: Bundle) -> Verification:
 
     A record of another schema differs by that alone. Never raises for what a bundle holds.
     """
+    return _verified(bundle)[0]
+
+
+def verify_all(bundles: Sequence[Bundle], named: Collection[Path] = ()) -> list[tuple[Bundle, Verification]]:
+    """As ``verify`` each, with what does not fit the others. ``named``: as for ``folder_findings``."""
+    results: list[tuple[Bundle, Verification]] = []
+    traces: list[Trace] = []
+    for bundle in bundles:
+        result, record = _verified(bundle)
+        results.append((bundle, result))
+        if record is not None:
+            traces.append(Trace.of(bundle.path, record, result.digest))
+    beside = folder_findings(traces, bundles, named)
+    return [(bundle, result.with_findings(beside.get(bundle.path, ()))) for bundle, result in results]
+
+
+def _verified(bundle: Bundle) -> tuple[Verification, Record | None]:
     try:
-        _, lines = rederived(bundle)
+        found = examined(bundle)
     except StillRunning as error:
-        return Verification(status="missing record", differences=(str(error),))
+        return Verification(status="missing record", differences=(str(error),)), None
     except DamagedBundle as error:
-        return Verification(status="damaged", differences=(str(error),))
+        return Verification(status="damaged", differences=(str(error),), digest=_digest(bundle)), None
+    record, lines = found.record, found.differences
     if lines is None:
-        return Verification(status="missing record", differences=("record.json is missing",))
+        status: Status = "missing record"
+        lines = ["record.json is missing"]
+    else:
+        status = "differs" if lines else "inconsistent" if found.findings else "equal"
     if len(lines) > _MOST_DIFFERENCES:
-        lines[_MOST_DIFFERENCES:] = [f"and {len(lines) - _MOST_DIFFERENCES} more"]
-    return Verification(status="differs" if lines else "equal", differences=tuple(lines))
+        lines = [*lines[:_MOST_DIFFERENCES], f"and {len(lines) - _MOST_DIFFERENCES} more"]
+    digest = record.evidence.digest if record.evidence else _digest(bundle)
+    return Verification(status=status, differences=tuple(lines), findings=found.findings, digest=digest), record
 
 
-def rederived(bundle: Bundle) -> tuple[Record, list[str] | None]:
-    """The record derived now, and every difference of the stored one from it; null where none is stored.
+def examined(bundle: Bundle, evidence: Evidence | None = None) -> Examined:
+    """The record derived now, every difference of the stored one from it, and what does not fit together.
 
-    A prediction, which a planner filled in after the derivation, is the stored one's, where there can be one. Raises
-    DamagedBundle and StillRunning.
+    A prediction, which a planner filled in after the derivation, is the stored one's, where there can be one.
+    ``evidence``: the bundle's, where it was hashed already. Raises DamagedBundle and StillRunning.
     """
-    stored = bundle.stored_record()
-    derived = derive(bundle)
-    if stored is None:
-        return derived, None
+    manifest, text = bundle.manifest(), bundle.record_text()
+    events = bundle.events(manifest)
+    derived = derive(bundle, manifest, events, evidence)
+    found = findings(events, manifest, derived)
+    if text is None:
+        return Examined(manifest, derived, None, found)
+    if text == written(derived):  # as the driver wrote it: nothing to read, and no field to compare
+        return Examined(manifest, derived, [], found)
+    stored = parse_record(text)
     if stored.get("schema") != RECORD_SCHEMA:
         line = f"schema: stored {_short(stored.get('schema'))}, this version derives {_short(RECORD_SCHEMA)}"
-        return derived, [line]
+        return Examined(manifest, derived, [line], found)
     predicted = stored.get("predicted")
     if not isinstance(predicted, dict | None):
         raise DamagedBundle(f"record.json: predicted is {_short(predicted)}, must be an object or null")
     if derived.run.device == "cuda" and derived.run.precision != "fp32":
         derived = derived.model_copy(update={"predicted": predicted})
-    return derived, list(differences(stored, as_json(derived)))
+    return Examined(manifest, derived, list(differences(stored, as_json(derived))), found)
+
+
+def _digest(bundle: Bundle) -> str | None:
+    try:
+        return digest_of(bundle)
+    except DamagedBundle:
+        return None
 
 
 def as_json(record: Record) -> dict[str, Any]:

@@ -33,10 +33,10 @@ def report(
         found = read_entries(runs)
         caveats = found.warnings()
         if as_json:
-            print_json({**figures(build(found.entries, title, caveats)), "damaged": found.damaged})
+            print_json({**figures(build(found.entries, title, caveats, found.read_from)), "damaged": found.damaged})
             return
-        written = write(found.entries, output, title, caveats) if output else None
-        model = written.model if written else build(found.entries, title, caveats)
+        written = write(found.entries, output, title, caveats, found.read_from) if output else None
+        model = written.model if written else build(found.entries, title, caveats, found.read_from)
     print_headline(model)
     for line in model.caveats:
         typer.echo(line, err=True)

@@ -3,83 +3,85 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from suite.bundle.derive import StillRunning, record_of
-from suite.bundle.record import Record
+from suite.bundle.cache.records import Derived, DerivedRecords
+from suite.bundle.derive import StillRunning
+from suite.bundle.evidence import digest_of, digest_of_all
 from suite.bundle.store import Bundle, DamagedBundle, find_bundles
-from suite.bundle.verify import rederived
+from suite.report.facts.evidence import ReadFrom
 from suite.report.facts.model import Entry
 from suite.report.formatting.escape import visible
+from suite.report.trust import Checked, few, trusted
 from suite.spec.base import UsageError
-
-#: Records are derived from their events where those of all bundles are at most this long together: a second or two.
-DERIVED_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
 class Found:
     """The runs of some folders.
 
-    ``damaged``: one line for each bundle that was left out for it. ``caveats``: what else was left out, and records
-    that are not what their events give.
+    ``damaged``: one line for each bundle that was left out for it. ``caveats``: what else was left out or does not fit
+    together, and records that are not what their events give.
     """
 
     entries: list[Entry]
     damaged: list[str]
     caveats: list[str]
+    read_from: ReadFrom
 
     def warnings(self) -> list[str]:
-        """All of it, a line each that a terminal can show."""
-        lines = [f"left out, damaged: {line}" for line in self.damaged] + self.caveats
-        return [visible(line, 400) for line in lines]
+        """What a reader needs of it, a line each that a terminal can show."""
+        damaged = few([f"left out, damaged: {line}" for line in self.damaged], "damaged")
+        return [visible(line, 400) for line in (*damaged, *self.caveats)]
 
 
 def read_entries(paths: Sequence[Path]) -> Found:
-    """Every readable bundle, once, with its record; runs that are under way are left out.
+    """Every readable bundle, once, with the record that its events give; runs that are under way or inconsistent are
+    left out.
 
-    Records are derived from their events, and are taken as they are stored only where there are too many events. Raises
-    UsageError when nothing can be reported.
+    Raises UsageError when nothing can be reported.
     """
     bundles = find_bundles(paths)
-    size = sum(bundle.events_bytes() for bundle in bundles)
-    found = Found([], [], [])
-    for bundle in bundles:
-        try:
-            if bundle.running():
-                raise StillRunning
-            record = _derived(bundle, found.caveats) if size <= DERIVED_BYTES else record_of(bundle)
-            entry = Entry(manifest=bundle.manifest(), record=record, path=bundle.path.as_posix())
-            _require_same_run(entry)
-        except StillRunning:
-            found.caveats.append(f"{bundle.path}: left out, because it is still being run")
-        except DamagedBundle as error:
-            found.damaged.append(f"{bundle.path}: {error}")
-        else:
-            found.entries.append(entry)
-    if not found.entries:
+    checked: list[Checked] = []
+    damaged: list[str] = []
+    caveats: list[str] = []
+    digests: list[str | None] = []
+    with DerivedRecords() as records:
+        for bundle in bundles:
+            try:
+                derived = records.of(bundle)
+            except StillRunning:
+                caveats.append(f"{bundle.path}: left out, because it is still being run")
+            except DamagedBundle as error:
+                damaged.append(f"{bundle.path}: {error}")
+                digests.append(_digest(bundle))
+            else:
+                checked.append(_checked(bundle, derived))
+                digests.append(derived.digest)
+    entries, told = trusted(checked, bundles, paths)
+    caveats += told
+    known = [digest for digest in digests if digest is not None]
+    whole = digest_of_all(known) if known and len(known) == len(digests) else None
+    found = Found(entries, damaged, caveats, ReadFrom(tuple(path.as_posix() for path in paths), whole))
+    if not entries:
         detail = f"; {found.warnings()[0]}" if found.warnings() else ""
         raise UsageError(f"no bundle to report in {', '.join(str(path) for path in paths)}{detail}")
-    if size > DERIVED_BYTES:
-        found.caveats.append(
-            f"{len(found.entries)} records were taken as they are stored, because their events are {size >> 20} MiB; "
-            "suite verify derives them again"
-        )
-    once = list(_once(found.entries, found.caveats))
-    return Found(once, found.damaged, [*found.caveats, *_versions(once)])
+    caveats += _versions(entries)
+    return found
 
 
-def _derived(bundle: Bundle, caveats: list[str]) -> Record:
-    """The record that the events give. Raises DamagedBundle and StillRunning."""
-    record, differences = rederived(bundle)
-    if differences:
-        more = f" and {len(differences) - 1} more" if len(differences) > 1 else ""
-        caveats.append(
-            f"{bundle.path}: record.json is not what its events give, which are reported: {differences[0]}{more}"
-        )
-    return record
+def _digest(bundle: Bundle) -> str | None:
+    try:
+        return digest_of(bundle)
+    except DamagedBundle:
+        return None
+
+
+def _checked(bundle: Bundle, derived: Derived) -> Checked:
+    entry = Entry(derived.manifest, derived.record, bundle.path.as_posix(), derived.digest)
+    return Checked(entry, derived.findings, derived.difference)
 
 
 def _versions(entries: Sequence[Entry]) -> list[str]:
@@ -89,22 +91,3 @@ def _versions(entries: Sequence[Entry]) -> list[str]:
     if len(counts) <= 1:
         return []
     return [f"runs of different versions of the suite: {', '.join(f'{runs} of {name}' for name, runs in counts)}"]
-
-
-def _require_same_run(entry: Entry) -> None:
-    """Raises DamagedBundle where a record that was taken as it is stored is not of the manifest's run."""
-    run, manifest = entry.record.run, entry.manifest
-    if (run.id, run.manifest_hash) != (manifest.run.id, manifest.hash):
-        raise DamagedBundle(f"record.json is of run {ascii(run.id)[:80]}, not of {manifest.run.id}")
-
-
-def _once(entries: Sequence[Entry], caveats: list[str]) -> Iterator[Entry]:
-    """Leave out copies: of no two runs of a manifest do start and iterations last the same to the last digit."""
-    paths: dict[tuple, str] = {}
-    for entry in entries:
-        run, seconds = entry.record.run, entry.record.iterations.seconds
-        first = paths.setdefault((run.manifest_hash, run.started, seconds or (run.id, run.ended)), entry.path)
-        if first == entry.path:
-            yield entry
-        else:
-            caveats.append(f"{entry.path}: left out, because it is the same run as {first}")

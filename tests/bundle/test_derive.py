@@ -393,6 +393,7 @@ def test_a_record_names_its_fields_as_the_contract_does(tmp_path):
         "schema", "run", "status", "failure", "counts", "throughput", "phases", "details",
         "phase_intervals", "waits", "void_iterations", "algorithm", "lengths", "padding", "rollout", "staleness",
         "overlap", "memory", "compute", "energy", "steady_state", "iterations", "environment", "predicted", "notes",
+        "evidence",
     ]  # fmt: skip
     contract = {
         "run": "id plan backend backend_kind size ranks layout strategy launcher repeat started ended workload scaling "

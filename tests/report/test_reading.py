@@ -12,7 +12,6 @@ from suite.bundle.derive import derive
 from suite.bundle.store import Bundle
 from suite.bundle.verify import verify
 from suite.conduct.running.state import state_of
-from suite.report import reading as entries
 from suite.report.facts.model import build
 from suite.report.reading import read_entries
 from suite.report.text.markdown import render
@@ -99,24 +98,21 @@ def test_a_run_that_is_under_way_is_left_out_and_told(tmp_path: Path) -> None:
             read_entries([path])
 
 
-def test_too_many_events_to_read_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_however_long_the_events_are_no_record_is_reported_as_it_is_stored(tmp_path: Path) -> None:
     path = recorded(tmp_path)
-    monkeypatch.setattr(entries, "DERIVED_BYTES", 100)
-    (path / "events" / "rank-0.jsonl").write_text("")
-    found = read_entries([tmp_path])
-    assert found.entries[0].record.status == "ok"
-    assert "suite verify derives them again" in found.caveats[0]
-
-
-def test_a_record_of_another_run_is_damage_even_where_events_are_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, other = recorded(tmp_path), recorded(tmp_path, repeat=2)
-    monkeypatch.setattr(entries, "DERIVED_BYTES", 100)
-    (path / "record.json").write_bytes((other / "record.json").read_bytes())
-    found = read_entries([tmp_path])
-    assert len(found.entries) == 1
-    assert f"record.json is of run '{other.name}', not of {path.name}" in found.damaged[0]
+    file = path / "events" / "rank-0.jsonl"
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    beat = {"kind": "heartbeat", "rank": 0, "time": events[2]["time"], "iteration": 0, "phase": "generate", "calls": 1}
+    events[3:3] = [{**beat, "text": "x" * 900_000} for _ in range(19)]
+    file.write_text("".join(f"{json.dumps({**event, 'seq': seq})}\n" for seq, event in enumerate(events)))
+    assert file.stat().st_size > 16 << 20
+    stored = path / "record.json"
+    stored.write_text(stored.read_text().replace("1.0", "0.5"))
+    for _ in range(2):
+        found = read_entries([tmp_path])
+        assert found.entries[0].record == derive(Bundle(path))
+        assert found.entries[0].record.iterations.seconds[0] == 1.0
+        assert "record.json is not what its events give" in found.caveats[0]
 
 
 def test_a_file_too_long_to_be_read_keeps_no_record_from_being_derived(tmp_path: Path) -> None:

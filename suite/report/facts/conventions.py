@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, Entry
+from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, Entry, manifests_of
 from suite.spec.algorithms import PPO_NAME
 from suite.stats.compare import DEFAULT_MARGIN
 
 
 def conventions(entries: Sequence[Entry]) -> tuple[str, ...]:
     """The report's own, one line each."""
-    several = {entry.manifest.workload.algorithm.name for entry in entries} - {PPO_NAME}
+    several = {manifest.workload.algorithm.name for manifest in manifests_of(entries)} - {PPO_NAME}
     rate = _RATE.format("iterations" if several else "PPO iterations")
     return (rate, _ROWS, _INTERVAL, _RANKING, _PHASES, *_utilisation(entries), _MEMORY, _SCALING, *_warmup(entries))
 
@@ -37,7 +37,7 @@ def _utilisation(entries: Sequence[Entry]) -> tuple[str, ...]:
 
 
 def _warmup(entries: Sequence[Entry]) -> tuple[str, ...]:
-    found = sorted({(entry.manifest.measure.warmup, entry.manifest.measure.iterations) for entry in entries})
+    found = sorted({(one.measure.warmup, one.measure.iterations) for one in manifests_of(entries)})
     words = " or ".join(f"{warmup} + {iterations}" for warmup, iterations in found[:4])
     more = " or others" if len(found) > 4 else ""
     return (f"Iterations: {words}{more} (warm-up, which never counts, + counted).",) if found else ()

@@ -147,6 +147,8 @@ def parts_of(records: Sequence[Record]) -> tuple[PhaseCost, ...]:
     """As ``phases_of``, for what all runs time within phases, named ``phase/name``; shares are of the iteration."""
     details = [record.details or {} for record in records]
     shared = [name for name in (details[0] if details else ()) if all(name in seconds for seconds in details)]
+    if not shared:
+        return ()
     whole = sum(phase.seconds for phase in phases_of(records))
     return _costs(records, {name: [seconds[name] for seconds in details] for name in shared}, whole)
 
@@ -173,8 +175,10 @@ def _costs(
 def idle_of(records: Sequence[Record]) -> Idle | None:
     """Over the runs, weighted by their iterations; null where one does not tell, as with one rank."""
     told = [record.waits for record in records if record.waits]
+    if not told or len(told) < len(records):
+        return None
     whole = sum(phase.seconds for phase in phases_of(records))
-    if not told or len(told) < len(records) or not whole:
+    if not whole:
         return None
     weights = [record.steady_state.iterations for record in records]
     by_phase = tuple(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,11 +15,20 @@ RUNS_TO_PUBLISH, RUNS_TO_RANK = 3, 5
 
 @dataclass(frozen=True)
 class Entry:
-    """One run: what was asked, what came out, and the path of its bundle as the report shows it."""
+    """One run: what was asked, what came out, the path of its bundle as the report shows it, and its digest."""
 
     manifest: Manifest
     record: Record
     path: str
+    digest: str | None = None
+
+
+def manifests_of(entries: Sequence[Entry]) -> list[Manifest]:
+    """The manifest of each row once, without its repeats, in the order of the entries."""
+    found: dict[str, Manifest] = {}
+    for entry in entries:
+        found.setdefault(entry.manifest.hash, entry.manifest)
+    return list(found.values())
 
 
 @dataclass(frozen=True, order=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from suite.report.facts.conventions import conventions, recorded_conventions
 from suite.report.facts.entry import Entry
+from suite.report.facts.evidence import ReadFrom, ReportEvidence, report_evidence
 from suite.report.facts.failures import FailureRow, failure_rows
 from suite.report.facts.machines import Machine, assign_machines
 from suite.report.facts.network import NetworkLine, network_lines, network_runs
@@ -51,6 +52,7 @@ class ReportModel:
     conventions: tuple[str, ...]
     recorded_conventions: tuple[str, ...]
     caveats: tuple[str, ...]
+    evidence: ReportEvidence
 
     @property
     def several_kinds(self) -> bool:
@@ -64,10 +66,16 @@ class ReportModel:
         return tuple(row for row in self.ranking.apart if row.number not in paired)
 
 
-def build(entries: Sequence[Entry], title: str | None = None, caveats: Sequence[str] = ()) -> ReportModel:
+def build(
+    entries: Sequence[Entry],
+    title: str | None = None,
+    caveats: Sequence[str] = (),
+    read_from: ReadFrom | None = None,
+) -> ReportModel:
     """The report of these runs; the order in which they are given does not matter.
 
     ``caveats``: what a reader must know of how the runs were read, a line each; slow networks are added.
+    ``read_from``: where that was; without it the report names no digest over all of its bundles.
     """
     entries = sorted(entries, key=lambda entry: (entry.record.run.id, entry.path))
     letters, machines = assign_machines(entries)
@@ -99,4 +107,5 @@ def build(entries: Sequence[Entry], title: str | None = None, caveats: Sequence[
         conventions=conventions(entries),
         recorded_conventions=recorded_conventions(entries),
         caveats=(*caveats, *slow_networks(networks)),
+        evidence=report_evidence(entries, read_from),
     )

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from suite.report.facts.entry import Entry
+from suite.report.facts.entry import Entry, manifests_of
 from suite.report.facts.kind import algorithm_name, family_of, kind_of
 from suite.report.facts.pool import Row
 from suite.report.formatting.numbers import counted
@@ -45,10 +45,8 @@ class WorkDifference:
 def work_facts(entries: Sequence[Entry]) -> tuple[WorkFacts, ...]:
     """The distinct workloads, by name."""
     distinct: dict[str, Workload] = {}
-    for entry in entries:
-        distinct.setdefault(
-            entry.manifest.workload.model_dump_json(exclude={"note", "source"}), entry.manifest.workload
-        )
+    for manifest in manifests_of(entries):
+        distinct.setdefault(manifest.workload.model_dump_json(exclude={"note", "source"}), manifest.workload)
     plain = {workload.algorithm.name for workload in distinct.values()} == {PPO_NAME}
     facts = {WorkFacts(workload.name, workload.scaling, _text(workload, plain)) for workload in distinct.values()}
     return tuple(sorted(facts, key=lambda fact: (fact.name, fact.scaling, fact.text)))
@@ -56,15 +54,15 @@ def work_facts(entries: Sequence[Entry]) -> tuple[WorkFacts, ...]:
 
 def algorithms(entries: Sequence[Entry]) -> tuple[str, ...]:
     """Whose iterations were run, PPO first; PPO where there were none."""
-    kinds = sorted({kind_of(entry.manifest) for entry in entries})
+    kinds = sorted({kind_of(manifest) for manifest in manifests_of(entries)})
     return tuple(dict.fromkeys(kind.algorithm for kind in kinds)) or (PPO_NAME.upper(),)
 
 
 def model_facts(entries: Sequence[Entry]) -> tuple[ModelFacts, ...]:
     """The families of the models, in the order of their names; GPT-2 first, which all models once were."""
     found: dict[str, dict[str, Shape]] = defaultdict(dict)
-    for entry in entries:
-        found[entry.manifest.size.architecture].setdefault(entry.manifest.size.name, entry.manifest.size)
+    for manifest in manifests_of(entries):
+        found[manifest.size.architecture].setdefault(manifest.size.name, manifest.size)
     return tuple(
         ModelFacts(
             family=family_of(next(iter(shapes.values()))),

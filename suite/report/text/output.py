@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from suite.report.facts.entry import Entry
+from suite.report.facts.evidence import ReadFrom
 from suite.report.facts.model import ReportModel, build
 from suite.report.facts.pool import Row
 from suite.report.plots import NAMES, draw
@@ -52,14 +53,19 @@ def _plain(value: Any) -> Any:
 
 
 def write(
-    entries: Sequence[Entry], output: Path, title: str | None = None, caveats: Sequence[str] = ()
+    entries: Sequence[Entry],
+    output: Path,
+    title: str | None = None,
+    caveats: Sequence[str] = (),
+    read_from: ReadFrom | None = None,
 ) -> WrittenReport:
     """Write ``output`` and ``<its stem>-assets/*.svg`` beside it; the same entries give the same bytes.
 
     Pictures of an earlier report that this one has no data for are removed. Raises UsageError when a file cannot
-    be written; the earlier report is then still whole or has newer pictures. ``caveats`` as for ``build``.
+    be written; the earlier report is then still whole or has newer pictures. ``caveats`` and ``read_from`` as for
+    ``build``.
     """
-    model = build(entries, title, caveats)
+    model = build(entries, title, caveats, read_from)
     folder = output.parent / f"{output.stem}-assets"
     if output.exists() and not output.is_file():
         raise UsageError(f"cannot write {output}: it is {'a folder' if output.is_dir() else 'no regular file'}")

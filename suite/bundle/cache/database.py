@@ -1,0 +1,194 @@
+"""Bytes by name in one SQLite file: whole, or not there.
+
+Whatever goes wrong with it costs time, never a figure: what cannot be read is not there, what cannot be written is not
+kept, and a file that is damaged is made anew. It has a rollback journal and no memory that processes share, because
+homes are often on network file systems.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import stat
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from suite.bundle.cache.place import is_own
+
+#: A new one where the meaning of what is kept changes.
+FILE = "records-1.sqlite"
+#: When the file has grown beyond it, what was used last is kept, half as much.
+MOST_BYTES = 512 << 20
+#: The time of the last use is kept no more exactly than that, so that a report that finds all it needs writes nothing.
+_USE_SECONDS = 24 * 3600
+#: How long to wait for another process that writes.
+_WAIT_SECONDS = 5.0
+_PAGE_BYTES = 16384
+_CHECK_BYTES = 16
+_ERROR, _CORRUPT, _NOT_A_DATABASE = 1, 11, 26
+
+
+class Database:
+    """What is kept in a folder; without a folder nothing is. Never raises for what the file or the disk is like."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._path = None if folder is None else folder / FILE
+        self._connection: sqlite3.Connection | None = None
+        self._new: dict[bytes, bytes] = {}
+        self._used: list[int] = []
+        self._now = int(time.time())
+        self._is_reading = False
+        if self._path is not None:
+            self._open(self._path)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anything can be kept at all."""
+        return self._connection is not None
+
+    def get(self, name: bytes) -> bytes | None:
+        """What was kept under a name; null where nothing was, and where it is damaged."""
+        if name in self._new:
+            return self._new[name]
+        number = _number(name)
+        row = self._row(number)
+        if row is None:
+            return None
+        body, used = row
+        if type(body) is not bytes or type(used) is not int or body[:_CHECK_BYTES] != _check(name, body[_CHECK_BYTES:]):
+            return None
+        if used < self._now - _USE_SECONDS:
+            self._used.append(number)
+        return body[_CHECK_BYTES:]
+
+    def put(self, name: bytes, value: bytes) -> None:
+        """Keep a value under a name from the next ``flush`` on."""
+        if self._connection is not None:
+            self._new[name] = value
+
+    def flush(self) -> None:
+        """Write what is new, all at once, and keep to ``MOST_BYTES``."""
+        new = [(_number(name), _check(name, value) + value, self._now) for name, value in self._new.items()]
+        used = [(self._now, number) for number in self._used]
+        self._new.clear()
+        self._used.clear()
+        connection = self._connection
+        if connection is None:
+            return
+        try:
+            self._end_reading(connection)
+            if new or used:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.executemany("INSERT OR REPLACE INTO kept (id, body, used) VALUES (?, ?, ?)", new)
+                connection.executemany("UPDATE kept SET used = ? WHERE id = ?", used)
+                connection.execute("COMMIT")
+                _shrink(connection)
+        except sqlite3.Error as error:
+            self._give_up(error)
+
+    def close(self) -> None:
+        """Write what is new and let go of the file."""
+        self.flush()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _row(self, number: int) -> tuple | None:
+        if self._connection is None:
+            return None
+        try:
+            if not self._is_reading:  # one lock for all that is read until the next flush, not one for each
+                self._connection.execute("BEGIN")
+                self._is_reading = True
+            found = self._connection.execute("SELECT body, used FROM kept WHERE id = ?", (number,))
+            row: tuple | None = found.fetchone()
+        except sqlite3.Error as error:
+            self._give_up(error)
+            return None
+        return row
+
+    def _end_reading(self, connection: sqlite3.Connection) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            connection.execute("COMMIT")
+
+    def _open(self, path: Path) -> None:
+        """A file that is not the user's own alone is left alone, and nothing is kept."""
+        for _ in range(2):  # the second time in place of a damaged one
+            with suppress(OSError):  # made before SQLite does, so that nobody else can read it
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+            if not is_own(path, stat.S_ISREG):
+                return
+            try:
+                self._connection = _connected(path)
+            except sqlite3.Error as error:
+                self._give_up(error)
+            else:
+                return
+
+    def _give_up(self, error: sqlite3.Error) -> None:
+        """No more in this process; a damaged file is removed, so that the next one makes it anew."""
+        if self._connection is not None:
+            with suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = None
+        self._is_reading = False
+        if self._path is not None and _is_damage(error):
+            for name in (self._path, self._path.with_name(f"{self._path.name}-journal")):
+                with suppress(OSError):
+                    name.unlink()
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)
+    connection.text_factory = bytes  # where somebody else made it, nothing is to be decoded
+    try:
+        for line in (
+            f"PRAGMA page_size = {_PAGE_BYTES}",
+            "PRAGMA auto_vacuum = INCREMENTAL",
+            "PRAGMA trusted_schema = OFF",
+            "PRAGMA synchronous = NORMAL",
+            "CREATE TABLE IF NOT EXISTS kept (id INTEGER PRIMARY KEY, body BLOB NOT NULL, used INTEGER NOT NULL)",
+        ):
+            connection.execute(line)
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _shrink(connection: sqlite3.Connection) -> None:
+    """Let go of what was not used for longest, until half of what is allowed is left."""
+    if _bytes(connection) <= MOST_BYTES:
+        return
+    (rows,) = connection.execute("SELECT count(*) FROM kept").fetchone()
+    gone = max(1, round(rows * (1 - MOST_BYTES / 2 / _bytes(connection))))
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("DELETE FROM kept WHERE id IN (SELECT id FROM kept ORDER BY used, id LIMIT ?)", (gone,))
+    connection.execute("COMMIT")
+    connection.execute("PRAGMA incremental_vacuum").fetchall()
+
+
+def _bytes(connection: sqlite3.Connection) -> int:
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    (size,) = connection.execute("PRAGMA page_size").fetchone()
+    return int(pages) * int(size)
+
+
+def _number(name: bytes) -> int:
+    """Where a name is: names that fall together are told apart by their checks."""
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big", signed=True)
+
+
+def _check(name: bytes, value: bytes) -> bytes:
+    check = hashlib.blake2b(b"%d " % len(name) + name, digest_size=_CHECK_BYTES)
+    check.update(value)
+    return check.digest()
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    """No database, a damaged one, or one with other tables."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in (_ERROR, _CORRUPT, _NOT_A_DATABASE)

@@ -1,0 +1,70 @@
+"""What the file system says of a bundle's files: where it is as it was, they need not be read again to know them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import time
+from dataclasses import dataclass
+
+from suite.bundle.evidence import NO_EVIDENCE
+
+#: Files changed so shortly before are not told from files changed just after: clocks of file systems tick.
+SETTLED_SECONDS = 3.0
+_MOST_FILES, _DEEPEST = 4096, 8
+#: Whether the record is still what its evidence gives depends on its file too.
+_LEFT_OUT = NO_EVIDENCE - {"record.json"}
+
+
+@dataclass(frozen=True)
+class Signature:
+    """``value`` is another one when a file was written, moved, replaced, added or removed.
+
+    It hashes name, device, inode, mode, size, and the times of the last change of content and of inode, the latter of
+    which no program can set. ``is_settled``: the last change was long enough ago that one more would have another time.
+    """
+
+    value: bytes
+    is_settled: bool
+
+
+def signature_of(folder: str) -> Signature | None:
+    """Of the files of evidence and the record; null where there is anything but files and folders, or very many."""
+    now = time.time_ns()
+    facts: list[tuple] = []
+    newest, waiting = 0, [""]
+    try:
+        while waiting:
+            prefix = waiting.pop()
+            with os.scandir(f"{folder}/{prefix}") as found:
+                for entry in found:
+                    name = prefix + entry.name
+                    if name in _LEFT_OUT or entry.name.startswith("."):
+                        continue
+                    status = entry.stat(follow_symlinks=False)
+                    if stat.S_ISDIR(status.st_mode):
+                        waiting.append(f"{name}/")
+                    elif not stat.S_ISREG(status.st_mode):
+                        return None
+                    else:
+                        newest = max(newest, status.st_mtime_ns, status.st_ctime_ns)
+                        facts.append(_facts(name, status))
+            if len(facts) + len(waiting) > _MOST_FILES or prefix.count("/") > _DEEPEST:
+                return None
+    except OSError:
+        return None
+    value = hashlib.blake2b(repr(sorted(facts)).encode(errors="surrogateescape"), digest_size=16).digest()
+    return Signature(value, newest < now - SETTLED_SECONDS * 1e9)
+
+
+def _facts(name: str, status: os.stat_result) -> tuple:
+    return (
+        name,
+        status.st_dev,
+        status.st_ino,
+        status.st_mode,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )

@@ -1,0 +1,140 @@
+"""One digest over all that a bundle holds: whoever kept it can tell whether the bundle is still what was published.
+
+It is the SHA-256 of the list that ``sha256sum`` prints of the bundle's files in the order of their paths' bytes, so
+nobody needs the suite to check it (docs/evidence.md has the command). A hash binds the length of its file too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from suite.bundle.events import Events
+from suite.bundle.facts import derivation
+from suite.bundle.files import DamagedBundle, open_plain
+from suite.bundle.record import Evidence
+from suite.bundle.store import Bundle
+from suite.spec.base import UsageError
+
+#: No evidence: what is derived from it, and who holds the run. Hidden files, drafts of these, are none either.
+NO_EVIDENCE = frozenset(("record.json", "lock"))
+#: More than any run leaves; what is beyond is not read.
+MOST_BYTES, MOST_FILES, _DEEPEST = 4 << 30, 1 << 20, 8
+#: From here on records name their evidence.
+_DERIVATION = 3
+_BLOCK_BYTES = 1 << 18
+
+
+class TooMuchEvidence(DamagedBundle):
+    """More files or bytes than are hashed."""
+
+
+def digest_of(bundle: Bundle) -> str:
+    """SHA-256 over the list of the bundle's files, 64 hexadecimal digits.
+
+    Raises DamagedBundle for a link, a pipe or another special file, and a name that such a list cannot hold;
+    TooMuchEvidence.
+    """
+    return evidence_of(bundle).digest
+
+
+def evidence_of(bundle: Bundle) -> Evidence:
+    """The digest and of how many files it is. Raises as ``digest_of``."""
+    names = sorted(_names(bundle.path), key=os.fsencode)
+    listed = hashlib.sha256()
+    for name in names:
+        listed.update(f"{_hashed(bundle.path / name, name)}  {name}\n".encode())
+    return Evidence(digest=listed.hexdigest(), files=len(names))
+
+
+def recorded_evidence(bundle: Bundle, events: Events, known: Evidence | None = None) -> Evidence | None:
+    """What a record names: nothing in bundles of before there was evidence, and of more than is hashed.
+
+    ``known``: the bundle's, where it was hashed already. Raises DamagedBundle as ``digest_of``.
+    """
+    if derivation(events) < _DERIVATION:
+        return None
+    try:
+        return known or evidence_of(bundle)
+    except TooMuchEvidence:
+        return None
+
+
+def digest_of_all(digests: Iterable[str]) -> str:
+    """One digest over several bundles: SHA-256 of theirs, sorted, one a line; of one bundle it is its own."""
+    ordered = sorted(digests)
+    if len(ordered) == 1:
+        return ordered[0]
+    return hashlib.sha256("".join(f"{digest}\n" for digest in ordered).encode()).hexdigest()
+
+
+def checked_digest(text: str) -> str:
+    """A digest as somebody typed it. Raises UsageError for what is none."""
+    if not re.fullmatch("[0-9a-fA-F]{64}", text):
+        raise UsageError(f"a digest is 64 hexadecimal digits, not {text[:80]!r}")
+    return text.lower()
+
+
+def _names(root: Path) -> list[str]:
+    """Paths of all files of evidence below ``root``, with slashes, in no order."""
+    found: list[str] = []
+    waiting, total = [""], 0
+    while waiting:
+        prefix = waiting.pop()
+        try:
+            with os.scandir(root / prefix) as entries:
+                for entry in entries:
+                    if entry.name.startswith("."):
+                        continue
+                    name = prefix + _usable(entry.name, prefix)
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(f"{name}/")
+                    elif name not in NO_EVIDENCE:
+                        _require_plain(entry, name)
+                        total += entry.stat(follow_symlinks=False).st_size
+                        found.append(name)
+        except OSError as error:
+            raise DamagedBundle(
+                f"{prefix or 'the bundle'} cannot be read: {(error.strerror or str(error)).lower()}"
+            ) from error
+        if prefix.count("/") > _DEEPEST:
+            raise DamagedBundle(f"{prefix} is more than {_DEEPEST} folders deep")
+        if total > MOST_BYTES or len(found) + len(waiting) > MOST_FILES:
+            raise TooMuchEvidence(
+                f"the bundle has {len(found)} files of {total} bytes, more than the {MOST_FILES} files and "
+                f"{MOST_BYTES} bytes that are hashed"
+            )
+    return found
+
+
+def _require_plain(entry: os.DirEntry[str], name: str) -> None:
+    if entry.is_symlink():
+        raise DamagedBundle(f"{name} is a symbolic link")
+    if not entry.is_file(follow_symlinks=False):
+        raise DamagedBundle(f"{name} is not a regular file")
+
+
+def _usable(name: str, prefix: str) -> str:
+    """Names that ``sha256sum`` would write in another way than they are would make another list."""
+    if not name.isprintable() or "\\" in name:
+        raise DamagedBundle(f"{prefix}{ascii(name)[:80]} is not a name of a file that a bundle has")
+    return name
+
+
+def _hashed(path: Path, name: str) -> str:
+    digest, left = hashlib.sha256(), MOST_BYTES
+    try:
+        with open_plain(path, name, MOST_BYTES) as file:
+            while block := file.read(_BLOCK_BYTES):
+                digest.update(block)
+                left -= len(block)
+                if left < 0:
+                    raise TooMuchEvidence(f"{name} grows while it is read")
+    except FileNotFoundError as error:
+        raise DamagedBundle(f"{name} is gone while the bundle is read") from error
+    except OSError as error:
+        raise DamagedBundle(f"{name} cannot be read: {(error.strerror or str(error)).lower()}") from error
+    return digest.hexdigest()

@@ -1,0 +1,42 @@
+"""What can be wrong with bundles that are whole, each by its name."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from suite.spec.base import Frozen
+
+#: Within one bundle: what a clock, a barrier or an allocator cannot have given.
+Within = Literal[
+    "event-times",
+    "phase-times",
+    "phase-sums",
+    "rank-times",
+    "rank-waits",
+    "copied-rank",
+    "run-times",
+    "memory-peaks",
+    "memory-floor",
+    "work-counts",
+]
+#: Among the bundles of a folder.
+Among = Literal["copied-run", "copied-seconds", "run-id", "folder-name", "missing-repeat", "overlapping-runs"]
+FINDINGS: tuple[str, ...] = (*get_args(Within), *get_args(Among))
+#: What says nothing against the run's own figures: reports show it and keep the run.
+_STANDS = frozenset(("work-counts", "folder-name", "missing-repeat", "overlapping-runs"))
+
+
+class Finding(Frozen):
+    """One thing that does not fit, with the values that do not."""
+
+    name: Within | Among
+    text: str
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether a report is made without the run."""
+        return self.name not in _STANDS
+
+    def line(self) -> str:
+        """For a reader."""
+        return f"{self.name}: {self.text}"

@@ -1,0 +1,197 @@
+"""Whether the bundles of a folder fit each other: copies, names, repeats that are not there, runs at one time."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from suite.bundle.findings import Among, Finding
+from suite.bundle.record import Record
+from suite.bundle.store import ATTIC, Bundle
+from suite.spec.phases import TIMED_NAMES
+
+#: Beside a bundle's folder: runs that are at work on a cluster, or were (docs/contracts.md).
+_SUBMITTED = ".submitted"
+#: Of no two runs do so many iterations last the same to this, which is what rounding to microseconds leaves.
+_COPY_SECONDS, _COPY_ITERATIONS = 2e-6, 3
+_PHASE_DIGITS, _COPY_PHASES = 9, 3
+#: The end of a run and the beginning of the next one are written by one clock, one after the other.
+_OVERLAP_SECONDS = 0.05
+#: Names in one finding, and missing repeats that are counted.
+_NAMED, _MOST_REPEATS = 5, 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What is asked of a run among others; ``seconds`` of its iterations, ``phases`` their means.
+
+    ``host``: where the driver ran it with nothing beside it that it started too; null where it may have.
+    """
+
+    path: Path
+    run_id: str
+    manifest_hash: str
+    plan: str
+    repeat: int
+    host: str | None
+    started: float | None
+    ended: float | None
+    seconds: tuple[float, ...]
+    phases: tuple[float, ...]
+    digest: str | None
+
+    @classmethod
+    def of(cls, path: Path, record: Record, digest: str | None) -> "Trace":
+        """Of a bundle with its derived record."""
+        run = record.run
+        timed = (getattr(record.phases, name) for name in TIMED_NAMES) if record.phases else ()
+        return cls(
+            path=path,
+            run_id=run.id,
+            manifest_hash=run.manifest_hash,
+            plan=run.plan,
+            repeat=run.repeat,
+            host=_host(record),
+            started=run.started,
+            ended=run.ended,
+            seconds=record.iterations.seconds,
+            phases=tuple(phase.seconds for phase in timed if phase),
+            digest=digest,
+        )
+
+
+def folder_findings(
+    traces: Sequence[Trace], bundles: Sequence[Bundle], named: Collection[Path] = ()
+) -> dict[Path, tuple[Finding, ...]]:
+    """By path of a bundle what does not fit the others; of copies it is the later one.
+
+    ``bundles``: all that there are, damaged ones and such that are being run too. ``named``: folders that somebody
+    named themselves, beside which others may well be.
+    """
+    found: dict[Path, list[Finding]] = defaultdict(list)
+    ordered = sorted(traces, key=lambda trace: (trace.started or 0.0, str(trace.path)))
+    for trace, name, text in (
+        *_copied_runs(ordered),
+        *_copied_seconds(ordered),
+        *_run_ids(ordered),
+        *_folder_names(ordered),
+        *_missing_repeats(ordered, bundles, named),
+        *_overlaps(ordered),
+    ):
+        if name != "copied-seconds" or not any(one.name == "copied-run" for one in found[trace.path]):
+            found[trace.path].append(Finding(name=name, text=text))
+    return {path: tuple(findings) for path, findings in found.items() if findings}
+
+
+_Found = Iterator[tuple[Trace, Among, str]]
+
+
+def _host(record: Record) -> str | None:
+    driver = record.environment.driver or {}
+    machine = driver.get("host")
+    host = machine.get("host") if isinstance(machine, dict) else None
+    alone = record.run.launcher == "local" or (record.run.launcher == "docker" and driver.get("runs_at_once") == 1)
+    return host if isinstance(host, str) and alone else None
+
+
+def _copied_runs(traces: Sequence[Trace]) -> _Found:
+    """The same run twice: of no two runs of a manifest do start and iterations last the same to the last digit."""
+    seen: dict[tuple, Trace] = {}
+    for trace in traces:
+        key = (trace.manifest_hash, trace.started, trace.seconds or (trace.run_id, trace.ended))
+        first = seen.setdefault(key, trace)
+        if first is not trace:
+            yield trace, "copied-run", f"the same run as {first.path}"
+
+
+def _copied_seconds(traces: Sequence[Trace]) -> _Found:
+    """Iterations, or phases, that last as long as those of another run; what never varies proves nothing."""
+    near: dict[tuple[int, int], list[Trace]] = defaultdict(list)
+    equal: dict[tuple[float, ...], Trace] = {}
+    for trace in traces:
+        if len(set(trace.seconds)) < 2:
+            continue
+        place, count = round(trace.seconds[0] / _COPY_SECONDS), len(trace.seconds)
+        around = (other for step in (-1, 0, 1) for other in near.get((place + step, count), ()))
+        first = next((other for other in around if _same_seconds(other.seconds, trace.seconds)), None)
+        near[place, count].append(trace)
+        if first is not None:
+            yield trace, "copied-seconds", f"its {count} iterations took as long as those of {first.path}"
+            continue
+        phases = tuple(round(seconds, _PHASE_DIGITS) for seconds in trace.phases if seconds > 0)
+        if len(phases) >= _COPY_PHASES and (same := equal.setdefault(phases, trace)) is not trace:
+            yield trace, "copied-seconds", f"its {len(phases)} phases took as long as those of {same.path}"
+
+
+def _same_seconds(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    if one == other:
+        return True
+    pairs = zip(one, other, strict=True)
+    return len(one) >= _COPY_ITERATIONS and all(abs(left - right) <= _COPY_SECONDS for left, right in pairs)
+
+
+def _run_ids(traces: Sequence[Trace]) -> _Found:
+    """One folder of results has a run once; folders beside each other are results of their own."""
+    by_id: dict[str, list[Trace]] = defaultdict(list)
+    for trace in traces:
+        by_id[trace.run_id].append(trace)
+    for same in by_id.values():
+        if len(same) == 1:
+            continue
+        ordered = sorted(same, key=lambda trace: (len(trace.path.parts), trace.path.name != trace.run_id, trace.path))
+        for index, trace in enumerate(ordered):
+            above = next((first for first in ordered[:index] if _holds(first.path.parent, trace.path)), None)
+            if above is not None and (trace.digest is None or trace.digest != above.digest):
+                yield trace, "run-id", f"is run {trace.run_id} with other content than {above.path}"
+
+
+def _holds(folder: Path, path: Path) -> bool:
+    return os.path.abspath(path).startswith(os.path.join(os.path.abspath(folder), ""))
+
+
+def _folder_names(traces: Sequence[Trace]) -> _Found:
+    for trace in traces:
+        if trace.path.name == trace.run_id:
+            continue
+        path = Path(os.path.realpath(trace.path))  # "." has no name
+        kept_aside = path.parent.name == ATTIC and path.name.startswith(f"{trace.run_id}.")
+        if path.name != trace.run_id and not kept_aside:
+            yield trace, "folder-name", f"the folder of run {trace.run_id} has another name"
+
+
+def _missing_repeats(traces: Sequence[Trace], bundles: Sequence[Bundle], named: Collection[Path]) -> _Found:
+    """Repeats are numbered from 1: a hole is a run that is not there, since one that failed leaves its bundle."""
+    names = {(bundle.path.parent, bundle.id) for bundle in bundles}
+    rows: dict[tuple[Path, str], list[Trace]] = defaultdict(list)
+    for trace in traces:
+        if trace.path not in named and trace.run_id.endswith(f"-r{trace.repeat}"):
+            rows[trace.path.parent, trace.run_id.removesuffix(f"-r{trace.repeat}")].append(trace)
+    for (folder, row), runs in rows.items():
+        known = {trace.repeat for trace in runs}
+        last = min(max(known), _MOST_REPEATS)
+        missing = [number for number in range(1, last) if number not in known]
+        ids = [name for name in (f"{row}-r{number}" for number in missing) if (folder, name) not in names]
+        ids = [name for name in ids if not os.path.lexists(folder / _SUBMITTED / f"{name}.json")]
+        if ids:
+            more = f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
+            first = min(runs, key=lambda trace: trace.repeat)
+            yield first, "missing-repeat", f"{', '.join(ids[:_NAMED])}{more} of {last} repeats not in {folder}"
+
+
+def _overlaps(traces: Sequence[Trace]) -> _Found:
+    """Runs of a plan on one host follow each other, unless they were asked for at one time."""
+    last: dict[tuple[str, str], Trace] = {}
+    for trace in traces:
+        if trace.host is None or trace.started is None or trace.ended is None:
+            continue
+        before = last.get((trace.plan, trace.host))
+        if before is not None and before.ended is not None and before.started != trace.started:
+            overlap = min(before.ended, trace.ended) - trace.started
+            if overlap > _OVERLAP_SECONDS:
+                text = f"ran for {overlap:.6g} s at the same time on {trace.host} as {before.path}"
+                yield trace, "overlapping-runs", text
+        if before is None or before.ended is None or trace.ended > before.ended:
+            last[trace.plan, trace.host] = trace

@@ -1,0 +1,500 @@
+"""What was derived is found again, and never in the place of what other evidence or other code gives."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from suite.bundle.cache import code, database, records, signature
+from suite.bundle.cache.packing import Unpacking, packed
+from suite.bundle.cache.records import Derived, DerivedRecords
+from suite.bundle.derive import StillRunning, derive
+from suite.bundle.evidence import evidence_of
+from suite.bundle.files import DamagedBundle
+from suite.bundle.findings import Finding
+from suite.bundle.store import Bundle
+from suite.report.facts.entry import Entry
+from suite.report.facts.model import build
+from suite.report.reading import read_entries
+from suite.report.text.markdown import render
+from suite.spec.layout import Layout
+from tests.synthetic import grpo_workload, make_bundle, rank_events, synthetic_manifest, write_bundle
+
+TWO_RANKS = Layout(devices_per_node=2, data=2)
+FINDING = Finding(name="rank-times", text="an iteration took 1 s on rank 0 and 2 s on rank 1")
+DERIVATION_3 = {"derivation": 3, "packages": {"torch": "2"}, "ceilings": {"copy_bytes_per_second": 1e22}}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, to which bundles that were made just now may go."""
+    monkeypatch.setenv("SUITE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(signature, "SETTLED_SECONDS", -1.0)
+    return tmp_path / "cache"
+
+
+class Count:
+    """How often records were derived, not found."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.derived, self.hashed = 0, 0
+        examined, evidence = records.examined, records.evidence_of
+
+        def counted_derive(*args):  # type: ignore[no-untyped-def]
+            self.derived += 1
+            return examined(*args)
+
+        def counted_evidence(bundle: Bundle):  # type: ignore[no-untyped-def]
+            self.hashed += 1
+            return evidence(bundle)
+
+        monkeypatch.setattr(records, "examined", counted_derive)
+        monkeypatch.setattr(records, "evidence_of", counted_evidence)
+
+    def since(self) -> tuple[int, int]:
+        """Derived and hashed since the last call."""
+        counted = self.derived, self.hashed
+        self.derived = self.hashed = 0
+        return counted
+
+
+@pytest.fixture
+def count(monkeypatch: pytest.MonkeyPatch) -> Count:
+    return Count(monkeypatch)
+
+
+def read(path: Path) -> Derived:
+    with DerivedRecords() as kept:
+        return kept.of(Bundle(path))
+
+
+def recorded(root: Path, **changes: object) -> Path:
+    path = make_bundle(root, synthetic_manifest(layout=TWO_RANKS), facts=DERIVATION_3, **changes)  # type: ignore[arg-type]
+    Bundle(path).write_record(derive(Bundle(path)))
+    return path
+
+
+def test_what_was_derived_is_found_again_without_reading_a_file(tmp_path: Path, count: Count) -> None:
+    path = recorded(tmp_path)
+    first = read(path)
+    assert count.since() == (1, 1)
+    second = read(path)
+    assert count.since() == (0, 0)
+    assert (second.record, second.manifest) == (derive(Bundle(path)), Bundle(path).manifest())
+    assert second == first
+    assert second.digest == evidence_of(Bundle(path)).digest and second.difference == ""
+
+
+def test_a_moved_or_copied_bundle_is_hashed_but_not_derived(tmp_path: Path, count: Count) -> None:
+    path = recorded(tmp_path / "a")
+    read(path)
+    copy = tmp_path / "b" / path.name
+    shutil.copytree(path, copy)
+    count.since()
+    assert read(copy).record == derive(Bundle(copy))
+    assert count.since() == (0, 1)
+    read(copy)
+    assert count.since() == (0, 0)
+
+
+def test_a_bundle_written_just_now_is_derived_each_time(
+    tmp_path: Path, count: Count, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signature, "SETTLED_SECONDS", 3600.0)
+    path = recorded(tmp_path)
+    read(path), read(path)
+    assert count.since() == (2, 2)
+
+
+@pytest.mark.parametrize("touched", ["manifest.json", "environment.json", "events/rank-1.jsonl", "events/driver.jsonl"])
+def test_other_bytes_of_the_same_length_and_time_are_another_bundle(tmp_path: Path, count: Count, touched: str) -> None:
+    path = recorded(tmp_path)
+    read(path)
+    file = path / touched
+    status = file.stat()
+    text = file.read_text()
+    changed = text.replace("host-a", "host-b").replace('"repeat":1', '"repeat":2').replace("local", "lokal")
+    assert changed != text and len(changed) == len(text)
+    file.write_text(changed)
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    count.since()
+    found = read(path)
+    assert count.since()[1] == 1
+    assert found.record == derive(Bundle(path))
+
+
+def _files(path: Path) -> list[Path]:
+    return sorted(file for file in path.rglob("*") if file.is_file() and file.name != "lock")
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_flipped_byte_is_hidden(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Whatever byte of whatever file is another one, the answer is that of a fresh derivation, or the same damage."""
+    path = recorded(tmp_path_factory.mktemp("flipped"))
+    before = read(path)
+    file = data.draw(st.sampled_from([file for file in _files(path) if file.stat().st_size]))
+    content = bytearray(file.read_bytes())
+    place = data.draw(st.integers(0, len(content) - 1))
+    content[place] ^= data.draw(st.integers(1, 255))
+    status = file.stat()
+    file.write_bytes(content)
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    try:
+        expected = derive(Bundle(path))
+        expected_digest = evidence_of(Bundle(path)).digest
+    except DamagedBundle as error:
+        with pytest.raises(DamagedBundle) as caught:
+            read(path)
+        assert str(caught.value) == str(error)
+        return
+    try:
+        after = read(path)
+    except DamagedBundle:
+        assert file.name == "record.json"
+        return
+    assert (after.record, after.digest) == (expected, expected_digest)
+    if file.name == "record.json":
+        assert after.difference and after.digest == before.digest
+    else:
+        assert after.digest != before.digest
+
+
+def test_a_changed_record_is_told_every_time(tmp_path: Path, count: Count) -> None:
+    path = recorded(tmp_path)
+    read(path)
+    body = json.loads((path / "record.json").read_text())
+    body["iterations"]["seconds"] = [seconds / 2 for seconds in body["iterations"]["seconds"]]
+    (path / "record.json").write_text(json.dumps(body))
+    for _ in range(2):
+        found = read(path)
+        assert "iterations.seconds[0]: stored 0.5, derived 1.0 and 9 more" in found.difference
+    (path / "record.json").unlink()
+    assert read(path).difference == ""
+
+
+def test_other_code_derives_again(tmp_path: Path, count: Count, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = recorded(tmp_path)
+    read(path)
+    count.since()
+    monkeypatch.setattr(records, "code_key", lambda: b"another version")
+    read(path)
+    assert count.since() == (1, 1)
+
+
+def test_the_key_of_the_code_follows_its_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for room in (*code.ROOMS, "worker"):
+        shutil.copytree(code._PACKAGE / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(code, "_PACKAGE", tmp_path)
+    keys = [code.code_key.__wrapped__()]
+    for changed in (
+        "bundle/rates.py",
+        "theory/memory.py",
+        "spec/manifest.py",
+        "stats/intervals.py",
+        "worker/phases.json",
+    ):
+        assert code.code_key.__wrapped__() == keys[-1]
+        with (tmp_path / changed).open("a") as file:
+            file.write("\n")
+        keys.append(code.code_key.__wrapped__())
+    (tmp_path / "bundle" / "new.py").write_text("")
+    keys.append(code.code_key.__wrapped__())
+    assert len(set(keys)) == len(keys)
+
+
+def test_a_run_that_is_under_way_is_not_looked_up(tmp_path: Path) -> None:
+    path = recorded(tmp_path)
+    read(path)
+    with Bundle(path).hold(), pytest.raises(StillRunning):
+        read(path)
+
+
+def test_a_link_in_the_bundle_keeps_it_from_being_kept(tmp_path: Path, count: Count) -> None:
+    path = make_bundle(tmp_path, synthetic_manifest())
+    (path / "logs" / "more").symlink_to("/dev/null")
+    assert read(path).digest is None
+    read(path)
+    assert count.since()[0] == 2
+
+
+def test_packed_records_are_what_they_were(tmp_path: Path) -> None:
+    manifest = synthetic_manifest(workload=grpo_workload(), layout=TWO_RANKS)
+    made = [
+        make_bundle(tmp_path / "a", manifest, details={"train/forward": 0.1}, staleness=1),
+        make_bundle(tmp_path / "b", status="failed", completed=0),
+        make_bundle(
+            tmp_path / "c", device={"temperature": 1}, facts=DERIVATION_3 | {"text": "µ \u2028", "number": -0.0}
+        ),
+        write_bundle(
+            tmp_path / "d", synthetic_manifest(), {0: rank_events(synthetic_manifest(), 0, lambda *_: 1.0)}, []
+        ),
+    ]
+    shared = Unpacking()
+    for path in made:
+        manifest, record = Bundle(path).manifest(), derive(Bundle(path))
+        derived = Derived(manifest, record, "0" * 64, (FINDING,), "a difference")
+        found = shared.unpacked(packed(derived), manifest)
+        assert found == derived
+        assert found.record.model_dump_json(by_alias=True) == record.model_dump_json(by_alias=True)
+        assert found.record.model_copy(update={"notes": ("a",)}).notes == ("a",)
+
+
+def damaged_by(change: str, file: Path) -> None:
+    """What can be wrong with the file that everything is kept in."""
+    if change == "text":
+        file.write_text("not a database, but as long as one could be" * 100)
+    elif change == "cut":
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    elif change == "empty":
+        file.write_bytes(b"")
+    elif change == "zeros":
+        with file.open("r+b") as opened:
+            opened.seek(4096)
+            opened.write(bytes(file.stat().st_size - 4096))
+    else:
+        with closing(sqlite3.connect(file)) as connection:
+            connection.execute(change)
+            connection.commit()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "text",
+        "cut",
+        "empty",
+        "zeros",
+        "DROP TABLE kept",
+        "ALTER TABLE kept RENAME COLUMN body TO content",
+        "UPDATE kept SET body = 'text'",
+        "UPDATE kept SET body = 7, used = 'text'",
+        "UPDATE kept SET body = x'00'",
+        "UPDATE kept SET body = substr(body, 1, length(body) - 1) || x'20'",
+        "UPDATE kept SET body = (SELECT other.body FROM kept AS other WHERE other.id <> kept.id LIMIT 1)",
+    ],
+)
+def test_a_damaged_cache_costs_time_and_is_made_anew(tmp_path: Path, cache: Path, count: Count, change: str) -> None:
+    path = recorded(tmp_path)
+    expected = read(path)
+    (file,) = cache.iterdir()
+    damaged_by(change, file)
+    for _ in range(3):
+        assert read(path) == expected
+    count.since()
+    assert read(path) == expected
+    assert count.since() == (0, 0)
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_its_check_says_is_whole_but_is_no_record_is_derived_again(
+    tmp_path: Path, cache: Path, count: Count, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = recorded(tmp_path)
+    expected = read(path)
+    put = database.Database.put
+    whole = packed(expected)
+    for wrong in (b"", b"\0\0\0\2{}", b"\0\0\0\4null", whole[:-1], whole.replace(b'"ok"', b'"OK"')):
+        with monkeypatch.context() as patched:
+            patched.setattr(
+                database.Database,
+                "put",
+                lambda self, name, value, wrong=wrong: put(self, name, wrong if name.startswith(b"record") else value),
+            )
+            for each in cache.iterdir():
+                each.unlink()
+            read(path)
+        count.since()
+        assert read(path) == expected
+        assert count.since()[0] == 1
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
+def test_a_folder_that_others_may_write_to_is_not_used(tmp_path: Path, cache: Path, count: Count, mode: int) -> None:
+    cache.mkdir()
+    cache.chmod(mode)
+    path = recorded(tmp_path)
+    read(path), read(path)
+    assert count.since()[0] == 2
+    assert not list(cache.iterdir())
+
+
+def test_a_file_that_others_may_write_to_is_not_used(tmp_path: Path, cache: Path, count: Count) -> None:
+    path = recorded(tmp_path)
+    read(path)
+    (file,) = cache.iterdir()
+    assert (cache.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
+    file.chmod(0o666)
+    count.since()
+    read(path)
+    assert count.since()[0] == 1
+
+
+def test_a_link_in_the_place_of_the_folder_or_the_file_is_not_followed(
+    tmp_path: Path, cache: Path, count: Count, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = recorded(tmp_path)
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    cache.symlink_to(tmp_path / "elsewhere")
+    read(path)
+    monkeypatch.setenv("SUITE_CACHE", str(tmp_path / "elsewhere"))
+    (tmp_path / "elsewhere" / database.FILE).symlink_to(tmp_path / "planted")
+    read(path)
+    assert count.since()[0] == 2
+    assert not (tmp_path / "planted").exists()
+
+
+def test_another_users_folder_is_not_used(tmp_path: Path, count: Count, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = recorded(tmp_path)
+    read(path)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    count.since()
+    read(path)
+    assert count.since()[0] == 1
+
+
+@pytest.mark.parametrize("place", ["off", "/dev/null/cache", "/proc/cache"])
+def test_without_a_place_to_keep_them_records_are_derived(
+    tmp_path: Path, count: Count, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setenv("SUITE_CACHE", place)
+    path = recorded(tmp_path)
+    assert read(path) == read(path)
+    assert count.since()[0] == 2
+
+
+def test_the_place_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SUITE_CACHE")
+    path = recorded(tmp_path)
+    for variable, value, expected in (
+        ("XDG_CACHE_HOME", str(tmp_path / "xdg"), tmp_path / "xdg" / "suite"),
+        ("XDG_CACHE_HOME", "relative", tmp_path / "home" / ".cache" / "suite"),
+    ):
+        monkeypatch.setenv("HOME", str(tmp_path / "home"))
+        monkeypatch.setenv(variable, value)
+        read(path)
+        assert (expected / database.FILE).is_file()
+
+
+@pytest.mark.parametrize(("lock", "derived"), [("SHARED", 0), ("EXCLUSIVE", 1)])
+def test_a_cache_that_another_process_holds_is_read_where_it_can_be(
+    tmp_path: Path, cache: Path, count: Count, monkeypatch: pytest.MonkeyPatch, lock: str, derived: int
+) -> None:
+    monkeypatch.setattr(database, "_WAIT_SECONDS", 0.0)
+    path = recorded(tmp_path)
+    expected = read(path)
+    count.since()
+    with closing(sqlite3.connect(cache / database.FILE, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE" if lock == "EXCLUSIVE" else "BEGIN")
+        other.execute("SELECT count(*) FROM kept").fetchall()
+        assert read(path) == expected
+        assert count.since()[0] == derived
+        more = make_bundle(tmp_path, synthetic_manifest(repeat=2))
+        assert read(more).record == derive(Bundle(more))
+    assert read(path) == expected
+
+
+def test_the_cache_keeps_to_its_size_and_to_what_was_used_last(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "MOST_BYTES", 1 << 20)
+    kept = database.Database(_made(cache))
+    for number in range(100):
+        kept._now = 1_000_000 * (number + 1)
+        kept.put(b"%d" % number, bytes(30_000))
+        kept.flush()
+    assert (cache / database.FILE).stat().st_size <= 1 << 20
+    assert kept.get(b"99") == bytes(30_000)
+    assert kept.get(b"0") is None
+    kept.close()
+
+
+def test_what_is_read_is_used(cache: Path) -> None:
+    kept = database.Database(_made(cache))
+    kept._now = 1
+    kept.put(b"name", b"value")
+    kept.flush()
+    kept._now = 10**9
+    assert kept.get(b"name") == b"value"
+    kept.close()
+    with closing(sqlite3.connect(cache / database.FILE)) as connection:
+        assert connection.execute("SELECT used FROM kept").fetchall() == [(10**9,)]
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+_READER = """
+import sys
+from pathlib import Path
+from suite.bundle.cache import signature
+from suite.bundle.cache.records import DerivedRecords
+from suite.bundle.store import find_bundles
+signature.SETTLED_SECONDS = -1.0
+for _ in range(3):
+    with DerivedRecords() as records:
+        found = [records.of(bundle) for bundle in find_bundles([Path(sys.argv[1])])]
+print(sum(one.record.throughput.samples_per_second.value for one in found))
+"""
+
+
+def test_readers_at_one_time_all_get_what_they_would_alone(tmp_path: Path) -> None:
+    for repeat in range(1, 21):
+        make_bundle(tmp_path / "runs", synthetic_manifest(repeat=repeat), seconds=1.0 + repeat / 100)
+    command = [sys.executable, "-c", _READER, str(tmp_path / "runs")]
+    readers = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    told = [reader.communicate() for reader in readers]
+    assert len({out for out, _ in told}) == 1 and told[0][0]
+    assert not any(errors for _, errors in told)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[Path]:
+    for repeat in (1, 2, 3):
+        recorded(tmp_path / "runs" / str(repeat), seconds=1.0 + repeat / 100)
+    make_bundle(tmp_path / "runs", synthetic_manifest(backend="megatron"), status="failed", completed=3)
+    yield tmp_path / "runs"
+
+
+def test_reports_with_and_without_a_cache_are_the_same_bytes(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def report() -> str:
+        found = read_entries([runs])
+        return render(build(found.entries, "title", found.warnings()), {})
+
+    cold, warm = report(), report()
+    monkeypatch.setenv("SUITE_CACHE", "off")
+    assert cold == warm == report()
+    plain = [
+        Entry(Bundle(path).manifest(), derive(Bundle(path)), path.as_posix(), evidence_of(Bundle(path)).digest)
+        for path in sorted({each.parent for each in runs.rglob("manifest.json")})
+    ]
+    assert render(build(plain, "title", []), {}) == cold
+
+
+def test_what_runs_have_in_common_is_in_memory_once(tmp_path: Path) -> None:
+    paths = [
+        make_bundle(tmp_path, synthetic_manifest(repeat=repeat), seconds=float(repeat), facts=DERIVATION_3)
+        for repeat in (1, 2)
+    ]
+    with DerivedRecords() as kept:
+        first, second = (kept.of(Bundle(path)) for path in paths)
+    assert first.manifest.workload is second.manifest.workload
+    assert (first.manifest.run.repeat, second.manifest.run.repeat) == (1, 2)
+    assert first.record.run.layout is second.record.run.layout is first.manifest.layout
+    assert first.record.memory and second.record.memory
+    assert first.record.memory.floor is second.record.memory.floor
+    facts = [one.record.environment.worker or {} for one in (first, second)]
+    assert facts[0]["packages"] is facts[1]["packages"]

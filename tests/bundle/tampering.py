@@ -1,0 +1,60 @@
+"""Changes to a bundle as somebody would make them who wants a better figure: consistent where that is easy."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from suite.bundle.derive import derive
+from suite.bundle.store import Bundle
+
+RUNS = Path(__file__).resolve().parents[2] / "docs/results/cpu/runs"
+Event = dict[str, Any]
+
+
+def copied(name: str, root: Path) -> Path:
+    """A real bundle, under ``root``."""
+    return Path(shutil.copytree(RUNS / name, root / name))
+
+
+def events_of(path: Path, writer: int | str) -> list[Event]:
+    """Of a rank, or of ``driver``."""
+    return [json.loads(line) for line in _file(path, writer).read_text().splitlines()]
+
+
+def write_events(path: Path, writer: int | str, events: list[Event]) -> None:
+    _file(path, writer).write_text("".join(f"{json.dumps(event)}\n" for event in events))
+
+
+def change(path: Path, edit: Callable[[Event], object], ranks: tuple[int, ...] | None = None) -> None:
+    """``edit`` every event of these ranks, of all without any, and derive the record again."""
+    for file in sorted((path / "events").glob("rank-*.jsonl")):
+        rank = int(file.stem.removeprefix("rank-"))
+        if ranks is None or rank in ranks:
+            events = events_of(path, rank)
+            for event in events:
+                edit(event)
+            write_events(path, rank, events)
+    derive_again(path)
+
+
+def derive_again(path: Path) -> None:
+    Bundle(path).write_record(derive(Bundle(path)))
+
+
+def renamed(path: Path, run_id: str, **run: Any) -> Path:
+    """Another run by its manifest, folder and record."""
+    target = path.with_name(run_id)
+    path.rename(target)
+    body = json.loads((target / "manifest.json").read_text())
+    body["run"].update(id=run_id, **run)
+    (target / "manifest.json").write_text(json.dumps(body, indent=2))
+    derive_again(target)
+    return target
+
+
+def _file(path: Path, writer: int | str) -> Path:
+    return path / "events" / (f"rank-{writer}.jsonl" if isinstance(writer, int) else f"{writer}.jsonl")

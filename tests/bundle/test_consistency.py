@@ -1,0 +1,279 @@
+"""Every change that makes a figure better without fitting the rest of the bundle has a finding of its name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from suite.bundle.events import Event
+from suite.bundle.store import Bundle, find_bundles
+from suite.bundle.verify import verify, verify_all
+from tests.bundle.tampering import RUNS, change, copied, derive_again, events_of, renamed, write_events
+from tests.synthetic import facts_of, make_bundle, synthetic_manifest
+
+ONE, TWO = "deepspeed-8M-n1-cd9a0c2e-r1", "megatron-25M-n2-e80655ee-r1"
+SMALL = "deepspeed-1M-n2-e4ae0202-r1"
+OLDER = Path(__file__).parent / "older"
+
+
+def names(path: Path) -> set[str]:
+    result = verify(Bundle(path))
+    assert result.status == "inconsistent", (result.status, result.differences)
+    assert all(finding.text and "\n" not in finding.text and len(finding.text) < 400 for finding in result.findings)
+    return {finding.name for finding in result.findings}
+
+
+def scaled(kinds: tuple[str, ...], factor: float, phase: str | None = None) -> Callable[[Event], object]:
+    """Seconds of iterations, of phases with their waits, or of one phase, times a factor."""
+
+    def edit(event: Event) -> None:
+        if event["kind"] in kinds and phase in (None, event.get("phase")):
+            event["seconds"] *= factor
+            if event["kind"] == "phase" and phase is None:
+                event["wait_seconds"] *= factor
+
+    return edit
+
+
+def longer(seconds: float, *phases: str) -> Callable[[Event], object]:
+    """Iterations, and phases of them, by so much."""
+
+    def edit(event: Event) -> None:
+        if event["kind"] == "iteration" or (event["kind"] == "phase" and event["phase"] in phases):
+            event["seconds"] += seconds
+
+    return edit
+
+
+def halved(*fields: str) -> Callable[[Event], object]:
+    """Peaks of memory."""
+    return lambda event: event["kind"] == "memory" and event.update({name: event[name] // 2 for name in fields})
+
+
+def waiting(event: Event) -> None:
+    if (event["kind"], event.get("iteration"), event.get("phase")) == ("phase", 3, "train"):
+        event["wait_seconds"] += 5.0
+
+
+def more_tokens(event: Event) -> None:
+    if event["kind"] == "iteration":
+        event["counts"]["response_tokens"] *= 2
+
+
+TAMPERED = {
+    "all seconds halved": (ONE, scaled(("iteration", "phase"), 0.5), None, {"event-times", "phase-times"}),
+    "all seconds halved, in a small window": (SMALL, scaled(("iteration", "phase"), 0.5), None, {"event-times"}),
+    "all seconds 15 % less": (ONE, scaled(("iteration", "phase"), 0.85), None, {"event-times"}),
+    "all seconds 15 % more": (TWO, scaled(("iteration", "phase"), 1.15), None, {"event-times", "phase-times"}),
+    "19 ms on every iteration": (SMALL, longer(0.019), None, {"event-times"}),
+    "19 ms on every iteration, one rank": (ONE, longer(0.019), None, {"event-times"}),
+    "19 ms less of every iteration": (ONE, longer(-0.019, "train"), None, {"event-times", "phase-times"}),
+    "2 ms less of every iteration": (ONE, longer(-0.002), None, {"phase-sums"}),
+    "one phase halved": (ONE, scaled(("phase",), 0.5, "train"), None, {"phase-times"}),
+    "the phase that is first halved": (ONE, scaled(("phase",), 0.5, "generate"), None, {"phase-times"}),
+    "one phase halved on one rank": (TWO, scaled(("phase",), 0.5, "train"), (1,), {"phase-times", "rank-waits"}),
+    "iterations halved on one rank": (TWO, scaled(("iteration", "phase"), 0.5), (0,), {"rank-times", "event-times"}),
+    "a wait of 5 s": (TWO, waiting, (1,), {"phase-times", "phase-sums", "rank-waits"}),
+    "allocated memory halved": (ONE, halved("peak_allocated_bytes"), None, {"memory-peaks"}),
+    "resident memory halved": (ONE, halved("peak_resident_bytes"), None, {"memory-peaks"}),
+    "all memory halved": (TWO, halved("peak_allocated_bytes", "peak_resident_bytes"), None, {"memory-peaks"}),
+    "twice the tokens": (ONE, more_tokens, None, {"work-counts"}),
+}
+
+
+@pytest.mark.parametrize("case", TAMPERED)
+def test_a_change_of_a_real_bundle_is_found_though_its_record_follows(tmp_path: Path, case: str) -> None:
+    name, edit, ranks, expected = TAMPERED[case]
+    path = copied(name, tmp_path)
+    change(path, edit, ranks=ranks)
+    assert names(path) >= expected
+
+
+def test_the_bundles_that_nobody_changed_have_no_finding() -> None:
+    found = {bundle.id: result for bundle, result in verify_all(find_bundles([RUNS]))}
+    assert len(found) == 48
+    assert {name: result for name, result in found.items() if result.findings or result.status != "equal"} == {}
+    for path in OLDER.iterdir():
+        assert verify(Bundle(path)).findings == ()
+
+
+def test_a_rank_that_is_a_copy_is_found(tmp_path: Path) -> None:
+    path = copied(TWO, tmp_path)
+    copy = [{**event, "rank": 1} for event in events_of(path, 0)]
+    copy[0]["local_rank"] = 1
+    write_events(path, 1, copy)
+    derive_again(path)
+    assert names(path) == {"copied-rank"}
+
+
+def test_times_rounded_to_microseconds_are_a_copy_all_the_same(tmp_path: Path) -> None:
+    path = copied(TWO, tmp_path)
+    copy = [{**event, "rank": 1, "time": event["time"] + 1e-4} for event in events_of(path, 0)]
+    for event in copy:
+        event.update({name: round(event[name], 6) for name in ("seconds", "wait_seconds") if name in event})
+    write_events(path, 1, copy)
+    derive_again(path)
+    assert names(path) == {"copied-rank"}
+
+
+def test_events_of_another_time_than_the_drivers_are_found(tmp_path: Path) -> None:
+    path = copied(ONE, tmp_path)
+    change(path, lambda event: event.update(time=event["time"] + 20))
+    assert names(path) == {"run-times"}
+
+
+@pytest.mark.parametrize(("factor", "says"), [(0.1, "the whole run"), (10.0, "as it tells")])
+def test_an_elapsed_time_that_the_drivers_events_do_not_have_is_found(tmp_path: Path, factor: float, says: str) -> None:
+    path = copied("megatron-25M-n1-d7c1a7c5-r1", tmp_path)
+    driver = events_of(path, "driver")
+    driver[-1]["elapsed_seconds"] *= factor
+    write_events(path, "driver", driver)
+    derive_again(path)
+    assert names(path) == {"run-times"}
+    assert says in verify(Bundle(path)).findings[0].text
+
+
+def gpu_bundle(root: Path, outside: int, **peaks: int) -> Path:
+    manifest = synthetic_manifest(device="cuda", precision="bf16")
+    facts = facts_of(manifest, "NVIDIA A100-SXM4-80GB")
+    facts["device"]["memory_bytes"] = 80 << 30
+    facts["communicators"] = {"eager": True, "outside_allocator_bytes": {"built": outside}}
+    path = make_bundle(root, manifest, memory_bytes=20 << 30, facts=facts)
+    change(path, lambda event: event["kind"] == "memory" and event.update(peaks))
+    return path
+
+
+@pytest.mark.parametrize(
+    "peaks",
+    [
+        {"peak_reserved_bytes": 1 << 30, "peak_device_bytes": 2 << 30},
+        {"peak_device_bytes": 81 << 30},
+        {"peak_allocated_bytes": 5 << 30, "peak_reserved_bytes": 5 << 30},
+    ],
+)
+def test_peaks_of_a_gpu_that_cannot_be_are_found(tmp_path: Path, peaks: dict[str, int]) -> None:
+    assert "memory-peaks" in names(gpu_bundle(tmp_path, 448 << 20, **peaks))
+
+
+def test_peaks_of_a_gpu_that_can_be_are_not(tmp_path: Path) -> None:
+    assert verify(Bundle(gpu_bundle(tmp_path, 448 << 20))).findings == ()
+
+
+def test_less_memory_than_the_layout_needs_is_found(tmp_path: Path) -> None:
+    manifest = synthetic_manifest(device="cuda", precision="bf16")
+    path = make_bundle(tmp_path, manifest, memory_bytes=1 << 20)
+    change(path, lambda event: event["kind"] == "memory" and event.update(peak_reserved_bytes=1 << 20))
+    assert names(path) == {"memory-floor"}
+
+
+def statuses(root: Path) -> dict[str, set[str]]:
+    checked = verify_all(find_bundles([root]), (root,))
+    return {bundle.path.name: {one.name for one in result.findings} for bundle, result in checked if result.findings}
+
+
+def shifted(path: Path, seconds: float, digits: int | None = None) -> None:
+    """As if it had been run later."""
+
+    def edit(event: Event) -> None:
+        event["time"] += seconds
+        if digits is not None:
+            event.update({name: round(event[name], digits) for name in ("seconds", "wait_seconds") if name in event})
+
+    change(path, edit)
+    driver = events_of(path, "driver")
+    write_events(path, "driver", [{**event, "time": event["time"] + seconds} for event in driver])
+    derive_again(path)
+
+
+@pytest.mark.parametrize("digits", [None, 9, 6])
+def test_another_run_shifted_in_time_is_no_repeat(tmp_path: Path, digits: int | None) -> None:
+    for repeat in (1, 2, 3):
+        copied(ONE[:-1] + str(repeat), tmp_path)
+    (tmp_path / "new").mkdir()
+    again = copied(ONE, tmp_path / "new").rename(tmp_path / "copy")
+    copy = renamed(again, ONE[:-1] + "4", repeat=4)
+    shifted(copy, 20, digits)
+    assert verify(Bundle(copy)).status == "equal"
+    assert statuses(tmp_path) == {copy.name: {"copied-seconds"}} or statuses(tmp_path) == {
+        copy.name: {"copied-seconds", "overlapping-runs"}
+    }
+
+
+def test_phases_of_another_run_are_found_where_the_iterations_are_not(tmp_path: Path) -> None:
+    copied(ONE, tmp_path)
+    (tmp_path / "new").mkdir()
+    copy = renamed(copied(ONE, tmp_path / "new").rename(tmp_path / "copy"), ONE[:-1] + "2", repeat=2)
+    change(copy, lambda event: event["kind"] == "iteration" and event.update(seconds=event["seconds"] + 1e-4))
+    shifted(copy, 1000)
+    assert statuses(tmp_path) == {copy.name: {"copied-seconds"}}
+
+
+def test_a_run_id_twice_in_one_folder_is_found_and_beside_each_other_is_not(tmp_path: Path) -> None:
+    copied(ONE, tmp_path / "a")
+    other = copied(ONE[:-1] + "2", tmp_path / "b")
+    copy = renamed(other, ONE, repeat=1)
+    assert statuses(tmp_path) == {}
+    (tmp_path / "a" / "old").mkdir()
+    copy.rename(tmp_path / "a" / "old" / ONE)
+    (found,) = [result.findings for _, result in verify_all(find_bundles([tmp_path])) if result.findings]
+    assert [finding.name for finding in found] == ["run-id"]
+    assert str(tmp_path / "a" / ONE) in found[0].text
+
+
+def test_a_renamed_folder_is_found_and_one_that_was_moved_aside_is_not(tmp_path: Path) -> None:
+    copied(ONE, tmp_path).rename(tmp_path / "best")
+    assert statuses(tmp_path) == {"best": {"folder-name"}}
+    (tmp_path / "attic").mkdir()
+    (tmp_path / "best").rename(tmp_path / "attic" / f"{ONE}.1")
+    assert statuses(tmp_path / "attic") == {}
+
+
+def test_a_repeat_that_is_not_there_is_found(tmp_path: Path) -> None:
+    for repeat in (1, 3):
+        copied(ONE[:-1] + str(repeat), tmp_path)
+    ((bundle, result),) = [pair for pair in verify_all(find_bundles([tmp_path])) if pair[1].findings]
+    assert bundle.id == ONE and f"{ONE[:-1]}2 of 3 repeats not in" in result.findings[0].text
+    by_name = sorted(tmp_path.iterdir())
+    assert not any(result.findings for _, result in verify_all(find_bundles(by_name), by_name))
+    (tmp_path / ".submitted").mkdir()
+    (tmp_path / ".submitted" / f"{ONE[:-1]}2.json").touch()
+    assert statuses(tmp_path) == {}
+
+
+@pytest.mark.parametrize("present", ["failed", "damaged"])
+def test_a_repeat_that_failed_is_there(tmp_path: Path, present: str) -> None:
+    for repeat in (1, 2, 3):
+        copied(ONE[:-1] + str(repeat), tmp_path)
+    second = tmp_path / f"{ONE[:-1]}2"
+    if present == "damaged":
+        (second / "manifest.json").write_text("{")
+    else:
+        driver = events_of(second, "driver")
+        driver[-1]["status"] = "failed"
+        write_events(second, "driver", driver)
+        derive_again(second)
+    assert statuses(tmp_path) == {}
+
+
+def test_two_runs_of_a_plan_at_one_time_are_found(tmp_path: Path) -> None:
+    first, second = copied(ONE, tmp_path), copied(ONE[:-1] + "2", tmp_path)
+    began = [events_of(path, "driver")[0]["time"] for path in (first, second)]
+    shifted(second, began[0] - began[1] + 1.0)
+    assert statuses(tmp_path) == {second.name: {"overlapping-runs"}}
+    facts = json.loads((second / "environment.json").read_text())
+    facts["host"]["host"] = "another"
+    (second / "environment.json").write_text(json.dumps(facts))
+    derive_again(second)
+    assert statuses(tmp_path) == {}
+
+
+def test_what_is_found_beside_a_bundle_makes_it_inconsistent(tmp_path: Path) -> None:
+    copied(ONE, tmp_path).rename(tmp_path / "best")
+    ((_, result),) = verify_all(find_bundles([tmp_path]))
+    assert result.status == "inconsistent" and result.differences == ()
+    (tmp_path / "best" / "record.json").unlink()
+    ((_, result),) = verify_all(find_bundles([tmp_path]))
+    assert result.status == "missing record" and [finding.name for finding in result.findings] == ["folder-name"]

@@ -1,0 +1,152 @@
+"""One digest over all that a bundle holds: any byte changes it, and a shell gives the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from suite.bundle import evidence
+from suite.bundle.derive import derive
+from suite.bundle.evidence import TooMuchEvidence, digest_of, digest_of_all, evidence_of
+from suite.bundle.facts import NEWEST_DERIVATION
+from suite.bundle.store import Bundle, DamagedBundle
+from suite.bundle.verify import verify
+from tests.synthetic import facts_of, make_bundle, synthetic_manifest
+
+ROOT = Path(__file__).resolve().parents[2]
+REAL = ROOT / "docs/results/cpu/runs/deepspeed-1M-n2-e4ae0202-r1"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(REAL, tmp_path / REAL.name))
+
+
+def shell_lines() -> list[str]:
+    """The commands of the page, in order: of one bundle, and of all below a folder."""
+    page = (ROOT / "docs/evidence.md").read_text(encoding="utf-8")
+    return re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+
+
+def printed(command: str, folder: Path) -> str:
+    result = subprocess.run(["bash", "-ec", command], cwd=folder, capture_output=True, text=True, check=True)
+    return result.stdout.split()[0]
+
+
+def test_a_shell_gives_the_same_digest_as_the_page_tells(path: Path) -> None:
+    (path / "logs" / "a b-\N{LATIN SMALL LETTER E WITH ACUTE}.log").write_text("with a space")
+    (path / "logs" / ".hidden").write_text("x")
+    (path / "logs" / ".drafts").mkdir()
+    (path / "logs" / ".drafts" / "one").write_text("x")
+    (path / "logs" / "lock").write_text("evidence below the top")
+    assert printed(shell_lines()[0], path) == digest_of(Bundle(path))
+
+
+def test_a_shell_gives_the_same_digest_of_a_folder(path: Path) -> None:
+    other = Path(shutil.copytree(REAL.with_name(REAL.name[:-1] + "2"), path.with_name(REAL.name[:-1] + "2")))
+    both = digest_of_all(digest_of(Bundle(each)) for each in (other, path))
+    assert printed(shell_lines()[1], path.parent) == both
+
+
+@pytest.mark.parametrize("name", sorted(str(one.relative_to(REAL)) for one in REAL.rglob("*") if one.is_file()))
+def test_any_byte_of_any_file_of_evidence_changes_the_digest(path: Path, name: str) -> None:
+    before = digest_of(Bundle(path))
+    data = bytearray((path / name).read_bytes() or b" ")
+    data[len(data) // 2] ^= 1
+    (path / name).write_bytes(data)
+    assert (digest_of(Bundle(path)) == before) == (name in ("record.json", "lock"))
+
+
+def test_a_file_more_less_or_by_another_name_changes_the_digest(path: Path) -> None:
+    found = [digest_of(Bundle(path))]
+    (path / "logs" / "rank-9.log").touch()
+    found.append(digest_of(Bundle(path)))
+    (path / "logs" / "rank-9.log").rename(path / "logs" / "rank-8.log")
+    found.append(digest_of(Bundle(path)))
+    (path / "logs" / "rank-8.log").unlink()
+    (path / "logs" / "rank-1.log").unlink()
+    found.append(digest_of(Bundle(path)))
+    assert len(set(found)) == 4
+
+
+def test_the_folder_s_name_and_the_times_of_files_change_nothing(path: Path) -> None:
+    before = digest_of(Bundle(path))
+    os.utime(path / "manifest.json", (1, 1))
+    path.rename(path.with_name("other"))
+    assert digest_of(Bundle(path.with_name("other"))) == before
+
+
+def test_drafts_are_no_evidence(path: Path) -> None:
+    before = evidence_of(Bundle(path))
+    (path / ".record.json.17").write_text("{")
+    assert evidence_of(Bundle(path)) == before
+    assert before.files == 7
+
+
+def test_links_pipes_and_names_that_a_list_cannot_hold_are_damage(path: Path) -> None:
+    log = path / "logs" / "rank-0.log"
+    log.unlink()
+    log.symlink_to("/etc/passwd")
+    with pytest.raises(DamagedBundle, match=r"^logs/rank-0\.log is a symbolic link$"):
+        digest_of(Bundle(path))
+    log.unlink()
+    os.mkfifo(log)
+    with pytest.raises(DamagedBundle, match="not a regular file"):
+        digest_of(Bundle(path))
+    log.unlink()
+    for name in ("a\nb", "a\\b", "a\x1bb"):
+        (path / "logs" / name).touch()
+        with pytest.raises(DamagedBundle, match="is not a name of a file") as caught:
+            digest_of(Bundle(path))
+        assert str(caught.value).isprintable()
+        (path / "logs" / name).unlink()
+    shutil.rmtree(path / "logs")
+    (path / "logs").symlink_to("/")
+    with pytest.raises(DamagedBundle, match="logs is a symbolic link"):
+        digest_of(Bundle(path))
+    with pytest.raises(DamagedBundle, match="cannot be read"):
+        digest_of(Bundle(path / "none"))
+
+
+def test_a_folder_in_folders_without_end_is_damage(path: Path) -> None:
+    (path / "logs" / "/".join("a" * 12)).mkdir(parents=True)
+    with pytest.raises(DamagedBundle, match="folders deep"):
+        digest_of(Bundle(path))
+
+
+def test_more_than_is_hashed_is_told_and_not_read(path: Path) -> None:
+    with (path / "logs" / "rank-0.log").open("r+b") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(TooMuchEvidence, match="more than the"):
+        digest_of(Bundle(path))
+
+
+def test_a_record_names_its_evidence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = synthetic_manifest()
+    bundle = Bundle(make_bundle(tmp_path, manifest, facts={**facts_of(manifest), "derivation": NEWEST_DERIVATION}))
+    record = derive(bundle)
+    assert record.evidence == evidence_of(bundle)
+    bundle.write_record(record)
+    assert verify(bundle).status == "equal"
+    (bundle.path / "logs" / "rank-0.log").write_text("a line more")
+    assert [line.split(":")[0] for line in verify(bundle).differences] == ["evidence.digest", "evidence.files"]
+    monkeypatch.setattr(evidence, "MOST_BYTES", 100)
+    assert derive(bundle).evidence is None
+
+
+def test_a_record_of_an_older_bundle_names_none(path: Path) -> None:
+    assert derive(Bundle(path)).evidence is None
+    assert "evidence" not in json.loads((path / "record.json").read_text())
+
+
+def test_the_digest_of_several_does_not_depend_on_their_order_and_of_one_is_its_own() -> None:
+    first, second = "a" * 64, "b" * 64
+    assert digest_of_all([first, second]) == digest_of_all([second, first]) != digest_of_all([first])
+    assert digest_of_all([first]) == first
+    assert digest_of_all([first, first]) != first
