@@ -17,6 +17,7 @@ from suite.bundle.sides import overlap, training_side, with_sides_compared
 from suite.bundle.store import Bundle, OtherSchema
 from suite.bundle.timeline import Timeline, make_timeline
 from suite.bundle.utilisation import compute
+from suite.bundle.validity import noise_and_validity
 from suite.spec.algorithms import PPO_NAME
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
@@ -47,6 +48,7 @@ def derive(bundle: Bundle) -> Record:
     status, failure = ending(events, timeline, manifest)
     shares, stale = phases(timeline), staleness(events, timeline)
     work, work_notes = compute(events, timeline, shares, manifest)
+    noise, validity = noise_and_validity(events, training, timeline, manifest)
     return Record(
         run=_run_facts(events, manifest),
         status=status,
@@ -68,6 +70,8 @@ def derive(bundle: Bundle) -> Record:
         compute=work,
         energy=energy(events, timeline, manifest),
         steady_state=steadiness(timeline, manifest.measure.warmup),
+        noise=noise,
+        validity=validity,
         iterations=Iterations(seconds=timeline.seconds),
         environment=Environment(worker=facts_of(events, 0) or None, driver=driver_facts),
         notes=(

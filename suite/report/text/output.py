@@ -52,14 +52,19 @@ def _plain(value: Any) -> Any:
 
 
 def write(
-    entries: Sequence[Entry], output: Path, title: str | None = None, caveats: Sequence[str] = ()
+    entries: Sequence[Entry],
+    output: Path,
+    title: str | None = None,
+    caveats: Sequence[str] = (),
+    with_suspect: bool = False,
 ) -> WrittenReport:
     """Write ``output`` and ``<its stem>-assets/*.svg`` beside it; the same entries give the same bytes.
 
     Pictures of an earlier report that this one has no data for are removed. Raises UsageError when a file cannot
-    be written; the earlier report is then still whole or has newer pictures. ``caveats`` as for ``build``.
+    be written; the earlier report is then still whole or has newer pictures. ``caveats`` and ``with_suspect`` as for
+    ``build``.
     """
-    model = build(entries, title, caveats)
+    model = build(entries, title, caveats, with_suspect)
     folder = output.parent / f"{output.stem}-assets"
     if output.exists() and not output.is_file():
         raise UsageError(f"cannot write {output}: it is {'a folder' if output.is_dir() else 'no regular file'}")
