@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from suite.bundle.energy import throttle_reasons, window_figure
-from suite.bundle.events import Event, Events
+from suite.bundle.events import Events
 from suite.bundle.facts import facts_of
 from suite.bundle.noise_model import ClockRange, Noise, Spread, Straggler
 from suite.bundle.timeline import Timeline

@@ -78,17 +78,19 @@ def others_on_cpus(proc: Path = _PROC, seconds: float = _SAMPLE_SECONDS) -> Othe
         load, running = _load(proc)
         if load <= _OTHERS_CPUS and running <= 1:
             return None
-        busy, own, by_program = _busy_seconds(proc, cpus), time.process_time(), _program_ticks(proc)
-        began = time.perf_counter()
+        before, own = _program_ticks(proc), time.process_time()
+        began, busy = time.perf_counter(), _busy_seconds(proc, cpus)
         time.sleep(seconds)
-        elapsed = time.perf_counter() - began
         used = _busy_seconds(proc, cpus) - busy - (time.process_time() - own)
-        grown = _program_ticks(proc) - by_program
+        elapsed = time.perf_counter() - began
+        grown: Counter[str] = Counter()
+        for pid, (name, ticks) in _program_ticks(proc).items():
+            grown[name] += ticks - before.get(pid, ("", 0))[1]
     except (OSError, ValueError, IndexError):
         return None
     programs = [(name, ticks / os.sysconf("SC_CLK_TCK") / elapsed) for name, ticks in grown.most_common(_MOST_NAMED)]
     named = tuple((name, share) for name, share in programs if share >= _NAMED_CPUS)
-    return OthersUse(cpus=len(cpus), others=max(0.0, used / elapsed), load=load, programs=named)
+    return OthersUse(cpus=len(cpus), others=min(max(0.0, used / elapsed), len(cpus)), load=load, programs=named)
 
 
 def busy_now(device: str, uuids: Sequence[str]) -> str | None:
@@ -108,21 +110,24 @@ def _load(proc: Path) -> tuple[float, int]:
 
 def _busy_seconds(proc: Path, cpus: Sequence[int]) -> float:
     """How long these CPUs have worked: all but idle, waiting for a disk, and what a hypervisor took (proc(5))."""
-    lines = (line.split() for line in (proc / "stat").read_text().splitlines() if line.startswith("cpu"))
+    lines = (
+        line.split() for line in (proc / "stat").read_text().splitlines() if line[:3] == "cpu" and line[3:4].isdigit()
+    )
     ticks = {words[0]: [int(words[column]) for column in (1, 2, 3, 6, 7)] for words in lines}
     return sum(sum(ticks.get(f"cpu{cpu}", ())) for cpu in cpus) / os.sysconf("SC_CLK_TCK")
 
 
-def _program_ticks(proc: Path) -> Counter[str]:
-    """CPU time of every process but this one, by the name of its program."""
-    ticks: Counter[str] = Counter()
+def _program_ticks(proc: Path) -> dict[int, tuple[str, int]]:
+    """Of every process but this one its program's name, and the CPU time that it has had."""
+    found = {}
     for entry in proc.iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with suppress(OSError, ValueError, IndexError):
                 head, _, rest = (entry / "stat").read_text(errors="replace").rpartition(")")
                 words = rest.split()
-                ticks[ascii(head.partition("(")[2])[1:-1]] += int(words[11]) + int(words[12])
-    return ticks
+                name = ascii(head.partition("(")[2])[1:-1]
+                found[int(entry.name)] = (name, int(words[11]) + int(words[12]))
+    return found
 
 
 def _occupants(uuids: Sequence[str]) -> Iterator[str]:
