@@ -22,6 +22,11 @@ from suite.spec.manifest import Manifest
 LOST_SHARE = 0.02
 #: CPUs that others may use of those the run needs: on two CPUs, the whole of which it needs, a twentieth of each.
 OTHERS_CPUS = 0.1
+#: Of all CPUs, on those that the run leaves free: others share caches, memory and, as hyperthreads, whole cores with it. A
+#: busy loop on the free one of two CPUs cost a rank about a sixth of its rate (docs/measuring.md).
+BESIDE_SHARE = 0.25
+#: Others that used less than this cannot have taken a CPU for longer than counts; a rank has threads of its own, too.
+ALONE_CPUS = 0.05
 #: Beside a GPU, whose ranks use CPUs as they need them: of all CPUs, what must be left while others use some.
 LEFT_SHARE = 0.05
 #: Per CPU second. Beside one other that wants the same CPU, Linux takes turns every 3 to 4 ms, which is above 100.
@@ -65,7 +70,7 @@ def noise_and_validity(
 
 
 def _others(heard: Heard) -> Iterator[str]:
-    """Others on CPUs that the run needs; what they do on free ones is theirs."""
+    """Others on CPUs that the run needs, and many beside them."""
     for use in heard.uses:
         taken = f"others used {use.others:.2f} of the {use.cpus} CPUs of rank {use.rank}"
         if use.needed is None:
@@ -74,11 +79,15 @@ def _others(heard: Heard) -> Iterator[str]:
                 yield f"{taken}, which left {max(0.0, left):.2f} free"
         elif use.others > max(0, use.cpus - use.needed) + OTHERS_CPUS:
             yield f"{taken}, of which the run needs {min(use.needed, use.cpus)}"
+        elif use.others > BESIDE_SHARE * use.cpus:
+            yield f"{taken}, and shared caches and memory with the run"
 
 
 def _lost_cpu(noise: Noise, heard: Heard, manifest: Manifest) -> Iterator[str]:
-    """What ranks lost on their CPUs. Of a run with more threads than CPUs that is the run's own doing."""
+    """What ranks lost on their CPUs to others. More threads than CPUs, or nobody else there: the run lost it to itself."""
     if any(not use.is_enough for use in heard.uses):
+        return
+    if heard.uses and all(use.others < ALONE_CPUS for use in heard.uses):
         return
     waits, switches, share = noise.cpu_wait_share, noise.involuntary_switches, noise.cpu_share
     if waits is not None and waits.worst > LOST_SHARE:

@@ -119,6 +119,8 @@ def test_a_worst_rank_is_named(tmp_path: Path) -> None:
     ranks = ranks_of(manifest)
     for event in iterations_of(ranks, 1):
         event["noise"].update(cpu_wait_seconds=0.1, thread_cpu_seconds=0.85)
+    for event in iterations_of(ranks, 0):
+        event["noise"]["host"]["busy_seconds"] = 2.05
     record = derived(tmp_path, manifest, ranks)
     assert record.noise is not None and record.noise.cpu_wait_share and record.noise.cpu_share
     assert (record.noise.cpu_wait_share.rank, record.noise.cpu_share.rank) == (1, 1)
@@ -138,7 +140,7 @@ def set_host(**figures: float) -> Change:
         (lambda noise: noise.update(involuntary_switches=300), "rank 0 lost its CPU 303 times per CPU second"),
         (lambda noise: noise.update(major_faults=12), "rank 0 had 12 page faults a second that wait for a disk"),
         (lambda noise: noise.update(throttled_seconds=0.2), "a limit on CPU time held rank 0 back for 20 % of"),
-        (set_host(steal_seconds=0.06), "the hypervisor of rank 0's host gave 5.56 % of the CPU time to other"),
+        (set_host(steal_seconds=0.06), "the hypervisor of rank 0's host gave 5.17 % of the CPU time to other"),
         (set_host(memory_pressure_seconds=0.3), "tasks of rank 0's host waited for memory 30 % of the time"),
         (
             lambda noise: (
@@ -150,12 +152,15 @@ def set_host(**figures: float) -> Change:
 )
 def test_what_disturbs_a_run_makes_it_suspect(tmp_path: Path, change: Change, reason: str) -> None:
     manifest = synthetic_manifest()
-    assert reason in doubts(tmp_path, manifest, ranks_of(manifest, change))
+    ranks = ranks_of(manifest, lambda noise: set_host(busy_seconds=1.1)(noise) or change(noise))
+    assert reason in doubts(tmp_path, manifest, ranks)
 
 
-def test_others_count_where_the_run_needs_their_cpus_and_not_on_free_ones(tmp_path: Path) -> None:
+def test_others_count_where_the_run_needs_their_cpus_and_on_free_ones_if_they_are_many(tmp_path: Path) -> None:
     one, two = synthetic_manifest(), synthetic_manifest(layout=TWO_RANKS)
-    assert doubts(tmp_path / "a", one, ranks_of(one, set_host(busy_seconds=1.99)), "valid") == ""
+    assert doubts(tmp_path / "a", one, ranks_of(one, set_host(busy_seconds=1.4)), "valid") == ""
+    told = "others used 1.00 of the 2 CPUs of rank 0, and shared caches and memory with the run"
+    assert doubts(tmp_path / "d", one, ranks_of(one, set_host(busy_seconds=1.99))) == told
 
     def starved(noise: dict[str, Any]) -> None:
         noise.update(cpu_seconds=0.7, thread_cpu_seconds=0.7)
@@ -174,6 +179,16 @@ def test_more_threads_than_cpus_are_the_runs_own_doing(tmp_path: Path) -> None:
     for event in iterations_of(ranks, 0):
         event["noise"]["host"]["busy_seconds"] = 2.0
     assert doubts(tmp_path, manifest, ranks, "valid") == ""
+
+
+def test_where_nobody_else_worked_a_run_lost_its_cpus_to_its_own_threads(tmp_path: Path) -> None:
+    manifest = synthetic_manifest(layout=TWO_RANKS)
+    change = {"cpu_wait_seconds": 0.05, "thread_cpu_seconds": 0.9, "involuntary_switches": 300}
+    ranks = ranks_of(manifest, lambda noise: noise.update(change))
+    assert doubts(tmp_path / "a", manifest, ranks, "valid") == ""
+    for event in iterations_of(ranks, 0):
+        event["noise"]["host"]["busy_seconds"] = 2.05
+    assert "rank 0 waited for a CPU 5 % of the time" in doubts(tmp_path / "b", manifest, ranks)
 
 
 def test_clocks_that_step_and_heat_are_reasons_and_a_power_cap_is_none(tmp_path: Path) -> None:
