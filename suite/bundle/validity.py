@@ -22,7 +22,7 @@ from suite.spec.manifest import Manifest
 LOST_SHARE = 0.02
 #: CPUs that others may use of those the run needs: on two CPUs, the whole of which it needs, a twentieth of each.
 OTHERS_CPUS = 0.1
-#: Of all CPUs, on those that the run leaves free: others share caches, memory and, as hyperthreads, whole cores with it. A
+#: Of all CPUs, on those that the run leaves free: others share caches, memory and, as hyperthreads, cores with it. A
 #: busy loop on the free one of two CPUs cost a rank about a sixth of its rate (docs/measuring.md).
 BESIDE_SHARE = 0.25
 #: Others that used less than this cannot have taken a CPU for longer than counts; a rank has threads of its own, too.
@@ -84,7 +84,7 @@ def _others(heard: Heard) -> Iterator[str]:
 
 
 def _lost_cpu(noise: Noise, heard: Heard, manifest: Manifest) -> Iterator[str]:
-    """What ranks lost on their CPUs to others. More threads than CPUs, or nobody else there: the run lost it to itself."""
+    """What ranks lost to others. With more threads than CPUs, or with nobody else there, a run loses to itself."""
     if any(not use.is_enough for use in heard.uses):
         return
     if heard.uses and all(use.others < ALONE_CPUS for use in heard.uses):
