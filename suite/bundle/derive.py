@@ -18,6 +18,7 @@ from suite.bundle.sides import overlap, training_side, with_sides_compared
 from suite.bundle.store import Bundle, OtherSchema
 from suite.bundle.timeline import Timeline, make_timeline
 from suite.bundle.utilisation import compute
+from suite.bundle.validity import noise_and_validity
 from suite.spec.algorithms import PPO_NAME
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
@@ -50,6 +51,7 @@ def derive(
     status, failure = ending(events, timeline, manifest)
     shares, stale = phases(timeline), staleness(events, timeline)
     work, work_notes = compute(events, timeline, shares, manifest)
+    noise, validity = noise_and_validity(events, training, timeline, manifest)
     return Record(
         run=_run_facts(events, manifest),
         status=status,
@@ -71,6 +73,8 @@ def derive(
         compute=work,
         energy=energy(events, timeline, manifest),
         steady_state=steadiness(timeline, manifest.measure.warmup),
+        noise=noise,
+        validity=validity,
         iterations=Iterations(seconds=timeline.seconds),
         environment=Environment(worker=facts_of(events, 0) or None, driver=driver_facts),
         notes=(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from suite.bundle.events import Event, Events
 from suite.bundle.facts import derivation
@@ -38,7 +39,7 @@ def energy(events: Events, timeline: Timeline, manifest: Manifest) -> Energy | N
         reasons.append(f"the counted iterations last {seconds:.3g} s, less than {SHORTEST_WINDOW_SECONDS:g} s")
     total, problem = _stretches(windows, events) or _sum_of_windows(windows)
     reasons += [problem] if problem else []
-    if not all(window and _figure(window, "samples") for rank in windows for window in rank.values()):
+    if not all(window and window_figure(window, "samples") for rank in windows for window in rank.values()):
         reasons.append("the device was not sampled in every iteration of every rank")
     samples = timeline.counts.samples * len(timeline.counted) if timeline.counts else None
     return Energy(
@@ -51,6 +52,12 @@ def energy(events: Events, timeline: Timeline, manifest: Manifest) -> Energy | N
 
 def throttle_notes(events: Events, timeline: Timeline, manifest: Manifest) -> tuple[str, ...]:
     """Which limits held the clocks back in counted iterations, as the sampler saw them."""
+    reasons = throttle_reasons(events, timeline, manifest)
+    return (f"clocks were held back by: {', '.join(sorted(reasons))}",) if reasons else ()
+
+
+def throttle_reasons(events: Events, timeline: Timeline, manifest: Manifest) -> set[str]:
+    """By NVML's names. Raises DamagedBundle for a window whose reasons are no texts."""
     reasons: set[str] = set()
     windows = _windows(events, timeline.counted, manifest.layout.ranks)
     for window in (window for rank in windows for window in rank.values() if window):
@@ -58,7 +65,7 @@ def throttle_notes(events: Events, timeline: Timeline, manifest: Manifest) -> tu
         if not isinstance(found, list) or not all(isinstance(reason, str) for reason in found):
             raise DamagedBundle("a device window's throttle_reasons are not a list of texts")
         reasons.update(found)
-    return (f"clocks were held back by: {', '.join(sorted(reasons))}",) if reasons else ()
+    return reasons
 
 
 def _windows(events: Events, counted: Sequence[int], world: int) -> list[_Windows]:
@@ -104,10 +111,11 @@ def _edges(windows: _Windows, step: int) -> list[int]:
 
 
 def _known(window: Event | None, name: str) -> float | None:
-    return None if window is None else _figure(window, name)
+    return None if window is None else window_figure(window, name)
 
 
-def _figure(window: Event, name: str) -> float | None:
+def window_figure(window: Mapping[str, Any], name: str) -> float | None:
+    """A number of a device window, null where it tells none. Raises DamagedBundle for anything else."""
     value = window.get(name)
     if value is None:
         return None

@@ -84,6 +84,20 @@ def _is_rollout(value: Any) -> bool:
     )
 
 
+def _is_noise(value: Any) -> bool:
+    """Of a rank, and of its host where it tells that."""
+    if type(value) is not dict:
+        return False
+    host = value.get("host")
+    own = [part for name, part in value.items() if name != "host"]
+    return (host is None or type(host) is dict) and all(map(_is_noise_figure, [*own, *(host or {}).values()]))
+
+
+def _is_noise_figure(value: Any) -> bool:
+    """Rates are made of these, so none is all but 0."""
+    return value is None or (type(value) in (int, float) and (value == 0 or 1e-10 <= value <= 1e12))
+
+
 def _is_parts(value: Any) -> bool:
     return type(value) is dict and all(_is_text(name) and _is_seconds(part) for name, part in value.items())
 
@@ -186,6 +200,7 @@ _OPTIONAL: tuple[tuple[str, Check], ...] = (
         ),
     ),
     ("staleness", _COUNT),
+    ("noise", (_is_noise, "an object of numbers from 0 or nulls, with one such object as host")),
 )
 #: How many fields every event has: kind, rank, time and seq.
 _HEAD = 4

@@ -13,6 +13,7 @@ from pydantic import (
     model_validator,
 )
 
+from suite.bundle.noise_model import Noise, Validity
 from suite.launch.outcome import FailureKind
 from suite.spec.base import Frozen, Track
 from suite.spec.device import Precision
@@ -347,6 +348,10 @@ class Record(Frozen):
     steady_state: SteadyState
     iterations: Iterations
     environment: Environment
+    noise: Noise | None = Field(
+        default=None, description="null: no iteration counts, or the bundle is older than these figures"
+    )
+    validity: Validity | None = Field(default=None, description="null where ``noise`` is")
     predicted: dict[str, JsonValue] | None = Field(default=None, description="filled by a planner")
     notes: tuple[str, ...] = Field(default=(), description="what a reader of the figures must know")
     evidence: Evidence | None = Field(

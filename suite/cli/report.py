@@ -18,6 +18,9 @@ def report(
         typer.Option("--output", "-o", help="Markdown file to write; plots go into a folder next to it"),
     ] = None,
     title: Annotated[str | None, typer.Option(help="heading of the report")] = None,
+    with_suspect: Annotated[
+        bool, typer.Option("--with-suspect", help="pool and rank runs that something disturbed like the others")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the report's figures as JSON, write no file")] = False,
 ) -> None:
     """Print the headline table of measured runs; with --output, write a Markdown report with plots."""
@@ -33,10 +36,11 @@ def report(
         found = read_entries(runs)
         caveats = found.warnings()
         if as_json:
-            print_json({**figures(build(found.entries, title, caveats, found.read_from)), "damaged": found.damaged})
+            model = build(found.entries, title, caveats, found.read_from, with_suspect)
+            print_json({**figures(model), "damaged": found.damaged})
             return
-        written = write(found.entries, output, title, caveats, found.read_from) if output else None
-        model = written.model if written else build(found.entries, title, caveats, found.read_from)
+        written = write(found.entries, output, title, caveats, found.read_from, with_suspect) if output else None
+        model = written.model if written else build(found.entries, title, caveats, found.read_from, with_suspect)
     print_headline(model)
     for line in model.caveats:
         typer.echo(line, err=True)

@@ -35,6 +35,7 @@ def rerun(
     machine.require_room(wanted.layout.ranks, oversubscribe, threads=wanted.measure.threads_per_rank)
     require_same_stack(wanted, machine.stacks([wanted.backend.name])[wanted.backend.name])
     repeat = next_repeat(wanted, runs, machine.images([wanted.backend.name])[wanted.backend.name])
+    where.warn_if_busy(machine, launcher)
     record = run_one(repeat, runs, launcher, machine.python, live_view(to_stderr=as_json))
     if as_json:
         typer.echo(record.model_dump_json(by_alias=True, indent=2))

@@ -121,6 +121,8 @@ def run(
     refuse(found, to_do, work.force)
     if settings.budget_seconds is not None and found.of(to_do).totals()["seconds"] > settings.budget_seconds:
         warn("note: ", f"the budget of {budget} is expected to end before the plan does; the same command goes on")
+    if to_do:
+        where.warn_if_busy(machine, launcher)
     if parallel > 1:
         summary = run_side_by_side(plan, settings, machine, launcher, display.crowd_view(as_json), parallel)
     else:

@@ -28,13 +28,14 @@ _UNSAID = "PPO on GPT-2"
 _NAME_LENGTH = 24
 _LEFT = ("size", "backend", "layout", "verdict")
 _EQUIVALENCE = {True: f", equal within {DEFAULT_MARGIN:.0%}", False: "", None: " (2 runs a side are needed)"}
-_PROVISIONAL, _UNSTEADY = "provisional", "unsteady"
+_PROVISIONAL, _UNSTEADY, _SUSPECT = "provisional", "unsteady", "suspect runs"
 _SHORT_VERDICTS = {"not distinguishable": "unclear", "too few runs": "too few"}
 _LEGEND = {
     "unclear": "unclear: not distinguishable",
     "too few": f"too few: fewer than {RUNS_TO_PUBLISH} runs",
     "?": f"?: provisional, fewer than {RUNS_TO_RANK} runs",
     "~": "~: not all runs were steady",
+    "!": "!: suspect runs are among them",
 }
 _ALL_PROVISIONAL = f"all verdicts are provisional: fewer than {RUNS_TO_RANK} runs"
 _COMPARISON_LEGEND = {
@@ -62,12 +63,21 @@ def headline_rows(model: ReportModel) -> list[Cells]:
     """The headline table, one row per row of the report; cells hold no control characters."""
     verdicts = {ranked.row.number: _verdict(ranked) for group in model.ranking.groups for ranked in group.places}
     etas = {point.row.number: point.eta for curve in model.scaling.curves for point in curve.points}
-    return [_headline(row, interval(etas.get(row.number), 1), verdicts.get(row.number, UNKNOWN)) for row in model.rows]
+    return [
+        _headline(row, interval(etas.get(row.number), 1), verdicts.get(row.number, _unranked(row)))
+        for row in model.rows
+    ]
+
+
+def _unranked(row: Row) -> str:
+    """In the place of a verdict."""
+    return UNKNOWN if row.is_ranked else "suspect"
 
 
 def _verdict(ranked: RankedRow) -> str:
     remarks = [_PROVISIONAL] if ranked.provisional else []
     remarks += [_UNSTEADY] if ranked.row.unsteady_runs else []
+    remarks += [_SUSPECT] if ranked.row.holds_suspect else []
     return f"{ranked.verdict} ({', '.join(remarks)})" if remarks else ranked.verdict
 
 
@@ -101,7 +111,7 @@ def _headline(row: Row, eta: str, verdict: str) -> Cells:
         "ranks": str(row.ranks),
         "backend": visible(row.backend, _NAME_LENGTH),
         "layout": row.layout,
-        "runs ok": f"{row.runs_ok} of {row.runs}",
+        "runs ok": row.ok_runs,
         "samples/s [95 %]": interval(row.samples_per_second) if row.measured else row.without_rate,
         "tokens/s": number(row.tokens_per_second.value if row.tokens_per_second else None),
         "peak GiB": gib(row.memory.peak_bytes if row.memory else None),
@@ -143,6 +153,7 @@ def _short_verdicts(rows: Sequence[Cells]) -> tuple[list[Cells], str]:
     short = []
     for row, one, (verdict, _, remarks) in zip(rows, provisional, parts, strict=True):
         marks = ("?" if one and not all_are else "") + ("~" if _UNSTEADY in remarks else "")
+        marks += "!" if _SUSPECT in remarks else ""
         short.append({**row, "verdict": _SHORT_VERDICTS.get(verdict, verdict) + marks})
     legend = _explained(short, _LEGEND)
     return short, "; ".join(filter(None, (legend, _ALL_PROVISIONAL if all_are and any(provisional) else "")))

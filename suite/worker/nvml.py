@@ -91,6 +91,21 @@ class NvmlGpu:
             throttle_reasons=throttle_reasons(mask),
         )
 
+    def others(self) -> Dict[str, Optional[int]]:
+        """Who else computes on the GPU while this process does: how many, and the busiest one's share in percent.
+
+        None where processes are hidden, as in most containers: there not even this one is seen.
+        """
+        nvml = self._nvml
+        running = self._ask(nvml.nvmlDeviceGetComputeRunningProcesses)
+        pids = {each.pid for each in running or ()}
+        if os.getpid() not in pids:
+            return {"other_processes": None, "other_utilisation": None}
+        strangers = {pid for pid in pids if not _is_own(pid)}
+        used = self._ask(lambda of: nvml.nvmlDeviceGetProcessUtilization(of, 0)) if strangers else None
+        shares = [each.smUtil for each in used or () if each.pid in strangers]
+        return {"other_processes": len(strangers), "other_utilisation": max(shares, default=None)}
+
     def pci_address(self) -> Optional[str]:
         """As Linux names the device's folder in /sys: ``0000:17:00.0``."""
         found = self._ask(self._nvml.nvmlDeviceGetPciInfo)
@@ -150,6 +165,7 @@ class DeviceSampler:
         used = None if energy is None or self._energy_at_open is None else energy - self._energy_at_open
         summary = summarise(samples, used)
         summary.update(energy_counter_begin_joules=self._energy_at_open, energy_counter_end_joules=energy)
+        summary.update(self._gpu.others())
         return summary
 
     def _run(self) -> None:
@@ -182,6 +198,14 @@ def summarise(samples: List[Sample], energy_joules: Optional[float]) -> Summary:
 def throttle_reasons(mask: int) -> List[str]:
     """The names of NVML's bits."""
     return [name for bit, name in sorted(_THROTTLE_REASONS.items()) if mask & bit]
+
+
+def _is_own(pid: int) -> bool:
+    """Whether it is of this rank: its launcher gave each a session of its own, which what it starts belongs to."""
+    try:
+        return os.getsid(pid) == os.getsid(0)
+    except OSError:
+        return False
 
 
 def _watts(milliwatts: Optional[int]) -> Optional[float]:

@@ -8,6 +8,7 @@ import torch
 
 from suite.worker.events import EventLog
 from suite.worker.memory import MemoryProbe, Peaks
+from suite.worker.noise import NoiseProbe
 from suite.worker.nvml import DeviceSampler, Summary
 from suite.worker.phases import check_phase
 from suite.worker.progress import Progress
@@ -55,9 +56,11 @@ class Recorder(NullRecorder):
         self._log = log
         self._memory = memory
         self._sampler = sampler
+        self._noise = NoiseProbe(tells_host=world.local_rank == 0)
         self._began = 0.0
         self._seconds = 0.0
         self._window: Optional[Summary] = None
+        self._disturbance: Dict[str, Any] = {}
         self._progress = progress
 
     def watch(self, *models: torch.nn.Module) -> None:
@@ -65,6 +68,7 @@ class Recorder(NullRecorder):
             model.register_forward_hook(self._progress.on_forward)
 
     def begin(self, iteration: int) -> None:
+        self._noise.open_window()  # before ranks meet: what it takes on one rank would else be another's wait
         synchronise(self._world)
         barrier(self._world)
         if self._sampler is not None:
@@ -92,6 +96,7 @@ class Recorder(NullRecorder):
         self._seconds = time.perf_counter() - self._began
         if self._sampler is not None:
             self._window = self._sampler.close_window()
+        self._disturbance = self._noise.close_window()
 
     def finish(self, counts: Dict[str, int], stats: Dict[str, Optional[float]], **optional: Any) -> None:
         if self._window is not None:
@@ -102,6 +107,7 @@ class Recorder(NullRecorder):
             seconds=self._seconds,
             counts=counts,
             stats=stats,
+            noise=self._disturbance,
             **optional,
         )
         self._log.sync()

@@ -245,6 +245,50 @@ def test_a_line_that_is_no_event_is_named(path, line, says):
     assert message.startswith("events/rank-0.jsonl line 1") and says in message
 
 
+@pytest.mark.parametrize(
+    "noise",
+    [
+        [],
+        "quiet",
+        {"cpu_seconds": -1},
+        {"cpu_seconds": True},
+        {"cpu_seconds": "0.1"},
+        {"cpu_seconds": 1e13},
+        {"seconds": 1e-300},
+        {"cpu_seconds": {"host": 1}},
+        {"host": []},
+        {"host": {"load": "3"}},
+        {"host": {"host": {}}},
+    ],
+)
+def test_noise_that_is_none_is_refused(path, noise):
+    edit(path / "events" / "rank-0.jsonl", lambda events: first(events, "iteration").update(noise=noise))
+    assert "noise is" in damage_of(path)
+
+
+@given(
+    noise=st.dictionaries(
+        st.sampled_from(["seconds", "cpu_seconds", "thread_cpu_seconds", "cpu_wait_seconds", "cpu_mhz", "other"]),
+        st.none() | st.just(0) | st.floats(1e-10, 1e12),
+    ),
+    host=st.none()
+    | st.dictionaries(
+        st.sampled_from(["cpus", "busy_seconds", "steal_seconds", "load"]),
+        st.none() | st.just(0) | st.floats(1e-10, 1e12),
+    ),
+)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_noise_that_is_taken_gives_a_record(tmp_path, noise, host):
+    path = tmp_path / os.urandom(8).hex()
+    make_bundle(path, synthetic_manifest(layout=TWO_RANKS, iterations=2, warmup=1))
+    (bundle,) = find_bundles([path])
+    for rank in range(2):
+        file = bundle.path / "events" / f"rank-{rank}.jsonl"
+        edit(file, lambda events: [event.update(noise={**noise, "host": host}) for event in events])
+        edit(file, lambda events: first(events, "environment")["facts"].update(derivation=3))
+    assert derive(bundle).validity is not None
+
+
 def test_facts_nested_too_deeply_are_refused(path):
     facts: dict[str, Any] = {}
     for _ in range(100):

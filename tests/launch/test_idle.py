@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,9 +11,11 @@ import pynvml
 import pytest
 
 from suite.cli.app import app
+from suite.cli.options.launchers import Where
 from suite.conduct.planning import machine as planning
 from suite.launch import idle
 from suite.launch.idle import require_idle_cpus, require_idle_gpus
+from suite.launch.local import LocalLauncher
 from suite.launch.probe import LocalDevice
 from suite.spec.base import UsageError
 
@@ -93,3 +96,83 @@ def test_a_run_is_refused_before_anything_is_made_and_a_plan_is_not(
     assert ended.value.code == (0 if planned else 2), printed
     assert ("--require-idle: GPU 1 is used by somebody" in printed.err) == (not planned)
     assert not (tmp_path / "runs").exists()
+
+
+class Host:
+    """A folder that stands for /proc, whose others work while somebody waits."""
+
+    def __init__(self, proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.proc, self.ticks, self.waited = proc, os.sysconf("SC_CLK_TCK"), 0.0
+        monkeypatch.setattr(idle, "usable_cpus", lambda: (0, 1))
+        stand_in = SimpleNamespace(
+            sleep=self._sleep, perf_counter=lambda: self.waited, process_time=lambda: self.waited / 4
+        )
+        monkeypatch.setattr(idle, "time", stand_in)
+        self.shares = {"gzip": 1.0, "make": 0.3, "idler": 0.01}
+        self.tell()
+
+    def tell(self, load: float = 3.4, running: int = 3) -> None:
+        """What the host says after so many seconds; of two processes of one name the second rests."""
+        (self.proc / "loadavg").parent.mkdir(parents=True, exist_ok=True)
+        (self.proc / "loadavg").write_text(f"{load} 1.00 0.50 {running}/173 17898")
+        busy = round(self.ticks * self.waited * (0.25 + sum(self.shares.values())))
+        (self.proc / "stat").write_text(f"cpu  0 0\ncpu0 {busy} 0 0 900 7 0 0 5 0 0\ncpu1 9 9 9 900 7 0 0 5 0 0\n")
+        for pid, (name, share) in enumerate([*self.shares.items(), ("gzip", 0.0)], start=1 << 30):
+            (self.proc / str(pid)).mkdir(exist_ok=True)
+            spent = round(self.ticks * self.waited * share)
+            (self.proc / str(pid) / "stat").write_text(f"{pid} ({name}) R 1 1 1 0 -1 4 99 0 0 0 {spent} 0 0 0 20")
+
+    def _sleep(self, seconds: float) -> None:
+        self.waited += 100 * seconds  # so that ticks are fine enough
+        self.tell()
+
+
+def test_others_on_the_cpus_are_measured_and_named_by_their_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Host(tmp_path, monkeypatch)
+    use = idle.others_on_cpus(tmp_path)
+    assert use is not None and use.text == "others use 1.3 of 2 CPUs (gzip 1.0, make 0.3), load 3.4"
+    assert use.disturbs("cpu") and use.disturbs("cuda")
+
+
+def test_little_is_no_disturbance_and_less_of_one_beside_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(tmp_path, monkeypatch)
+    host.shares = {"gzip": 0.2}
+    use = idle.others_on_cpus(tmp_path)
+    assert use is not None and not use.disturbs("cpu")
+    host.shares = {"gzip": 0.6}
+    host.waited = 0.0
+    host.tell()
+    use = idle.others_on_cpus(tmp_path)
+    assert use is not None and use.disturbs("cpu") and not use.disturbs("cuda")
+
+
+def test_nobody_waits_to_see_that_a_host_is_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(tmp_path, monkeypatch)
+    host.tell(load=0.05, running=1)
+    assert idle.others_on_cpus(tmp_path) is None and host.waited == 0
+    host.tell(load=0.05, running=2)
+    assert idle.others_on_cpus(tmp_path) is not None and host.waited > 0
+    assert idle.others_on_cpus(tmp_path / "nothing") is None
+
+
+def test_a_gpu_in_use_is_named_before_runs_on_it(answers: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idle, "others_on_cpus", lambda: None)
+    assert idle.busy_now("cuda", UUIDS) is None
+    answers["busy"] = 80
+    assert idle.busy_now("cuda", UUIDS) == "GPU 1 is used by somebody who is not shown, 80 % of the time"
+    assert idle.busy_now("cpu", UUIDS) is None
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_busy_machine_is_told_in_one_line_unless_it_is_to_be_idle(
+    asked: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use = idle.OthersUse(cpus=2, others=1.7, load=3.4, programs=(("gzip", 1.2), ("make", 0.5)))
+    monkeypatch.setattr(idle, "others_on_cpus", lambda: use)
+    machine = planning.Machine(python="python", device="cpu", max_ranks=2, device_memory_bytes=None)
+    Where(require_idle=asked).warn_if_busy(machine, LocalLauncher())
+    told = " ".join(capsys.readouterr().err.split())
+    line = "warning: this machine is busy: others use 1.7 of 2 CPUs (gzip 1.2, make 0.5), load 3.4; runs that this"
+    assert told == "" if asked else told.startswith(line)

@@ -156,3 +156,16 @@ class TestARank:
 
         monkeypatch.setattr("suite.worker.nvml.open_gpu", nobody)
         assert session._idle("cuda", RankIdentity(0, 1, 0, 1)) is None
+
+
+def test_during_a_run_others_are_those_of_other_sessions_and_unknown_where_even_this_process_is_hidden() -> None:
+    own, stranger = process(os.getpid(), GIB), process(1 << 30, GIB)
+    used = [SimpleNamespace(pid=os.getpid(), smUtil=70), SimpleNamespace(pid=1 << 30, smUtil=25)]
+    alone = gpu(ComputeRunningProcesses=[own], ProcessUtilization=used).others()
+    assert alone == {"other_processes": 0, "other_utilisation": None}
+    shared = gpu(ComputeRunningProcesses=[own, stranger], ProcessUtilization=used).others()
+    assert shared == {"other_processes": 1, "other_utilisation": 25}
+    silent = gpu(ComputeRunningProcesses=[own, stranger], ProcessUtilization=NVMLError).others()
+    assert silent == {"other_processes": 1, "other_utilisation": None}
+    for hidden in ([stranger], [], NVMLError):
+        assert gpu(ComputeRunningProcesses=hidden).others() == {"other_processes": None, "other_utilisation": None}

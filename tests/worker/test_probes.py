@@ -151,6 +151,9 @@ class PretendedGpu:
         self._joules += 30.0
         return self._joules
 
+    def others(self) -> dict[str, int | None]:
+        return {"other_processes": 0, "other_utilisation": None}
+
 
 class MeteredGpu(PretendedGpu):
     """Its energy counter is what the test sets."""

@@ -59,6 +59,18 @@ class Where(DockerOptions, Choice):
         self._refuse_options_of_others()
         return chosen.open(self, device, backends, planning)
 
+    def warn_if_busy(self, machine: Machine, launcher: Launcher) -> None:
+        """One line on standard error about what else this host does, where it is the one that runs are started on."""
+        from suite.cli.options.check import warn
+        from suite.launch.idle import busy_now
+
+        runtime = getattr(launcher, "runtime", None)
+        if self.require_idle or (runtime is not None and runtime.facts.remote):
+            return
+        busy = busy_now(machine.device, machine.device_names)
+        if busy is not None:
+            warn("warning: ", f"this machine is busy: {busy}; runs that this disturbs will be marked as suspect")
+
     def _refuse_options_of_others(self) -> None:
         """An option that would be ignored is a mistake. Raises UsageError."""
         from suite.spec.base import UsageError

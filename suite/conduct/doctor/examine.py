@@ -18,6 +18,7 @@ from suite.backends.registry import backends
 from suite.conduct.doctor.container_runtime import look_at_runtime
 from suite.conduct.planning.machine import smallest_memory
 from suite.launch.gpu_choice import hidden_by_variable
+from suite.launch.idle import others_on_cpus
 from suite.launch.probe import LocalDevice, host_facts, local_devices, stack_versions
 from suite.spec.base import Frozen, UsageError
 from suite.spec.catalogue import find_device, find_ladder, find_size, find_workload, ladders
@@ -157,11 +158,13 @@ def _device_row(gpu: LocalDevice) -> dict:
 def _cores_check() -> Check:
     cores = len(psutil.Process().cpu_affinity())
     load = psutil.getloadavg()[0]
-    if load > 0.5 * cores:
+    use = others_on_cpus()
+    disturbed = use is not None and use.disturbs("cpu")
+    if disturbed or load > 0.5 * cores:
         return Check(
             name="cores",
             state="warning",
-            found=f"{cores}, load {load:.1f}",
+            found=f"{cores}; {use.text}" if use is not None and disturbed else f"{cores}, load {load:.1f}",
             advice="something else is running; figures measured now will be noisy",
         )
     return Check(name="cores", state="ok", found=f"{cores}, load {load:.1f}")

@@ -144,8 +144,9 @@ def crowd_view(to_stderr: bool = False) -> View:
 def print_summary(summary: Summary, plan: Plan, root: Path) -> None:
     """What was done, in a few lines, the result of each configuration, and the next command."""
     done = len(summary.done_before)
-    _print_results(results(plan, root))
-    lines = []
+    rows = results(plan, root)
+    _print_results(rows)
+    lines = list(_doubts(rows))
     if not (summary.measured or summary.failed or summary.interrupted or summary.left_by_budget or summary.busy):
         count = done + len(summary.failed_before)
         lines.append(f"{root} already holds {'the run' if count == 1 else f'all {count} runs'}; nothing to do")
@@ -169,6 +170,14 @@ def print_summary(summary: Summary, plan: Plan, root: Path) -> None:
         print("\n".join(wrapped(line, terminal_columns(), rest="  ")))
 
 
+def _doubts(rows: Sequence[Result]) -> Iterator[str]:
+    """What speaks against runs of a configuration, one line for each."""
+    for row in rows:
+        if row.doubts:
+            which = f"{row.backend} {row.size} {row.layout}"
+            yield f"doubtful: {which}: {'; '.join(row.doubts)}"
+
+
 def _were(count: int) -> str:
     return "was" if count == 1 else "were"
 
@@ -184,7 +193,7 @@ def _print_results(rows: Sequence[Result]) -> None:
         table.add_column(name, justify="right" if right else "left", no_wrap=name != "layout", overflow="fold")
     for row in rows:
         where = (row.backend, row.size, str(row.ranks), row.layout, *([row.scaling] if scalings else []))
-        table.add_row(*(escape(printable(cell)) for cell in (*where, f"{row.runs_ok} of {row.runs}", row.rate)))
+        table.add_row(*(escape(printable(cell)) for cell in (*where, row.ok_runs, row.rate)))
     console().print(table)
 
 

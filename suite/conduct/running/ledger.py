@@ -11,6 +11,7 @@ from suite.bundle.record import Record
 from suite.bundle.store import AlreadyThere, DamagedBundle
 from suite.conduct.planning.request import RunState
 from suite.conduct.running.state import move_aside
+from suite.report.facts.suspect import is_suspect
 from suite.spec.base import Frozen
 from suite.spec.manifest import Manifest
 
@@ -118,6 +119,8 @@ class Ledger:
         self._view.run_ended(manifest, result)
         if result.status != "interrupted":
             self._note("measured" if result.status == "ok" else "failed", manifest)
+        if result.status == "ok" and is_suspect(result):
+            self._note("suspect", manifest)
 
     def _sort(self, manifest: Manifest, state: RunState) -> None:
         if state == "done":

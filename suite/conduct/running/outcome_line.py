@@ -10,7 +10,8 @@ def outcome_line(record: Record) -> str:
     """Its rate, or why it has none with the first line that proves it."""
     if record.status == "ok" and record.throughput is not None:
         rate = record.throughput
-        return f"{rate.samples_per_second.value:.4g} samples/s, {rate.tokens_per_second.value:.4g} tokens/s"
+        text = f"{rate.samples_per_second.value:.4g} samples/s, {rate.tokens_per_second.value:.4g} tokens/s"
+        return text + _doubt(record)
     if record.status == "ok" and record.void_iterations:
         return (
             f"no rate: optimizer steps were skipped in all {len(record.void_iterations)} iterations after the warm-up"
@@ -18,3 +19,9 @@ def outcome_line(record: Record) -> str:
     kind = record.failure.kind if record.failure else record.status
     evidence = f": {printable(record.failure.evidence[0])}" if record.failure and record.failure.evidence else ""
     return f"{record.status}{f' ({kind})' if kind != record.status else ''}{evidence}"
+
+
+def _doubt(record: Record) -> str:
+    """Whether the rate can be trusted, where it cannot; the first reason."""
+    found = record.validity
+    return "" if found is None or found.status == "valid" else f" ({found.status}: {printable(found.reasons[0])})"

@@ -11,6 +11,7 @@ from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle
 from suite.conduct.planning.plan import Plan
 from suite.report.facts.pool import counted_seconds
+from suite.report.facts.suspect import doubts_of, is_suspect, pooled
 from suite.report.formatting.numbers import interval
 from suite.stats.intervals import Interval, RunSeconds, pooled_rate
 
@@ -27,7 +28,14 @@ class Result:
     runs: int
     runs_ok: int
     runs_interrupted: int
+    runs_suspect: int
+    doubts: tuple[str, ...]
     samples_per_second: Interval | None
+
+    @property
+    def ok_runs(self) -> str:
+        """How many runs ended well, and how many of these something disturbed."""
+        return f"{self.runs_ok} of {self.runs}{f', {self.runs_suspect} suspect' if self.runs_suspect else ''}"
 
     @property
     def rate(self) -> str:
@@ -56,6 +64,8 @@ def results(plan: Plan, root: Path) -> list[Result]:
             runs=len(records),
             runs_ok=sum(record.status == "ok" for record in records),
             runs_interrupted=sum(record.status == "interrupted" for record in records),
+            runs_suspect=sum(record.status == "ok" and is_suspect(record) for record in records),
+            doubts=doubts_of([record for record in records if record.status == "ok"]),
             samples_per_second=_rate(records),
         )
         for row, records in repeats.items()
@@ -64,9 +74,10 @@ def results(plan: Plan, root: Path) -> list[Result]:
 
 
 def _rate(records: list[Record]) -> Interval | None:
+    with_rate = [record for record in records if record.status == "ok" and record.throughput is not None]
     runs = [
         RunSeconds(record.counts.samples, counted_seconds(record))
-        for record in records
-        if record.status == "ok" and record.throughput is not None and record.counts is not None
+        for record in pooled(with_rate, with_suspect=False)
+        if record.counts is not None
     ]
     return pooled_rate(runs) if runs else None

@@ -19,7 +19,7 @@ from suite.spec.manifest import Manifest
 
 
 class Summary(Frozen):
-    """What became of a plan: run ids by what happened to them."""
+    """What became of a plan: run ids by what happened to them; those of ``suspect`` are among those of ``measured``."""
 
     measured: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
@@ -27,6 +27,7 @@ class Summary(Frozen):
     failed_before: tuple[str, ...] = ()
     left_by_budget: tuple[str, ...] = ()
     busy: tuple[str, ...] = ()
+    suspect: tuple[str, ...] = ()
     interrupted: bool = False
 
 

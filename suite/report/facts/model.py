@@ -16,6 +16,7 @@ from suite.report.facts.ranking import Ranking, rank
 from suite.report.facts.scaling import Scalings, scale
 from suite.report.facts.side_by_side import SideBySide, side_by_side
 from suite.report.facts.slow_network import slow_networks
+from suite.report.facts.suspect import doubt_lines
 from suite.report.facts.work import (
     ModelFacts,
     WorkDifference,
@@ -71,16 +72,19 @@ def build(
     title: str | None = None,
     caveats: Sequence[str] = (),
     read_from: ReadFrom | None = None,
+    with_suspect: bool = False,
 ) -> ReportModel:
     """The report of these runs; the order in which they are given does not matter.
 
-    ``caveats``: what a reader must know of how the runs were read, a line each; slow networks are added.
-    ``read_from``: where that was; without it the report names no digest over all of its bundles.
+    ``caveats``: what a reader must know of how the runs were read, a line each; suspect runs and slow networks are
+    added. ``read_from``: where that was; without it the report names no digest over all of its bundles.
+    ``with_suspect``: suspect runs are pooled, ranked and compared like the others.
     """
     entries = sorted(entries, key=lambda entry: (entry.record.run.id, entry.path))
     letters, machines = assign_machines(entries)
     groups = group_entries(entries, letters)
-    rows = pool_rows(groups)
+    rows = pool_rows(groups, with_suspect)
+    comparable = [row for row in rows if row.is_ranked]
     networks = network_runs(rows, groups)
     starts = [entry.record.run.started for entry in entries if entry.record.run.started is not None]
     ends = [entry.record.run.ended for entry in entries if entry.record.run.ended is not None]
@@ -97,15 +101,15 @@ def build(
         models=model_facts(entries),
         work=work_facts(entries),
         rows=rows,
-        ranking=rank(rows),
-        beside=side_by_side(rows),
+        ranking=rank(comparable),
+        beside=side_by_side(comparable),
         work_differences=work_differences(rows),
-        scaling=scale(rows),
+        scaling=scale(comparable),
         failures=failure_rows(rows, [group.entries for group in groups]),
         machines=machines,
         networks=network_lines(networks),
         conventions=conventions(entries),
         recorded_conventions=recorded_conventions(entries),
-        caveats=(*caveats, *slow_networks(networks)),
+        caveats=(*caveats, *doubt_lines(rows), *slow_networks(networks)),
         evidence=report_evidence(entries, read_from),
     )

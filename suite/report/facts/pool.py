@@ -11,6 +11,7 @@ from suite.report.facts import costs
 from suite.report.facts.entry import Entry, Setting
 from suite.report.facts.kind import WorkKind, kind_of
 from suite.report.facts.rollout import Generation, Unevenness, generation_of, lengths_hash_of, unevenness_of
+from suite.report.facts.suspect import doubts_of, is_invalid, is_suspect, pooled
 from suite.report.facts.variants import LaunchSetting, assign_launch_settings, variants
 from suite.spec.base import digest
 from suite.spec.manifest import Manifest
@@ -24,7 +25,9 @@ _UNSTEADY = ("drifting", "no steady state")
 class Row:
     """One configuration: the runs of equal manifest hash in one launch. Figures come only from runs that succeeded.
 
-    ``started``: when the runs in ``measured`` began, in Unix seconds, as far as that is known.
+    ``started``: when the runs in ``measured`` began, in Unix seconds, as far as that is known. ``doubts``: what speaks
+    against its suspect and invalid runs. ``holds_suspect``: whether suspect ones are in ``measured``. ``is_ranked``:
+    not where all its runs are suspect, unless they are asked for.
     """
 
     number: int
@@ -49,6 +52,11 @@ class Row:
     runs: int
     runs_ok: int
     runs_interrupted: int
+    runs_suspect: int
+    runs_invalid: int
+    doubts: tuple[str, ...]
+    holds_suspect: bool
+    is_ranked: bool
     measured: tuple[RunSeconds, ...]
     started: tuple[float, ...]
     samples_per_iteration: int | None
@@ -81,8 +89,14 @@ class Row:
     def without_rate(self) -> str:
         """What stands in the place of a rate: why no run of the row has one."""
         if self.runs_ok:
-            return "no valid iteration"
+            return "invalid" if self.runs_invalid else "no valid iteration"
         return "interrupted" if self.runs_interrupted == self.runs else "failed"
+
+    @property
+    def ok_runs(self) -> str:
+        """How many runs ended well, and how many of these are doubtful."""
+        kinds = ((self.runs_suspect, "suspect"), (self.runs_invalid, "invalid"))
+        return ", ".join([f"{self.runs_ok} of {self.runs}", *(f"{count} {kind}" for count, kind in kinds if count)])
 
     @property
     def unsteady_runs(self) -> int:
@@ -123,11 +137,12 @@ def _repeat(entry: Entry) -> tuple:
     return entry.record.run.repeat, entry.record.run.id, entry.path
 
 
-def pool_rows(groups: Sequence[RowRuns]) -> tuple[Row, ...]:
-    """One row per group, numbered from 1."""
+def pool_rows(groups: Sequence[RowRuns], with_suspect: bool = False) -> tuple[Row, ...]:
+    """One row per group, numbered from 1; ``with_suspect``: suspect runs are pooled with the others."""
     names = variants([(group.machine, group.manifest, group.launch.settings()) for group in groups])
     return tuple(
-        _row(number, group, variant) for number, (group, variant) in enumerate(zip(groups, names, strict=True), start=1)
+        _row(number, group, variant, with_suspect)
+        for number, (group, variant) in enumerate(zip(groups, names, strict=True), start=1)
     )
 
 
@@ -148,10 +163,12 @@ def _order(manifest: Manifest, machine: str) -> tuple:
     )
 
 
-def _row(number: int, group: RowRuns, variant: str) -> Row:
+def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
     manifest, machine, entries = group.manifest, group.machine, group.entries
     records = [entry.record for entry in entries if entry.record.status == "ok"]
-    measured = [record for record in records if record.throughput is not None and record.counts is not None]
+    with_rate = [record for record in records if record.throughput is not None and record.counts is not None]
+    measured = pooled(with_rate, with_suspect)
+    holds_suspect = any(map(is_suspect, measured))
     counts = measured[0].counts if measured else None
     runs = tuple(RunSeconds(record.counts.samples, counted_seconds(record)) for record in measured if record.counts)
     rate = pooled_rate(runs) if runs else None
@@ -180,6 +197,11 @@ def _row(number: int, group: RowRuns, variant: str) -> Row:
         runs=len(entries),
         runs_ok=len(records),
         runs_interrupted=sum(entry.record.status == "interrupted" for entry in entries),
+        runs_suspect=sum(map(is_suspect, records)),
+        runs_invalid=sum(map(is_invalid, records)),
+        doubts=doubts_of(records),
+        holds_suspect=holds_suspect,
+        is_ranked=with_suspect or not holds_suspect,
         measured=runs,
         started=tuple(record.run.started for record in measured if record.run.started is not None),
         samples_per_iteration=counts.samples if counts else None,

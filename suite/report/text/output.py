@@ -58,14 +58,15 @@ def write(
     title: str | None = None,
     caveats: Sequence[str] = (),
     read_from: ReadFrom | None = None,
+    with_suspect: bool = False,
 ) -> WrittenReport:
     """Write ``output`` and ``<its stem>-assets/*.svg`` beside it; the same entries give the same bytes.
 
     Pictures of an earlier report that this one has no data for are removed. Raises UsageError when a file cannot
-    be written; the earlier report is then still whole or has newer pictures. ``caveats`` and ``read_from`` as for
-    ``build``.
+    be written; the earlier report is then still whole or has newer pictures. ``caveats``, ``read_from`` and
+    ``with_suspect`` as for ``build``.
     """
-    model = build(entries, title, caveats, read_from)
+    model = build(entries, title, caveats, read_from, with_suspect)
     folder = output.parent / f"{output.stem}-assets"
     if output.exists() and not output.is_file():
         raise UsageError(f"cannot write {output}: it is {'a folder' if output.is_dir() else 'no regular file'}")

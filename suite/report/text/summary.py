@@ -110,10 +110,20 @@ def _faster(model: ReportModel, show: Show) -> str:
         f"{counted(alone, 'more configuration')} could not be ranked, with no other of equal work and conditions"
         if alone
         else "",
+        _suspect(model),
         _unsteady(groups),
         tail,
     )
     return f"{_capital('; '.join(filter(None, clauses)))}."
+
+
+def _suspect(model: ReportModel) -> str:
+    rows = sum(bool(row.measured) and not row.is_ranked for row in model.rows)
+    return (
+        f"{counted(rows, 'configuration')} of suspect runs alone {'is' if rows == 1 else 'are'} not ranked"
+        if rows
+        else ""
+    )
 
 
 def _unsteady(groups: Sequence[Group]) -> str:
@@ -133,6 +143,8 @@ def _unranked(model: ReportModel, show: Show) -> str:
         f", from fewer than the {RUNS_TO_PUBLISH} runs that a published figure needs" if few < RUNS_TO_PUBLISH else ""
     )
     why = "Engines and trainers are shown side by side, but nothing is ranked" if model.beside else _NOTHING_EQUAL
+    if not any(row.is_ranked for row in measured):
+        why = "All runs are suspect, so nothing is ranked"
     return f"{why}; the rate is {span}{tail}."
 
 

@@ -88,6 +88,10 @@ def _origin(group: Group, ranked: RankedRow) -> str:
 def _unranked(model: ReportModel) -> str:
     if not any(row.measured for row in model.rows):
         return "No run succeeded with an iteration that counts, so there is nothing to rank."
+    if not any(row.measured and row.is_ranked for row in model.rows):
+        return (
+            "All runs are suspect, so nothing is ranked (Caveats says why; `--with-suspect` ranks them all the same)."
+        )
     kind = " of one kind" if model.beside else ""
     return f"No two configurations{kind} did equal work under equal conditions, so nothing is ranked."
 
@@ -163,6 +167,7 @@ def _remarks(ranked: RankedRow) -> str:
     remarks += [] if ranked.in_turns else ["not in turns"]
     remarks += ["unsteady"] if ranked.row.unsteady_runs else []
     remarks += ["stale samples"] if _is_stale(ranked) else []
+    remarks += ["suspect runs"] if ranked.row.holds_suspect else []
     return f" ({', '.join(remarks)})" if remarks else ""
 
 

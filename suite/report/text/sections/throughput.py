@@ -31,7 +31,7 @@ def _table(rows: Sequence[Row]) -> Table:
     columns: list[Shown] = [
         *IDENTITY,
         *varying(rows),
-        (Column("runs ok"), lambda row: f"{row.runs_ok} of {row.runs}"),
+        (Column("runs ok"), lambda row: row.ok_runs),
         (
             Column("samples/s [95 %]"),
             lambda row: interval(row.samples_per_second) if row.measured else row.without_rate,

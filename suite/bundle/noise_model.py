@@ -1,0 +1,79 @@
+"""What a record holds of the noise around a run, and whether its figures can be trusted."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from suite.spec.base import Frozen
+
+_Figure = Annotated[float, Field(ge=0)]
+
+
+class Spread(Frozen):
+    """A figure over the counted iterations: the mean over all ranks that tell it, and the worst of them."""
+
+    mean: _Figure
+    worst: _Figure
+    rank: int = Field(ge=0, description="whose the worst is; of a host's figures the rank that told them")
+
+
+class ClockRange(Frozen):
+    """MHz of the rank whose clock stepped most from one counted iteration to another."""
+
+    lowest: _Figure
+    highest: _Figure
+    rank: int = Field(ge=0)
+
+
+class Straggler(Frozen):
+    """A rank that came last to the ends of phases by more than 5 % of the iteration."""
+
+    rank: int = Field(ge=0)
+    iterations: int = Field(gt=0, description="counted iterations in which it did")
+    seconds: _Figure = Field(description="that it came behind the last but one, mean over these iterations")
+
+
+class Noise(Frozen):
+    """What disturbed the counted iterations; each null where no rank tells it."""
+
+    cpu_share: Spread | None = Field(
+        description="CPU time over wall time of the thread that runs the iteration; the worst is the least"
+    )
+    cpus_used: Spread | None = Field(description="CPU seconds per second of a rank's process, all its threads")
+    cpu_wait_share: Spread | None = Field(
+        description="of wall time, that the thread that runs the iteration could have run but had no CPU"
+    )
+    involuntary_switches: Spread | None = Field(
+        description="how often a rank's threads lost their CPU, per CPU second of the rank"
+    )
+    major_faults: Spread | None = Field(description="page faults that wait for a disk, per second")
+    minor_faults: Spread | None = Field(description="page faults that do not, per second")
+    throttled_share: Spread | None = Field(
+        description="of wall time, that a limit on CPU time (control groups) held a rank back; null without one"
+    )
+    others_cpus: Spread | None = Field(
+        description="CPU seconds per second that others used of the CPUs that a host's ranks may run on"
+    )
+    steal_share: Spread | None = Field(
+        description="of the CPU time that a host wanted, what its hypervisor gave to other machines"
+    )
+    cpu_pressure_share: Spread | None = Field(description="of wall time, that any task of a host waited for a CPU")
+    memory_pressure_share: Spread | None = Field(description="of wall time, that any task of a host waited for memory")
+    load: Spread | None = Field(description="of a host in the last minute, at the end of each iteration")
+    runnable: Spread | None = Field(description="threads of a host that wanted a CPU at the end of each iteration")
+    cpu_mhz: ClockRange | None = Field(description="of the CPU that a rank ran on at the end of each iteration")
+    device_mhz: ClockRange | None = Field(description="a GPU's mean clock in each iteration")
+    device_temperature: Spread | None = Field(description="a GPU's highest in each iteration, in degrees Celsius")
+    device_throttling: tuple[str, ...] = Field(description="what held a GPU's clocks down, by NVML's names")
+    device_others: Spread | None = Field(description="other processes that computed on a rank's GPU")
+    stragglers: tuple[Straggler, ...] = Field(description="by rank; empty where none is, and of one rank")
+
+
+class Validity(Frozen):
+    """Whether the figures are of this run alone: ``suspect`` where something disturbed it, ``invalid`` where what it
+    tells cannot be."""
+
+    status: Literal["valid", "suspect", "invalid"]
+    reasons: tuple[str, ...] = Field(description="empty for a valid run")

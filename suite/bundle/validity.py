@@ -1,0 +1,215 @@
+"""Whether a run's figures are its own: the rules, each with its threshold and the reason for it.
+
+What is not known is no reason for anything. A run that something disturbed is ``suspect``; one whose figures contradict
+each other or what a machine can do is ``invalid``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from statistics import median
+from typing import Any
+
+from suite.bundle.events import Events
+from suite.bundle.facts import derivation, facts_of
+from suite.bundle.noise import Heard, hear, summarise, total
+from suite.bundle.noise_model import ClockRange, Noise, Spread, Validity
+from suite.bundle.timeline import Timeline
+from suite.spec.manifest import Manifest
+
+#: Of the time, that may be lost to others: less than half of the margin of 5 % within which rates are called equal.
+LOST_SHARE = 0.02
+#: CPUs that others may use of those the run needs: on two CPUs, the whole of which it needs, a twentieth of each.
+OTHERS_CPUS = 0.1
+#: Of all CPUs, on those that the run leaves free: others share caches, memory and, as hyperthreads, cores with it. A
+#: busy loop on the free one of two CPUs cost a rank about a sixth of its rate (docs/measuring.md).
+BESIDE_SHARE = 0.25
+#: Others that used less than this cannot have taken a CPU for longer than counts; a rank has threads of its own, too.
+ALONE_CPUS = 0.05
+#: Beside a GPU, whose ranks use CPUs as they need them: of all CPUs, what must be left while others use some.
+LEFT_SHARE = 0.05
+#: Per CPU second. Beside one other that wants the same CPU, Linux takes turns every 3 to 4 ms, which is above 100.
+SWITCHES_PER_CPU_SECOND = 100.0
+#: Per second. Each waits for a disk, from 0.1 ms (flash) to 10 ms (a turning one): 0.1 to 10 % of the time.
+MAJOR_FAULTS_PER_SECOND = 10.0
+#: The rate of a chip follows its clock: a step of this share is as large as the margin.
+CLOCK_STEP = 0.05
+#: A single rank on a CPU computes all the time; where it cannot say how long it waited for its CPU, this is missed.
+CPU_SHARE = 0.95
+#: Of an iteration, that all ranks together wait for late ones beyond the usual before that iteration is unlike others.
+LATE_BEYOND_USUAL = 0.1
+#: Of the counted time, that passes between iterations beyond the usual.
+GAP_SHARE = 0.05
+#: Reasons of low clocks that are the machine's trouble: heat, a weak supply. A power cap is how large GPUs work.
+SLOWED_BY = frozenset(("hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"))
+#: Two clocks of one process may differ by so much: a share, and seconds (a tick is 10 ms at most).
+_ROUNDING_SHARE, _ROUNDING_SECONDS = 0.02, 0.05
+
+
+def noise_and_validity(
+    events: Events, training: Events, timeline: Timeline, manifest: Manifest
+) -> tuple[Noise | None, Validity | None]:
+    """Null of bundles of before there was such a thing, and where no iteration counts. Raises DamagedBundle."""
+    if derivation(events) < 3 or not timeline.counted:
+        return None, None
+    heard = hear(events, training, timeline, manifest)
+    noise = summarise(heard, events, timeline, manifest)
+    impossible = tuple(_impossible(events, timeline, heard))
+    if impossible:
+        return noise, Validity(status="invalid", reasons=impossible)
+    doubts = (
+        *_others(heard),
+        *_lost_cpu(noise, heard, manifest),
+        *_host(noise),
+        *_devices(noise),
+        *_late(heard, timeline),
+        *_gaps(training, timeline),
+    )
+    return noise, Validity(status="suspect" if doubts else "valid", reasons=doubts)
+
+
+def _others(heard: Heard) -> Iterator[str]:
+    """Others on CPUs that the run needs, and many beside them."""
+    for use in heard.uses:
+        taken = f"others used {use.others:.2f} of the {use.cpus} CPUs of rank {use.rank}"
+        if use.needed is None:
+            left = use.cpus - use.used - use.others
+            if use.others > OTHERS_CPUS and left < LEFT_SHARE * use.cpus:
+                yield f"{taken}, which left {max(0.0, left):.2f} free"
+        elif use.others > max(0, use.cpus - use.needed) + OTHERS_CPUS:
+            yield f"{taken}, of which the run needs {min(use.needed, use.cpus)}"
+        elif use.others > BESIDE_SHARE * use.cpus:
+            yield f"{taken}, and shared caches and memory with the run"
+
+
+def _lost_cpu(noise: Noise, heard: Heard, manifest: Manifest) -> Iterator[str]:
+    """What ranks lost to others. With more threads than CPUs, or with nobody else there, a run loses to itself."""
+    if any(not use.is_enough for use in heard.uses):
+        return
+    if heard.uses and all(use.others < ALONE_CPUS for use in heard.uses):
+        return
+    waits, switches, share = noise.cpu_wait_share, noise.involuntary_switches, noise.cpu_share
+    if waits is not None and waits.worst > LOST_SHARE:
+        yield f"rank {waits.rank} waited for a CPU {_percent(waits)} of the time"
+    if switches is not None and switches.worst > SWITCHES_PER_CPU_SECOND:
+        yield f"rank {switches.rank} lost its CPU {switches.worst:.0f} times per CPU second"
+    alone = manifest.measure.device == "cpu" and manifest.layout.ranks == 1 and manifest.measure.threads_per_rank == 1
+    busy = any(use.others > OTHERS_CPUS for use in heard.uses)
+    if alone and busy and waits is None and share is not None and share.worst < CPU_SHARE:
+        yield f"rank {share.rank} had its CPU for {_percent(share)} of the time while others ran"
+
+
+def _host(noise: Noise) -> Iterator[str]:
+    """What the host, its hypervisor and its limits held back."""
+    shares = (
+        (noise.throttled_share, "a limit on CPU time held rank {} back for {} of the time"),
+        (noise.steal_share, "the hypervisor of rank {}'s host gave {} of the CPU time to other machines"),
+        (noise.memory_pressure_share, "tasks of rank {}'s host waited for memory {} of the time"),
+    )
+    for share, words in shares:
+        if share is not None and share.worst > LOST_SHARE:
+            yield words.format(share.rank, _percent(share))
+    faults = noise.major_faults
+    if faults is not None and faults.worst > MAJOR_FAULTS_PER_SECOND:
+        yield f"rank {faults.rank} had {faults.worst:.0f} page faults a second that wait for a disk"
+    yield from _steps(noise.cpu_mhz, "CPU")
+
+
+def _devices(noise: Noise) -> Iterator[str]:
+    slowed = SLOWED_BY.intersection(noise.device_throttling)
+    if slowed:
+        yield f"clocks were held down by {', '.join(sorted(slowed))}"
+    yield from _steps(noise.device_mhz, "GPU")
+    others = noise.device_others
+    if others is not None and others.worst > 0:
+        yield f"others computed on the GPU of rank {others.rank}, {others.worst:.0f} processes at most"
+
+
+def _steps(clock: ClockRange | None, what: str) -> Iterator[str]:
+    if clock is not None and clock.lowest < (1 - CLOCK_STEP) * clock.highest:
+        yield (
+            f"the clock of rank {clock.rank}'s {what} stepped between {clock.lowest:.0f} and {clock.highest:.0f} MHz "
+            "from iteration to iteration"
+        )
+
+
+def _late(heard: Heard, timeline: Timeline) -> Iterator[str]:
+    """Waiting that is unlike that of other iterations: what a layout makes ranks wait, it does each time."""
+    waited = {iteration: math.fsum(of_ranks.values()) for iteration, of_ranks in heard.late.items()}
+    if not any(waited.values()):
+        return
+    usual = median(waited.values())
+    unlike = {
+        iteration: seconds - usual
+        for iteration, seconds in waited.items()
+        if seconds - usual > LATE_BEYOND_USUAL * timeline.seconds[iteration]
+    }
+    lost = math.fsum(unlike.values())
+    if lost > LOST_SHARE * math.fsum(timeline.counted_seconds):
+        worst = max(unlike, key=lambda iteration: unlike[iteration])
+        rank = max(heard.late[worst], key=lambda rank: heard.late[worst][rank])
+        yield (
+            f"ranks waited {_seconds(lost)} longer than usual in {len(unlike)} of {len(waited)} iterations, longest "
+            f"for rank {rank} in iteration {worst}"
+        )
+
+
+def _gaps(training: Events, timeline: Timeline) -> Iterator[str]:
+    """Time between successive counted iterations beyond the usual: the process stood still, or did something else."""
+    times = [event["time"] for event in training.ranks.get(0, ()) if event["kind"] == "iteration"]
+    gaps = [
+        times[index] - times[index - 1] - timeline.seconds[index]
+        for index in timeline.counted
+        if 0 < index < len(times)
+    ]
+    if not gaps:
+        return
+    usual = max(0.0, median(gaps))
+    lost = math.fsum(max(0.0, gap - usual) for gap in gaps)
+    if lost > GAP_SHARE * math.fsum(timeline.counted_seconds):
+        yield f"{_seconds(lost)} passed between iterations beyond the usual"
+
+
+def _impossible(events: Events, timeline: Timeline, heard: Heard) -> Iterator[str]:
+    """Work that is no one number, and times that no machine can have: the first of each rank."""
+    if timeline.counts_problem:
+        yield f"the work is not one number: {timeline.counts_problem}"
+    for rank, windows in heard.ranks.items():
+        own = [event["seconds"] for event in events.ranks[rank] if event["kind"] == "iteration"]
+        cpu = facts_of(events, rank).get("cpu")
+        machine = cpu.get("threads") if isinstance(cpu, dict) else None
+        for index, window in zip(timeline.counted, windows, strict=True):
+            problem = _impossible_window(window, own[index], machine if type(machine) is int else None)
+            if problem:
+                yield f"rank {rank} tells {problem} of iteration {index}"
+                break
+
+
+def _impossible_window(window: Mapping[str, Any], iteration_seconds: float, machine: int | None) -> str | None:
+    """``machine``: its CPUs, where they are known."""
+    seconds = window.get("seconds")
+    if seconds is None:
+        return None
+    if seconds < iteration_seconds:
+        return f"{seconds:.3g} s around the {iteration_seconds:.3g} s"
+    host = window.get("host") or {}
+    thread = total([window], "thread_cpu_seconds", "cpu_wait_seconds")
+    claims = (
+        ("CPU seconds of its process", total([window], "cpu_seconds"), machine),
+        ("seconds of one thread on a CPU or waiting for one", thread, 1),
+        ("CPU seconds of its host", total([host], "busy_seconds", "steal_seconds"), host.get("cpus")),
+    )
+    for what, claimed, cpus in claims:
+        most = None if cpus is None else seconds * cpus * (1 + _ROUNDING_SHARE) + _ROUNDING_SECONDS
+        if claimed is not None and most is not None and claimed > most:
+            return f"{claimed:.3g} {what} in {seconds:.3g} s"
+    return None
+
+
+def _percent(share: Spread) -> str:
+    return f"{100 * share.worst:.3g} %"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.3g} s"
