@@ -28,8 +28,11 @@ PLANS = 1000
 SEED = 14
 #: Spread of runs, and of the iterations of a run, as standard deviations of logarithms.
 RUN_NOISE, ITERATION_NOISE = 0.02, 0.03
-COVERED = (0.93, 0.97)
-TOLD_OR_COVERED = (0.93, 1.0)
+Bounds = tuple[float, float]
+COVERED: Bounds = (0.93, 0.97)
+AT_LEAST_COVERED: Bounds = (0.93, 1.0)
+ALARMS: Bounds = (0.0, 0.05)
+FALSE_DRIFTS: Bounds = (0.0, 0.07)
 BEGIN, END = "<!-- begin: make stats-check -->", "<!-- end: make stats-check -->"
 
 Generator = numpy.random.Generator
@@ -38,24 +41,22 @@ Noise = Callable[[Generator, tuple[int, int, int, int]], tuple[numpy.ndarray, nu
 
 
 class Line(NamedTuple):
-    """A simulated share with the bounds that it has to keep; none where it is shown for information."""
+    """A simulated share, in a row and a column of a table, with the bounds that it has to keep; none: shown only."""
 
     what: str
+    column: str
     share: float
-    bounds: tuple[float, float] | None = None
+    bounds: Bounds | None = None
 
     @property
     def holds(self) -> bool:
         return self.bounds is None or self.bounds[0] <= self.share <= self.bounds[1]
 
-    def cells(self) -> str:
-        """As a line of a Markdown table."""
-        if self.bounds is None:
-            return f"| {self.what} | {100 * self.share:.1f} | | |"
-        low, high = self.bounds
-        limits = f"at most {100 * high:g}" if low == 0 else f"at least {100 * low:g}"
-        limits = f"{100 * low:g} to {100 * high:g}" if low > 0 and high < 1 else limits
-        return f"| {self.what} | {100 * self.share:.1f} | {limits} | {'holds' if self.holds else 'FAILS'} |"
+    @property
+    def cell(self) -> str:
+        """In per cent: in brackets what has no bounds, marked what leaves them."""
+        value = f"{100 * self.share:.1f}"
+        return f"({value})" if self.bounds is None else value if self.holds else f"**{value} FAILS**"
 
 
 def lasting(rng: Generator, shape: tuple[int, ...], correlation: float, spread: float) -> numpy.ndarray:
@@ -168,46 +169,56 @@ def coverage_lines(count: int) -> Iterator[Line]:
         ("autocorrelation 0.6", plain(correlation=0.6)),
     ):
         for runs, iterations in ((3, 5), (5, 5), (5, 20)):
-            found = covered(noise, count, runs, iterations)
-            yield Line(f"rate covered: {name}, {runs} runs x {iterations}", share(found.long_run), COVERED)
+            found = covered(noise, count, runs, iterations).long_run
+            yield Line(name, f"{runs} runs x {iterations}", share(found), COVERED)
     for runs in (3, 5):
-        alone = covered(plain(), count, runs, 5, is_moderated=False)
-        yield Line(f"rate covered: plain, {runs} runs x 5, each row by itself", share(alone.long_run), COVERED)
+        column = f"{runs} runs x 5"
+        alone = covered(plain(), count, runs, 5, is_moderated=False).long_run
+        yield Line("plain, each row by itself", column, share(alone), COVERED)
         found = covered(unlike, count, runs, 5).long_run
-        yield Line(f"rate covered: rows of 1 % among others of 4 %, {runs} runs", share(found[:, ::2]), TOLD_OR_COVERED)
-        yield Line(f"rate covered: rows of 4 % among others of 1 %, {runs} runs", share(found[:, 1::2]), COVERED)
+        yield Line("noisy rows (4 %) among calm ones (1 %)", column, share(found[:, 1::2]), COVERED)
+        yield Line("calm rows (1 %) among noisy ones (4 %)", column, share(found[:, ::2]), AT_LEAST_COVERED)
 
 
 def disturbed_lines(count: int) -> Iterator[Line]:
-    for name, noise in (
-        ("all runs throttled from some iteration on, 15 %", throttled(1.0, 0.15)),
-        ("half of the runs throttled, 15 %", throttled(0.5, 0.15)),
-        ("one run in five 10 % slow", slowed(0.2, 1.1)),
-        ("one run in ten 30 % slow", slowed(0.1, 1.3)),
+    for name, noise, bounds in (
+        ("throttled from some iteration on, 15 %, all runs", throttled(1.0, 0.15), COVERED),
+        ("throttled from some iteration on, 15 %, half of the runs", throttled(0.5, 0.15), COVERED),
+        ("one run in five 10 % slow", slowed(0.2, 1.1), None),
+        ("one run in ten 30 % slow", slowed(0.1, 1.3), None),
     ):
         for runs in (3, 5):
-            found = covered(noise, count, runs, 20)
-            told = found.told
-            yield Line(f"{name}, {runs} runs: long-run rate covered", share(found.long_run))
-            yield Line(f"{name}, {runs} runs: long-run rate covered, or told as two modes", share(found.long_run | told))
-            yield Line(
-                f"{name}, {runs} runs: rate of undisturbed runs covered, or told", share(found.undisturbed | told)
-            )
-            yield Line(f"{name}, {runs} runs: told as two modes", share(told))
+            found, column = covered(noise, count, runs, 20), f"{runs} runs x 20"
+            yield Line(f"{name}: long-run rate covered", column, share(found.long_run), bounds)
+            if bounds is None:
+                yield Line(f"{name}: same, or told as two modes", column, share(found.long_run | found.told))
+                told_or = share(found.undisturbed | found.told)
+                yield Line(f"{name}: rate of other runs covered, or told", column, told_or, AT_LEAST_COVERED)
+                yield Line(f"{name}: told", column, share(found.told))
     for runs in (3, 5):
-        told = covered(plain(), count, runs, 5).told
-        yield Line(f"plain, {runs} runs: told as two modes", share(told), (0, 0.02))
+        told = covered(plain(), count, runs, 20).told
+        yield Line("plain: told as two modes", f"{runs} runs x 20", share(told), (0, 0.02))
 
 
 def best_of(rows: Sequence[Sequence[RunSeconds]]) -> int:
     return max(range(len(rows)), key=lambda index: pooled_rate(rows[index]).value)
 
 
+def has_alarm(rows: Sequence[Sequence[RunSeconds]], prior: Prior | None) -> bool:
+    """Whether the ranking tells a difference between the best of these rows and another."""
+    best = best_of(rows)
+    others = [row for index, row in enumerate(rows) if index != best]
+    results = (compare(row, rows[best], prior=prior, sides=len(rows)) for row in others)
+    return any(result.verdict != "not distinguishable" for result in results)
+
+
 def alarm_lines(count: int) -> Iterator[Line]:
     for name, noise, is_moderated in (
         ("plain", plain(), True),
+        ("autocorrelation 0.6", plain(correlation=0.6), True),
         ("one run in five 10 % slow", slowed(0.2, 1.1), True),
-        ("rows of 1 % and of 4 %", unlike, True),
+        ("one run in ten 30 % slow", slowed(0.1, 1.3), True),
+        ("every second row of 4 % noise, the others 1 %", unlike, True),
         ("plain, each row by itself", plain(), False),
     ):
         for runs in (3, 5):
@@ -215,94 +226,106 @@ def alarm_lines(count: int) -> Iterator[Line]:
             alarms: dict[int, list[bool]] = {sides: [] for sides in (2, 3, 4, 6)}
             for plan in plans(seconds, is_moderated):
                 for sides, found in alarms.items():
-                    for start in range(0, ROWS - sides + 1, sides):
-                        rows = plan.rows[start : start + sides]
-                        best = best_of(rows)
-                        results = [
-                            compare(row, rows[best], prior=plan.prior, sides=sides)
-                            for index, row in enumerate(rows)
-                            if index != best
-                        ]
-                        found.append(any(one.verdict != "not distinguishable" for one in results))
+                    starts = range(0, ROWS - sides + 1, sides)
+                    found += [has_alarm(plan.rows[start : start + sides], plan.prior) for start in starts]
             for sides, found in alarms.items():
-                yield Line(f"alarm among {sides} equal rows: {name}, {runs} runs", share(found), (0, 0.05))
+                yield Line(f"{name}, {runs} runs", f"{sides} rows", share(found), ALARMS)
 
 
 def power_lines(count: int) -> Iterator[Line]:
     """Row 0 is 5 % faster than the others of its group; the plan's other rows are in groups of their own."""
-    for runs, iterations, pair_least, four_least in ((3, 20, None, None), (5, 5, None, None), (5, 20, 0.85, 0.75)):
-        seconds, _ = plain()(numpy.random.default_rng(SEED), (count, ROWS, runs, iterations))
+    for runs, iterations, spread, is_bound in ((3, 20, 0.02, False), (5, 5, 0.02, False), (5, 20, 0.02, True)):
+        seconds, _ = plain(spread)(numpy.random.default_rng(SEED), (count, ROWS, runs, iterations))
         seconds[:, 0] /= 1.05
-        found: dict[str, list[bool]] = {"pair": [], "four": [], "all": [], "alone": [], "alone4": []}
+        found: dict[str, list[bool]] = {}
         for plan in plans(seconds):
             first, *others = plan.rows[:4]
-            pair = compare(others[0], first, prior=plan.prior)
-            four = [compare(row, first, prior=plan.prior, sides=4).verdict == "slower" for row in others]
-            found["pair"].append(pair.verdict == "slower")
-            found["four"] += four
-            found["all"].append(all(four))
-            found["alone"].append(compare(others[0], first).verdict == "slower")
-            found["alone4"] += [compare(row, first, sides=4).verdict == "slower" for row in others]
-        what = f"{runs} runs x {iterations}"
-        yield Line(f"5 % found: pair, {what}", share(found["pair"]), pair_least and (pair_least, 1.0))
-        yield Line(f"5 % found: pair, {what}, each row by itself", share(found["alone"]))
-        yield Line(f"5 % found: a row in a group of four, {what}", share(found["four"]), four_least and (four_least, 1.0))
-        yield Line(f"5 % found: a row in a group of four, {what}, each row by itself", share(found["alone4"]))
-        yield Line(f"5 % found: all three others of a group of four, {what}", share(found["all"]))
+            for told, prior in (("", plan.prior), (", each row by itself", None)):
+                pair = compare(others[0], first, prior=prior).verdict == "slower"
+                four = [compare(row, first, prior=prior, sides=4).verdict == "slower" for row in others]
+                found.setdefault(f"pair{told}", []).append(pair)
+                found.setdefault(f"one row of a group of four{told}", []).extend(four)
+                found.setdefault(f"all three rows of a group of four{told}", []).append(all(four))
+        bounds = {"pair": (0.85, 1.0), "one row of a group of four": (0.75, 1.0)} if is_bound else {}
+        for what, values in found.items():
+            yield Line(what, f"{runs} runs x {iterations}", share(values), bounds.get(what))
 
 
 def steady_lines(count: int) -> Iterator[Line]:
     for correlation in (0.0, 0.3, 0.6):
-        for iterations in (8, 20, 50):
+        for iterations in (5, 10, 20, 50):
             rng = numpy.random.default_rng(SEED)
-            noise = numpy.exp(lasting(rng, (count, iterations), correlation, ITERATION_NOISE))
-            what = f"autocorrelation {correlation:g}, {iterations} iterations"
-            bounds = (0, 0.07) if iterations >= 20 else None
-            yield Line(f"false drift: {what}", share(drifts(noise)), bounds)
+            noise = numpy.exp(lasting(rng, (4 * count, iterations), correlation, ITERATION_NOISE))
+            is_bound, column, so = iterations >= 20, f"{iterations} iterations", f", autocorrelation {correlation:g}"
+            yield Line(f"false drift{so}", column, share(drifts(noise)), FALSE_DRIFTS if is_bound else None)
             rates = [rate_interval(RunSeconds(1.0, tuple(seconds))) for seconds in noise.tolist()]
             truth = 1 / math.exp(ITERATION_NOISE**2 / 2)
             inside = [one.low is not None and one.high is not None and one.low <= truth <= one.high for one in rates]
-            yield Line(f"run's rate covered: {what}", share(inside), COVERED if iterations >= 20 else None)
-            rising = noise * numpy.linspace(1, 1.1, iterations)
-            least = (0.8, 1.0) if correlation == 0 and iterations >= 20 else None
-            yield Line(f"drift of 10 % found: {what}", share(drifts(rising)), least)
-            step = noise * numpy.where(numpy.arange(iterations) >= iterations // 2, 1.1, 1.0)
-            yield Line(f"step of 10 % in the middle found: {what}", share(drifts(step)))
+            yield Line(f"rate of the run covered{so}", column, share(inside), COVERED if is_bound else None)
+            rising = noise[:count] * numpy.linspace(1, 1.1, iterations)
+            yield Line(f"drift of 10 % found{so}", column, share(drifts(rising)))
+            step = noise[:count] * numpy.where(numpy.arange(iterations) >= iterations // 2, 1.1, 1.0)
+            yield Line(f"step of 10 % in the middle found{so}", column, share(drifts(step)))
 
 
 def drifts(seconds: numpy.ndarray) -> list[bool]:
     return [steady_state(series).verdict == "drifting" for series in seconds.tolist()]
 
 
-PARTS = (coverage_lines, disturbed_lines, alarm_lines, power_lines, steady_lines)
+PARTS: dict[str, Callable[[int], Iterator[Line]]] = {
+    "95 % interval of a row's rate: how often it holds it": coverage_lines,
+    "The same where runs are disturbed": disturbed_lines,
+    "Equal rows in a group: how often the ranking tells a difference": alarm_lines,
+    "A row 5 % faster than the others: how often it is told": power_lines,
+    "Within one run": steady_lines,
+}
 
 
-def text(lines: Sequence[Line], minutes: float) -> str:
-    """The table with when and where it was made."""
-    facts = host_facts()
-    head = (
-        f"Simulated by `make stats-check` on {date.today()} ({facts['cpu']['model']}, {minutes:.1f} minutes on one core; seed "
-        f"{SEED}, plans of {ROWS} rows, {RUN_NOISE:.0%} between runs and {ITERATION_NOISE:.0%} between iterations)."
-    )
-    return "\n".join([head, "", "| what | % | bound | |", "|---|---:|---|---|", *(line.cells() for line in lines)])
+def table(title: str, lines: Sequence[Line]) -> str:
+    """Markdown: the figures of one row side by side, and its bounds."""
+    columns = list(dict.fromkeys(line.column for line in lines))
+    rows: dict[str, dict[str, Line]] = {}
+    for line in lines:
+        rows.setdefault(line.what, {})[line.column] = line
+    body = []
+    for what, cells in rows.items():
+        bounds = next((line.bounds for line in cells.values() if line.bounds), None)
+        shown = [cells[column].cell if column in cells else "" for column in columns]
+        body.append(f"| {what} | {' | '.join(shown)} | {_limits(bounds)} |")
+    head = f"| {title} | {' | '.join(columns)} | bound |\n|---|{'---:|' * len(columns)}---|"
+    return "\n".join([head, *body])
+
+
+def _limits(bounds: Bounds | None) -> str:
+    if bounds is None:
+        return ""
+    low, high = (f"{100 * bound:g}" for bound in bounds)
+    return f"at most {high}" if bounds[0] == 0 else f"at least {low}" if bounds[1] == 1 else f"{low} to {high}"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", type=Path, help="file whose table is replaced, between its marks")
+    parser.add_argument("--write", type=Path, help="file whose tables are replaced, between its marks")
     parser.add_argument("--plans", type=int, default=PLANS)
     options = parser.parse_args()
-    began, lines = time.monotonic(), []
-    for part in PARTS:
-        for line in part(options.plans):
-            print(line.cells(), flush=True)
-            lines.append(line)
+    began, tables, lines = time.monotonic(), [], []
+    for title, part in PARTS.items():
+        found = list(part(options.plans))
+        tables.append(table(title, found))
+        print(f"{tables[-1]}\n", flush=True)
+        lines += found
+    head = (
+        f"Simulated on {date.today()} ({host_facts()['cpu']['model']}, {(time.monotonic() - began) / 60:.1f} minutes on one "
+        f"core): seed {SEED}, {options.plans:,} plans of {ROWS} rows, {RUN_NOISE:.0%} noise between runs and "
+        f"{ITERATION_NOISE:.0%} between iterations, in per cent of the cases; in brackets what has no bound."
+    )
     if options.write:
         before, _, rest = options.write.read_text(encoding="utf-8").partition(BEGIN)
-        table = text(lines, (time.monotonic() - began) / 60)
-        options.write.write_text(f"{before}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
-    failed = [line.what for line in lines if not line.holds]
-    print(f"{len(lines) - len(failed)} of {len(lines)} hold" + "".join(f"\nFAILS: {what}" for what in failed))
+        page = "\n\n".join([head, *tables])
+        options.write.write_text(f"{before}{BEGIN}\n{page}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    failed = [f"{line.what}, {line.column}: {100 * line.share:.1f} %" for line in lines if not line.holds]
+    print(f"{head}\n{sum(line.bounds is not None for line in lines) - len(failed)} figures within their bounds")
+    print("\n".join(f"outside its bounds: {one}" for one in failed))
     return 1 if failed else 0
 
 
