@@ -80,13 +80,13 @@ def moderate(groups: Sequence[Sequence[float]]) -> Prior | None:
     (``slow_runs``) are left out of it while enough others are left.
     """
     rows = [tuple(values) for values in groups if len(values) >= 2]
-    prior, kept = _fit([spread(values) for values in rows]), rows
+    prior, kept = _fit([spread(sorted(values)[1:]) for values in rows if len(values) >= 3]), []
     for _ in range(_MOST_ROUNDS):
         alike = [values for values in rows if not slow_runs(values, prior)]
         if alike == kept or len(alike) < FEWEST_ROWS:
             break
         prior, kept = _fit([spread(values) for values in alike]), alike
-    return prior
+    return prior if kept else _fit([spread(values) for values in rows])
 
 
 def slow_runs(values: Sequence[float], prior: Prior | None = None) -> tuple[int, ...]:
@@ -130,12 +130,11 @@ def _fit(rows: Sequence[Spread]) -> Prior | None:
     centre, sampling = mean_of(logs), mean_of([variance for _, variance, _ in moments])
     between = math.fsum((log - centre) ** 2 for log in logs) / (count - 1) - sampling
     error = math.sqrt(2 * sampling**2 / (count - 1) + mean_of([fourth for _, _, fourth in moments]) / count)
-    degrees = _degrees_of(between + _CAUTION * error)
-    if degrees is None or degrees < _FEWEST_DEGREES:
+    most = math.fsum(row.degrees for row in rows)
+    degrees = min(_degrees_of(between + _CAUTION * error), most)
+    if degrees < _FEWEST_DEGREES:
         return None
-    likely = _degrees_of(between)
-    shift = 0.0 if likely is None else _log_moments(likely)[0]
-    return Prior(variance=math.exp(centre + shift), degrees=degrees, most=math.fsum(row.degrees for row in rows))
+    return Prior(math.fsum(row.degrees * row.variance for row in rows) / most, degrees, most)
 
 
 @lru_cache(maxsize=1024)
@@ -147,12 +146,12 @@ def _log_moments(degrees: float) -> tuple[float, float, float]:
     return float(digamma(half)) - math.log(half), float(polygamma(1, half)), float(polygamma(3, half))
 
 
-def _degrees_of(variance: float) -> float | None:
-    """Degrees of a chi squared whose logarithm has this variance (inverse of trigamma by Newton); null for none left."""
+def _degrees_of(variance: float) -> float:
+    """Degrees of a chi squared whose logarithm has this variance: twice the inverse of trigamma, by Newton's method."""
     from scipy.special import polygamma
 
     if variance <= 1e-6:
-        return None
+        return math.inf
     half = 0.5 + 1 / variance
     for _ in range(50):
         trigamma = float(polygamma(1, half))
