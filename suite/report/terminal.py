@@ -28,7 +28,7 @@ _UNSAID = "PPO on GPT-2"
 _NAME_LENGTH = 24
 _LEFT = ("size", "backend", "layout", "verdict")
 _EQUIVALENCE = {True: f", equal within {DEFAULT_MARGIN:.0%}", False: "", None: " (2 runs a side are needed)"}
-_PROVISIONAL, _UNSTEADY, _SUSPECT = "provisional", "unsteady", "suspect runs"
+_PROVISIONAL, _UNSTEADY, _SUSPECT, _TWO_MODES = "provisional", "unsteady", "suspect runs", "two modes"
 _SHORT_VERDICTS = {"not distinguishable": "unclear", "too few runs": "too few"}
 _LEGEND = {
     "unclear": "unclear: not distinguishable",
@@ -36,6 +36,7 @@ _LEGEND = {
     "?": f"?: provisional, fewer than {RUNS_TO_RANK} runs",
     "~": "~: not all runs were steady",
     "!": "!: suspect runs are among them",
+    "^": "^: two modes, some runs slower than the others",
 }
 _ALL_PROVISIONAL = f"all verdicts are provisional: fewer than {RUNS_TO_RANK} runs"
 _COMPARISON_LEGEND = {
@@ -78,6 +79,7 @@ def _verdict(ranked: RankedRow) -> str:
     remarks = [_PROVISIONAL] if ranked.provisional else []
     remarks += [_UNSTEADY] if ranked.row.unsteady_runs else []
     remarks += [_SUSPECT] if ranked.row.holds_suspect else []
+    remarks += [_TWO_MODES] if ranked.row.two_modes else []
     return f"{ranked.verdict} ({', '.join(remarks)})" if remarks else ranked.verdict
 
 
@@ -154,6 +156,7 @@ def _short_verdicts(rows: Sequence[Cells]) -> tuple[list[Cells], str]:
     for row, one, (verdict, _, remarks) in zip(rows, provisional, parts, strict=True):
         marks = ("?" if one and not all_are else "") + ("~" if _UNSTEADY in remarks else "")
         marks += "!" if _SUSPECT in remarks else ""
+        marks += "^" if _TWO_MODES in remarks else ""
         short.append({**row, "verdict": _SHORT_VERDICTS.get(verdict, verdict) + marks})
     legend = _explained(short, _LEGEND)
     return short, "; ".join(filter(None, (legend, _ALL_PROVISIONAL if all_are and any(provisional) else "")))

@@ -11,6 +11,7 @@ from suite.report.facts.evidence import ReadFrom, ReportEvidence, report_evidenc
 from suite.report.facts.failures import FailureRow, failure_rows
 from suite.report.facts.machines import Machine, assign_machines
 from suite.report.facts.network import NetworkLine, network_lines, network_runs
+from suite.report.facts.noise import share_noise, two_mode_lines
 from suite.report.facts.pool import Row, group_entries, pool_rows
 from suite.report.facts.ranking import Ranking, rank
 from suite.report.facts.scaling import Scalings, scale
@@ -76,14 +77,14 @@ def build(
 ) -> ReportModel:
     """The report of these runs; the order in which they are given does not matter.
 
-    ``caveats``: what a reader must know of how the runs were read, a line each; suspect runs and slow networks are
-    added. ``read_from``: where that was; without it the report names no digest over all of its bundles.
-    ``with_suspect``: suspect runs are pooled, ranked and compared like the others.
+    ``caveats``: what a reader must know of how the runs were read, a line each; suspect runs, slow networks and rows
+    of two modes are added. ``read_from``: where that was; without it the report names no digest over all of its
+    bundles. ``with_suspect``: suspect runs are pooled, ranked and compared like the others.
     """
     entries = sorted(entries, key=lambda entry: (entry.record.run.id, entry.path))
     letters, machines = assign_machines(entries)
     groups = group_entries(entries, letters)
-    rows = pool_rows(groups, with_suspect)
+    rows = share_noise(pool_rows(groups, with_suspect))
     comparable = [row for row in rows if row.is_ranked]
     networks = network_runs(rows, groups)
     starts = [entry.record.run.started for entry in entries if entry.record.run.started is not None]
@@ -110,6 +111,6 @@ def build(
         networks=network_lines(networks),
         conventions=conventions(entries),
         recorded_conventions=recorded_conventions(entries),
-        caveats=(*caveats, *doubt_lines(rows), *slow_networks(networks)),
+        caveats=(*caveats, *doubt_lines(rows), *slow_networks(networks), *two_mode_lines(rows)),
         evidence=report_evidence(entries, read_from),
     )
