@@ -90,7 +90,8 @@ class Worker:
         measure = self.manifest["measure"]
         try:
             self.start()
-            for iteration in range(measure["warmup"] + measure["iterations"]):
+            counted = self.manifest["run"].get("iterations") or measure["iterations"]
+            for iteration in range(measure["warmup"] + counted):
                 self.iterate(iteration)
         except ScriptedError as error:
             self.events.emit(

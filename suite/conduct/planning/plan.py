@@ -93,6 +93,7 @@ def make_joint_plan(
             stack=stack_of(find_backend(point.backend), point.layout, stacks[point.backend]),
             track=request.track,
             image=images.get(point.backend),
+            stopping=request.stopping,
         )
         for point, repeat in ordered
     )
