@@ -14,12 +14,15 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from suite.spec.stopping import Stopping
 from suite.stats.compare import Comparison, LogDifference, compare, welch
-from suite.stats.intervals import RunSeconds, log_rates, mean_and_error, pooled_rate, student_quantile
-from suite.stats.split import Spread, spread_of
+from suite.stats.intervals import RunSeconds, log_rates, pooled_rate
+from suite.stats.moderated import Prior, moderate, spread
+from suite.stats.quantiles import student_quantile
+from suite.stats.split import RowSpread, spread_of
 
 #: Runs more after the first look at which an interval was narrow enough.
 CONFIRMING_RUNS = 1
@@ -65,40 +68,41 @@ class Outlook:
 
 
 def judge(rows: Sequence[Sampled], rule: Stopping) -> tuple[Outlook, ...]:
-    """What each row still needs. Equal runs give an equal answer, so that a plan can be taken up again."""
-    outlooks = [_by_width(row, rule) for row in rows]
+    """What each row still needs. Equal runs give an equal answer, so that a plan can be taken up again.
+
+    Widths and comparisons are those of a report of these rows: with what they share of their variance (``moderate``).
+    """
+    prior = moderate([log_rates(row.runs) for row in rows])
+    outlooks = [_by_width(row, rule, prior) for row in rows]
     if rule.difference is not None:
         for members in _groups(rows):
-            for index, outlook in _by_difference(members, rows, rule, rule.difference).items():
+            for index, outlook in _by_difference(members, rows, rule, rule.difference, prior).items():
                 outlooks[index] = _both(outlooks[index], outlook)
     return tuple(_at_most(outlook, row, rule) for outlook, row in zip(outlooks, rows, strict=True))
 
 
-def relative_half_width(runs: Sequence[RunSeconds]) -> float | None:
-    """Of the 95 % interval of the rate over repeats: at 0.05 its bounds are a factor of 1.05 from the middle."""
-    return math.expm1(_width(runs)) if len(runs) > 1 else None
+def _width(runs: Sequence[RunSeconds], prior: Prior | None) -> float:
+    """Half the width of the 95 % interval of a rate, on its logarithm."""
+    found = spread(log_rates(runs), prior)
+    return student_quantile(found.degrees) * math.sqrt(found.variance / len(runs))
 
 
-def _width(runs: Sequence[RunSeconds]) -> float:
-    _, error = mean_and_error(log_rates(runs))
-    return student_quantile(len(runs) - 1) * error
-
-
-def _by_width(row: Sampled, rule: Stopping) -> Outlook:
+def _by_width(row: Sampled, rule: Stopping, prior: Prior | None) -> Outlook:
     """As ``judge``, for the width of the row's own interval."""
-    runs, shown = row.runs, relative_half_width(row.runs)
+    runs = row.runs
+    shown = math.expm1(_width(runs, prior)) if len(runs) > 1 else None
     if len(runs) < rule.least:
         return Outlook("more", shown, rule.least - len(runs))
     if rule.precision is None:
         return Outlook("reached", shown, 0)
-    target, spread = math.log1p(rule.precision), spread_of(runs)
+    target, now = math.log1p(rule.precision), spread_of(runs, prior)
 
     def predicted(more: int, scale: float) -> float:
-        count = len(runs) + more
-        return student_quantile(count - 1) * scale * math.sqrt(spread.after(more, row.iterations) / count)
+        error = math.sqrt(now.after(more, row.iterations) / (now.count + more))
+        return student_quantile(now.degrees + more) * scale * error
 
-    waiting = _confirming(lambda count: _width(runs[:count]), target, rule.least, len(runs))
-    state, more = waiting or _to_come(predicted, target, len(runs) - 1, row.attempts, rule)
+    waiting = _confirming(lambda count: _width(runs[:count], prior), target, rule.least, len(runs))
+    state, more = waiting or _to_come(predicted, target, now.degrees, row.attempts, rule)
     return Outlook(state, shown, more)
 
 
@@ -146,69 +150,83 @@ def _groups(rows: Sequence[Sampled]) -> list[list[int]]:
     return [members for members in found.values() if len(members) > 1]
 
 
-def _by_difference(members: list[int], rows: Sequence[Sampled], rule: Stopping, margin: float) -> dict[int, Outlook]:
+def _by_difference(
+    members: list[int], rows: Sequence[Sampled], rule: Stopping, margin: float, prior: Prior | None
+) -> dict[int, Outlook]:
     """As ``judge``, for each row of a group against the best, which needs what the others need of it."""
     best = max(members, key=lambda index: (pooled_rate(rows[index].runs).value, -index))
-    pairs = len(members) * (len(members) - 1) // 2
-    found = {index: _against(rows[index], rows[best], rule, margin, pairs, best) for index in members if index != best}
+    found = {
+        index: _Pair(rows[index], rows[best], margin, len(members), prior).outlook(rule, best)
+        for index in members
+        if index != best
+    }
     most = max(found.values(), key=_urgency)
     return {**found, best: Outlook(most.state, None, most.more_runs)}
 
 
-def _against(row: Sampled, best: Sampled, rule: Stopping, margin: float, pairs: int, index: int) -> Outlook:
-    """Told apart for sure, or of a ratio so narrow that it must be a difference or an equivalence, wherever it lies."""
-    comparison = compare(row.runs, best.runs, margin, pairs)
-    missing = [(rule.least - len(each.runs), each.closed) for each in (row, best) if len(each.runs) < rule.least]
-    if any(closed for _, closed in missing):
-        return Outlook("out of reach", None, None, comparison, index)
-    if missing:
-        return Outlook("more", None, max(runs for runs, _ in missing), comparison, index)
-    difference, target = _difference(row, best), math.log1p(margin)
-    if abs(difference.mean) > _reach(difference, SURE / 2 / pairs):
-        return Outlook("reached", None, 0, comparison, index)
-    spreads = spread_of(row.runs), spread_of(best.runs)
+@dataclass(frozen=True)
+class _Pair:
+    """A row and the best of its group of so many ``sides``."""
 
-    def width(count: int) -> float:
-        return _decided(_difference(row, best, count), pairs)
+    row: Sampled
+    best: Sampled
+    margin: float
+    sides: int
+    prior: Prior | None
 
-    def predicted(more: int, scale: float) -> float:
-        later = _later(difference.mean, (row, best), spreads, more, scale)
-        return 0.0 if abs(later.mean) > _reach(later, SURE / 2 / pairs) else _decided(later, pairs)
+    def outlook(self, rule: Stopping, index: int) -> Outlook:
+        """Told apart for sure, or of a ratio so narrow that it must be a difference or an equivalence.
 
-    attempts = max(row.attempts, best.attempts)
-    waiting = _confirming(width, target, rule.least, max(len(row.runs), len(best.runs)))
-    state, more = waiting or _to_come(predicted, target, difference.degrees, attempts, rule)
-    return Outlook(state, None, more, comparison, index)
+        ``index``: of the best.
+        """
+        row, best = self.row, self.best
+        comparison = compare(row.runs, best.runs, self.margin, prior=self.prior, sides=self.sides)
+        missing = [(rule.least - len(each.runs), each.closed) for each in (row, best) if len(each.runs) < rule.least]
+        if any(closed for _, closed in missing):
+            return Outlook("out of reach", None, None, comparison, index)
+        if missing:
+            return Outlook("more", None, max(runs for runs, _ in missing), comparison, index)
+        difference = self._difference()
+        if self._is_sure(difference):
+            return Outlook("reached", None, 0, comparison, index)
+        target, attempts = math.log1p(self.margin), max(row.attempts, best.attempts)
+        most = max(len(row.runs), len(best.runs))
+        waiting = _confirming(lambda count: self._decided(self._difference(count)), target, rule.least, most)
+        state, more = waiting or _to_come(self._predicted, target, difference.degrees, attempts, rule)
+        return Outlook(state, None, more, comparison, index)
 
+    def _difference(self, count: int | None = None) -> LogDifference:
+        """Of the first so many runs of each, or of all."""
+        difference = welch(self.row.runs[:count], self.best.runs[:count], self.prior)
+        assert difference is not None, "no comparison before the least number of runs"
+        return difference
 
-def _difference(row: Sampled, best: Sampled, count: int | None = None) -> LogDifference:
-    """Of the first so many runs of each, or of all."""
-    difference = welch(row.runs[:count], best.runs[:count])
-    assert difference is not None, "no comparison before the least number of runs"
-    return difference
+    def _predicted(self, more: int, scale: float) -> float:
+        """What ``_decided`` should be after so many more runs of each side that gets any; 0 where it is sure then."""
+        now, variance, degrees = self._difference(), 0.0, 0.0
+        for side, known in zip((self.row, self.best), self._spreads, strict=True):
+            added = 0 if side.closed else more
+            variance += known.after(added, side.iterations) / (known.count + added)
+            degrees += added
+        error = scale * math.sqrt(variance)
+        later = LogDifference(now.mean, error, now.degrees + degrees, now.is_moderated)
+        return 0.0 if self._is_sure(later) else self._decided(later)
 
+    @cached_property
+    def _spreads(self) -> tuple[RowSpread, RowSpread]:
+        return spread_of(self.row.runs, self.prior), spread_of(self.best.runs, self.prior)
 
-def _later(
-    mean: float, sides: tuple[Sampled, Sampled], spreads: tuple[Spread, Spread], more: int, scale: float
-) -> LogDifference:
-    """The difference after so many more runs of each side that gets any, its mean staying what it is."""
-    variance, degrees = 0.0, 0
-    for side, spread in zip(sides, spreads, strict=True):
-        added = 0 if side.closed else more
-        variance += spread.after(added, side.iterations) / (spread.count + added)
-        degrees += spread.count + added - 1
-    return LogDifference(mean, scale * math.sqrt(variance), float(degrees))
+    def _is_sure(self, difference: LogDifference) -> bool:
+        return abs(difference.mean) > self._reach(difference, 1 - SURE)
 
+    def _decided(self, difference: LogDifference) -> float:
+        """The margin with which a ratio is a difference or an equivalence, wherever it lies: the half-width of its 95 %
+        interval, beyond which it differs from 1, and that of the 90 % interval, which then has to fit beside it."""
+        return self._reach(difference, 0.95) + self._reach(difference, 0.90)
 
-def _reach(difference: LogDifference, tail: float) -> float:
-    """How far from 0 a mean has to be to leave it out, with this probability on each side."""
-    return 0.0 if difference.error == 0 else student_quantile(difference.degrees, 1 - tail) * difference.error
-
-
-def _decided(difference: LogDifference, pairs: int) -> float:
-    """The margin with which a ratio is a difference or an equivalence, wherever it lies: the half-width of its 95 %
-    interval, beyond which it differs from 1, and that of the 90 % interval, which then has to fit beside it."""
-    return _reach(difference, 0.025 / pairs) + _reach(difference, 0.05 / pairs)
+    def _reach(self, difference: LogDifference, confidence: float) -> float:
+        low, high = difference.interval(confidence, self.sides)
+        return math.log(high / low) / 2
 
 
 #: A row goes on while anything that is asked of it is within reach.

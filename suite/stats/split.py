@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from suite.stats.intervals import RunSeconds, log_rates, mean_and_error
+from suite.stats.intervals import RunSeconds, log_rates
+from suite.stats.moderated import Prior, spread
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,13 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Spread:
-    """Variances of a row on the logarithm: of its ``count`` runs, which had so many ``iterations`` in the mean;
-    ``within``: of one iteration in its run, null where a run has one only."""
+class RowSpread:
+    """Variances of a row on the logarithm: of its ``count`` runs, known with so many ``degrees`` of freedom, which had so
+    many ``iterations`` in the mean; ``within``: of one iteration in its run, null where a run has one only."""
 
     count: int
     runs: float
+    degrees: float
     within: float | None
     iterations: float
 
@@ -45,16 +47,14 @@ class Spread:
         return (self.count * self.runs + more * added) / (self.count + more)
 
 
-def spread_of(runs: Sequence[RunSeconds]) -> Spread:
-    """Of at least two runs."""
-    rates = log_rates(runs)
+def spread_of(runs: Sequence[RunSeconds], prior: Prior | None = None) -> RowSpread:
+    """Of at least two runs, drawn to what the rows of the plan share where there is a prior."""
+    found = spread(log_rates(runs), prior)
     lengths = [len(run.seconds) for run in runs]
     within = None
     if min(lengths) > 1:
-        # the variance of a run's iterations over their squared mean is that of their logarithms (delta method)
-        parts = [mean_and_error(run.seconds) for run in runs]
-        within = fmean(count * (error / mean) ** 2 for (mean, error), count in zip(parts, lengths, strict=True))
-    return Spread(len(runs), mean_and_error(rates)[1] ** 2 * len(rates), within, fmean(lengths))
+        within = fmean(spread([math.log(second) for second in run.seconds]).variance for run in runs)
+    return RowSpread(len(runs), found.variance, found.degrees, within, fmean(lengths))
 
 
 def best_iterations(rows: Sequence[tuple[Sequence[RunSeconds], Cost]], least: int, most: int) -> int | None:
@@ -65,10 +65,10 @@ def best_iterations(rows: Sequence[tuple[Sequence[RunSeconds], Cost]], least: in
     Jones, Rigorous Benchmarking in Reasonable Time (ISMM 2013). Rows that are compared get the same number, from the
     means of their variances and costs. ``least`` and ``most`` bound it, because few runs tell b badly.
     """
-    spreads = [spread for runs, _ in rows if len(runs) > 1 and (spread := spread_of(runs)).within is not None]
+    spreads = [found for runs, _ in rows if len(runs) > 1 and (found := spread_of(runs)).within is not None]
     if not spreads:
         return None
-    within, between = fmean(spread.within or 0.0 for spread in spreads), fmean(spread.between for spread in spreads)
+    within, between = fmean(found.within or 0.0 for found in spreads), fmean(found.between for found in spreads)
     start, each = fmean(cost.start_seconds for _, cost in rows), fmean(cost.iteration_seconds for _, cost in rows)
     if between <= 0:
         return most if within > 0 else least

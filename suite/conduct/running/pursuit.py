@@ -46,9 +46,14 @@ class PursuedRow:
     sampled: Sampled
     outlook: Outlook | None = None
     gave_up: str | None = None
-    cost: Cost | None = None
+    costs: tuple[Cost, ...] = ()
     seconds: float = 0.0
     told: set[str] = field(default_factory=set)
+
+    @property
+    def cost(self) -> Cost | None:
+        """Of its runs that count, in the mean."""
+        return mean_cost(self.costs) if self.costs else None
 
     @property
     def goes_on(self) -> bool:
@@ -66,47 +71,50 @@ class Pursuit:
     """The rows of a plan under one rule. Everything it decides follows from the bundles under ``root``."""
 
     def __init__(self, firsts: Sequence[Manifest], rule: Stopping, root: Path, view: View) -> None:
-        """``firsts``: of each row the first repeat that counts.
-
-        Raises UsageError where a difference is asked for and no two rows do equal work.
-        """
+        """``firsts``: of each row the first repeat that counts."""
         self.rule, self._root, self._view = rule, root, view
-        self.rows = [_row(first, rule, root) for first in firsts]
+        self.rows = [_row(first, root) for first in firsts]
         self._records: dict[str, Record | None] = {}
-        self._round = 0
-        if rule.difference is not None:
-            self._require_pairs()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the rows, each its own: the scaling is told where rows differ in nothing else that a name tells."""
+        short = [row_name(row.first) for row in self.rows]
+        return tuple(
+            name if short.count(name) == 1 else f"{name}, {row.first.workload.name}, {row.first.workload.scaling}"
+            for name, row in zip(short, self.rows, strict=True)
+        )
 
     @property
     def manifests(self) -> tuple[Manifest, ...]:
-        """Every repeat so far in running order: round by round, each second one backwards."""
-        rounds = max(len(row.repeats) for row in self.rows)
+        """Every repeat that is there or was asked for, in running order: round by round, each second one backwards."""
+        rounds = max((len(row.repeats) for row in self.rows), default=0)
         found: list[Manifest] = []
         for number in range(rounds):
             present = [row.repeats[number] for row in self.rows if number < len(row.repeats)]
             found += reversed(present) if number % 2 else present
         return tuple(found)
 
-    def more(self, ledger: Ledger) -> list[Manifest]:
-        """The next round: one run of each row that needs it and for which the budget should do; empty at the end."""
+    def more(self, ledger: Ledger) -> tuple[list[Manifest], float]:
+        """The next round, and seconds that others should take after it (``suite.conduct.running.session.Further``).
+
+        One run of each row that needs it and for which the budget should do; none at the end.
+        """
         self.look()
         for row in self.rows:
             self._tell(row)
         active = [row for row in self.rows if row.goes_on]
         chosen = self._affordable(active, ledger.seconds_left())
-        self._round = max((len(row.repeats) for row in chosen), default=0)
         following = []
         for row in chosen:
-            row.repeats.append(as_repeat(row.first, row.repeats[-1].run.repeat + 1, row.iterations))
+            number = row.repeats[-1].run.repeat + 1 if row.repeats else row.first.run.repeat
+            row.repeats.append(as_repeat(row.first, number, row.iterations))
             following.append(row.repeats[-1])
+        longest = max((len(row.repeats) for row in chosen), default=0)
         to_come = sum((row.outlook.more_runs or 1) - 1 for row in active if row.outlook)
         self._view.planned(sum(len(row.repeats) for row in self.rows) + to_come)
-        return following[::-1] if self._round % 2 else following
-
-    def seconds_to_come(self) -> float:
-        """What the rows that go on should need beyond one run each."""
-        rest = [(row.seconds_more or 0.0) - _one_run(row) for row in self.rows if row.goes_on]
-        return max(0.0, sum(rest))
+        rest = sum(max(0.0, (row.seconds_more or 0.0) - _one_run(row)) for row in active)
+        return (following if longest % 2 else following[::-1]), rest
 
     def look(self) -> None:
         """Judge every row by what the results folder holds of it."""
@@ -137,16 +145,13 @@ class Pursuit:
             if record is None or measured is None or not valid:
                 continue
             runs.append(measured)
-            wall = _wall_seconds(record)
-            if wall is not None:
-                total = sum(measured.seconds)
-                costs.append(Cost(max(0.0, wall - total), total / len(measured.seconds)))
+            total, wall = sum(measured.seconds), _wall_seconds(record) or 0.0
+            costs.append(Cost(max(0.0, wall - total), total / len(measured.seconds)))
         if failed >= FAILED_IN_A_ROW:
             row.gave_up = f"{failed} runs in a row failed"
         elif suspect >= SUSPECT_IN_A_ROW:
             row.gave_up = f"{suspect} runs in a row are suspect"
-        if costs:
-            row.cost = Cost(fmean(cost.start_seconds for cost in costs), fmean(cost.iteration_seconds for cost in costs))
+        row.costs = tuple(costs)
         row.sampled = Sampled(tuple(runs), attempts, row.iterations, row.group, closed=row.gave_up is not None)
 
     def _record(self, manifest: Manifest) -> Record | None:
@@ -166,18 +171,18 @@ class Pursuit:
         groups: dict[Hashable, list[PursuedRow]] = {}
         for row in self.rows:
             groups.setdefault(row.group, []).append(row)
+        least = self.rule.least
         for members in groups.values():
-            known = [(row, row.cost) for row in members if row.cost is not None and row.gave_up is None]
-            if not known or any(len(row.sampled.runs) < self.rule.least for row, _ in known):
+            going = [row for row in members if row.gave_up is None]
+            if not going or any(len(row.costs) < least for row in going):
                 continue
-            asked = known[0][0].first.measure.iterations
-            limit = min(
-                int((_LIMIT_SHARE * row.first.limits.run_seconds - cost.start_seconds) / cost.iteration_seconds)
-                for row, cost in known
-            )
-            most = max(asked, min(_MOST_TIMES * asked, limit))
-            firsts = [(row.sampled.runs[: self.rule.least], cost) for row, cost in known]
-            chosen = best_iterations(firsts, min(asked, FEWEST_ITERATIONS), most)
+            means = [mean_cost(row.costs[:least]) for row in going]
+            known = [(row.sampled.runs[:least], cost) for row, cost in zip(going, means, strict=True)]
+            asked = members[0].first.measure.iterations
+            room = [_LIMIT_SHARE * row.first.limits.run_seconds for row in going]
+            possible = min(int((seconds - cost.start_seconds) / cost.iteration_seconds) for seconds, cost in zip(room, means, strict=True))
+            most = max(asked, min(_MOST_TIMES * asked, possible))
+            chosen = best_iterations(known, min(asked, FEWEST_ITERATIONS), most)
             for row in members:
                 row.iterations = chosen or asked
                 row.sampled = _with_iterations(row.sampled, row.iterations)
@@ -204,7 +209,7 @@ class Pursuit:
             seconds = sum(row.seconds_more or 0.0 for row in late)
             self._view.notice(
                 f"the budget should not do for {counted(len(late), 'row')}: about {counted(more, 'run')} ({span(seconds)}) "
-                f"more, and {span(max(0.0, left))} {'is' if not chosen else 'are'} left; "
+                f"more, of {span(max(0.0, left))} that are left; "
                 + ("they come last: " if chosen else "they get what there is: ")
                 + "; ".join(row_name(row.first) for row in late)
             )
@@ -217,17 +222,6 @@ class Pursuit:
             return
         row.told.add(state)
         self._view.notice(f"{row_name(row.first)}: {ending(row)}")
-
-    def _require_pairs(self) -> None:
-        groups = [row.group for row in self.rows]
-        alone = [row for row in self.rows if groups.count(row.group) == 1]
-        if len(alone) == len(self.rows):
-            raise UsageError(
-                "--difference compares rows of equal work, and no two rows of this plan are; name two backends or "
-                "layouts, or ask for --precision"
-            )
-        for row in alone:
-            self._view.notice(f"note: {row_name(row.first)} is compared with no other row")
 
 
 def ending(row: PursuedRow) -> str:
@@ -245,13 +239,33 @@ def ending(row: PursuedRow) -> str:
     return f"{text}{words[outlook.state]}{more}{cost}"
 
 
-def _row(first: Manifest, rule: Stopping, root: Path) -> PursuedRow:
-    """With the repeats that are there already, and the least that there have to be."""
-    there = repeats_there(root, first)
-    last = max([first.run.repeat + rule.least - 1, *there])
-    repeats = [as_repeat(first, repeat) for repeat in range(first.run.repeat, last + 1)]
+def compared_with_none(firsts: Sequence[Manifest], rule: Stopping) -> list[str]:
+    """Names of the rows that a rule which asks for a difference compares with no other.
+
+    Raises UsageError where these are all of them.
+    """
+    if rule.difference is None:
+        return []
+    groups = [_group(first) for first in firsts]
+    alone = [first for first, group in zip(firsts, groups, strict=True) if groups.count(group) == 1]
+    if len(alone) == len(firsts):
+        raise UsageError(
+            "--difference compares rows of equal work, and no two rows of this plan are; name two backends or layouts, or "
+            "ask for --precision"
+        )
+    return [row_name(first) for first in alone]
+
+
+def _group(manifest: Manifest) -> Hashable:
+    """Equal of rows that a ranking compares."""
+    return setting_of(manifest, ""), manifest.work_hash, lengths_hash_of(manifest), manifest.layout.ranks
+
+
+def _row(first: Manifest, root: Path) -> PursuedRow:
+    """With the repeats that are there already."""
+    repeats = [as_repeat(first, number) for number in repeats_there(root, first) if number >= first.run.repeat]
     iterations = first.measure.iterations
-    group = (setting_of(first, ""), first.work_hash, lengths_hash_of(first), first.layout.ranks)
+    group = _group(first)
     return PursuedRow(first, group, repeats, iterations, Sampled((), 0, iterations, group))
 
 
@@ -271,13 +285,18 @@ def _measured(record: Record) -> RunSeconds | None:
 def _is_valid(record: Record) -> bool:
     """Whether nothing speaks against the figures of a run; records of before this was judged count as they did."""
     validity = getattr(record, "validity", None)
-    return validity is None or getattr(validity, "verdict", validity) == "valid"
+    return validity is None or validity.status == "valid"
 
 
 def _wall_seconds(record: Record | None) -> float | None:
     if record is None or record.run.started is None or record.run.ended is None:
         return None
     return max(0.0, record.run.ended - record.run.started)
+
+
+def mean_cost(costs: Sequence[Cost]) -> Cost:
+    """Of several runs."""
+    return Cost(fmean(cost.start_seconds for cost in costs), fmean(cost.iteration_seconds for cost in costs))
 
 
 def _one_run(row: PursuedRow) -> float:
