@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from suite.spec.stopping import USUAL_LEAST, Stopping
+from suite.spec.stopping import FEWEST_RUNS, Stopping
 from suite.stats.compare import compare
 from suite.stats.intervals import RunSeconds, log_rates, pooled_rate
 from suite.stats.moderated import moderate
@@ -23,7 +23,8 @@ NOISE = 0.02
 COVERED, ALARMS, POWER = (0.93, 0.97), (0.0, 0.05), (0.85, 1.0)
 
 Bounds = tuple[float, float]
-Figure = tuple[str, str, float, Bounds | None]
+#: what, of which rule, share of the cases, its bounds, runs of a row in the mean
+Figure = tuple[str, str, float, Bounds | None, float]
 
 
 class Played(NamedTuple):
@@ -38,8 +39,10 @@ class Played(NamedTuple):
 
 
 def play(rule: Stopping, means: Sequence[float], noises: Sequence[float], sides: int, rng: random.Random) -> Played:
-    """Rounds of one run of each row that needs it, until none does. ``means``: the rows' true log rates; ``sides``: rows
-    next to each other that are compared."""
+    """Rounds of one run of each row that needs it, until none does.
+
+    ``means``: the rows' true log rates; ``sides``: how many rows next to each other are compared.
+    """
     rows = [Sampled((), 0, 1, group=index // sides) for index in range(len(means))]
     while True:
         outlooks = judge(rows, rule)
@@ -51,7 +54,7 @@ def play(rule: Stopping, means: Sequence[float], noises: Sequence[float], sides:
                 rows[index] = Sampled((*rows[index].runs, run), len(rows[index].runs) + 1, 1, rows[index].group)
 
 
-def rule_of(least: int = USUAL_LEAST, most: int = 100, **asked: float) -> Stopping:
+def rule_of(least: int = FEWEST_RUNS, most: int = 100, **asked: float) -> Stopping:
     return Stopping(least=least, most=most, iterations="fixed", **asked)
 
 
@@ -94,8 +97,8 @@ def verdicts(count: int, sides: int, difference: float, ratio: float) -> tuple[f
     return told / groups, decided / groups, equal / groups, runs / (count * len(means))
 
 
-def figures(count: int) -> Iterator[Figure]:
-    """All of them, of so many plans each."""
+def precision_figures(count: int) -> Iterator[Figure]:
+    """Of so many plans each, or as many rows where they are alone."""
     for precision in (0.01, 0.015, 0.02, 0.03, 0.05):
         column = f"{precision:.1%} asked"
         for what, rows, noises in (
@@ -103,26 +106,26 @@ def figures(count: int) -> Iterator[Figure]:
             (f"plan of {ROWS} rows", ROWS, [NOISE] * ROWS),
             ("plan, half of its rows twice as noisy", ROWS, [NOISE, 2 * NOISE] * (ROWS // 2)),
         ):
-            share, runs = widths(count * ROWS // rows, rows, noises, precision)
-            yield f"stopped by --precision, {what}: rate covered", column, share, COVERED
-            yield f"stopped by --precision, {what}: runs of a row", column, runs, None
+            share, runs = widths(2 * count * ROWS // rows, rows, noises, precision)
+            yield f"{what}: rate covered", column, share, COVERED, runs
+
+
+def difference_figures(count: int) -> Iterator[Figure]:
+    """Of so many plans each."""
     for sides in (2, 4):
         for difference in (0.03, 0.05, 0.10):
             column = f"{difference:.0%} asked"
-            told, decided, equal, runs = verdicts(count, sides, difference, 1.0)
-            yield f"stopped by --difference, {sides} equal rows: a difference told", column, told, ALARMS
-            yield f"stopped by --difference, {sides} equal rows: called equivalent", column, equal, None
-            yield f"stopped by --difference, {sides} equal rows: decided", column, decided, None
-            yield f"stopped by --difference, {sides} equal rows: runs of a row", column, runs, None
+            told, _, equal, runs = verdicts(count, sides, difference, 1.0)
+            yield f"{sides} equal rows: a difference told", column, told, ALARMS, runs
+            yield f"{sides} equal rows: called equivalent", column, equal, None, runs
             told, _, _, runs = verdicts(count, sides, difference, 1 + difference)
-            yield f"stopped by --difference, one row faster by it: told", column, told, POWER
-            yield f"stopped by --difference, one row faster by it, {sides} rows: runs of a row", column, runs, None
+            yield f"one of {sides} rows faster by it: told", column, told, POWER, runs
 
 
 def main() -> None:
-    for what, column, value, bounds in figures(100):
+    for what, column, value, bounds, runs in (*precision_figures(100), *difference_figures(100)):
         mark = "" if bounds is None or bounds[0] <= value <= bounds[1] else "  FAILS"
-        print(f"{what:75} {column:12} {value:7.3f}{mark}", flush=True)
+        print(f"{what:80} {column:12} {value:7.3f} {runs:6.1f} runs{mark}", flush=True)
 
 
 if __name__ == "__main__":

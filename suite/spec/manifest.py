@@ -81,7 +81,9 @@ class Run(Declaring):
         default=None, description="the rule by which its row gets more runs; absent: a fixed number of repeats"
     )
     iterations: Annotated[int | None, Declared(written="when set")] = Field(
-        default=None, gt=0, description="counted iterations of this run, where the rule chose others than the measure has"
+        default=None,
+        gt=0,
+        description="counted iterations of this run, where the rule chose others than the measure has",
     )
 
 

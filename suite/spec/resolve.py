@@ -157,7 +157,7 @@ def make_manifest(
 
 
 def as_repeat(manifest: Manifest, repeat: int, iterations: int | None = None) -> Manifest:
-    """The same manifest as another repeat of its row; ``iterations``: counted ones, where they are not the measure's."""
+    """The same manifest as another repeat of its row; ``iterations``: counted ones, if not the measure's."""
     row, _, _ = manifest.run.id.rpartition("-r")
     own = None if iterations == manifest.measure.iterations else iterations
     run = manifest.run.model_copy(update={"id": f"{row}-r{repeat}", "repeat": repeat, "iterations": own})

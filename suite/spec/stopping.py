@@ -10,8 +10,6 @@ from suite.spec.base import Frozen
 
 #: With fewer a lucky spread of the first runs ends a row too soon: the rule's promise is kept from here on.
 FEWEST_RUNS = 3
-#: Runs before the first look where nobody asks for another number.
-USUAL_LEAST = 4
 
 
 class Stopping(Frozen):

@@ -24,10 +24,15 @@ from suite.stats.moderated import Prior, moderate, spread
 from suite.stats.quantiles import student_quantile
 from suite.stats.split import RowSpread, spread_of
 
-#: Runs more after the first look at which an interval was narrow enough.
-CONFIRMING_RUNS = 1
+#: Runs more after the first look at which an interval was narrow enough, where rows share their variance; and where
+#: each row has its own alone.
+CONFIRMING_RUNS, CONFIRMING_ALONE = 2, 4
+#: The same for a comparison, whose end has a level of its own.
+CONFIRMING_COMPARISON = 1
 #: Two-sided level at which one look tells two rows apart before their interval is narrow.
-SURE = 0.001
+SURE = 0.0001
+#: Two-sided level of a difference at the end: one that 95 % intervals tell and this level does not gets more runs.
+FIRM = 0.01
 #: A row is out of reach where even a spread at the low end of this one-sided confidence would take too many runs.
 _HOPE = 0.95
 #: Up to so many more runs are tried one by one; beyond, their number grows with the square of the width.
@@ -56,8 +61,8 @@ class Sampled:
 class Outlook:
     """Where a row stands. ``half_width``: of its rate's 95 % interval, relative; null with one run.
 
-    ``more_runs``: those it will take, as far as its spread so far tells; null where nothing tells it. ``comparison``: of
-    its rate with that of the best of its group, row ``against``, where a difference is asked for; the best has none.
+    ``more_runs``: those it will take, as far as its spread so far tells; null where nothing tells it. ``comparison``:
+    of its rate with that of the best of its group, row ``against``, where a difference is asked for; the best has none.
     """
 
     state: State
@@ -101,13 +106,14 @@ def _by_width(row: Sampled, rule: Stopping, prior: Prior | None) -> Outlook:
         error = math.sqrt(now.after(more, row.iterations) / (now.count + more))
         return student_quantile(now.degrees + more) * scale * error
 
-    waiting = _confirming(lambda count: _width(runs[:count], prior), target, rule.least, len(runs))
+    confirming = CONFIRMING_ALONE if prior is None else CONFIRMING_RUNS
+    waiting = _confirming(lambda count: _width(runs[:count], prior), target, rule.least, len(runs), confirming)
     state, more = waiting or _to_come(predicted, target, now.degrees, row.attempts, rule)
-    return Outlook(state, shown, more)
+    return Outlook(state, shown, more if waiting else more + confirming)
 
 
 def _confirming(
-    width: Callable[[int], float], target: float, least: int, count: int
+    width: Callable[[int], float], target: float, least: int, count: int, confirming: int
 ) -> tuple[State, int] | None:
     """How many runs are to confirm a width that was reached; null where it is not reached now.
 
@@ -116,7 +122,7 @@ def _confirming(
     if width(count) > target:
         return None
     first = next(number for number in range(least, count + 1) if width(number) <= target)
-    waiting = max(0, first + CONFIRMING_RUNS - count)
+    waiting = max(0, first + confirming - count)
     return ("more" if waiting else "reached", waiting)
 
 
@@ -131,7 +137,7 @@ def _to_come(
 
     lucky = math.sqrt(degrees / float(chdtri(degrees, 1 - _HOPE)))
     beyond = attempts + _needed(predicted, target, lucky) > rule.most
-    return ("out of reach" if beyond else "more", _needed(predicted, target, 1.0) + CONFIRMING_RUNS)
+    return ("out of reach" if beyond else "more", _needed(predicted, target, 1.0))
 
 
 def _needed(predicted: Callable[[int, float], float], target: float, scale: float) -> int:
@@ -191,8 +197,15 @@ class _Pair:
             return Outlook("reached", None, 0, comparison, index)
         target, attempts = math.log1p(self.margin), max(row.attempts, best.attempts)
         most = max(len(row.runs), len(best.runs))
-        waiting = _confirming(lambda count: self._decided(self._difference(count)), target, rule.least, most)
-        state, more = waiting or _to_come(self._predicted, target, difference.degrees, attempts, rule)
+
+        def width(count: int) -> float:
+            return self._decided(self._difference(count))
+
+        waiting = _confirming(width, target, rule.least, most, CONFIRMING_COMPARISON)
+        if waiting is None:
+            state, more = _to_come(self._predicted, target, difference.degrees, attempts, rule)
+            return Outlook(state, None, more + CONFIRMING_COMPARISON, comparison, index)
+        state, more = ("more", 1) if waiting[0] == "reached" and self._is_weak(difference) else waiting
         return Outlook(state, None, more, comparison, index)
 
     def _difference(self, count: int | None = None) -> LogDifference:
@@ -218,6 +231,10 @@ class _Pair:
 
     def _is_sure(self, difference: LogDifference) -> bool:
         return abs(difference.mean) > self._reach(difference, 1 - SURE)
+
+    def _is_weak(self, difference: LogDifference) -> bool:
+        """Whether it is a difference at 95 % that a run more may take away."""
+        return self._reach(difference, 0.95) < abs(difference.mean) <= self._reach(difference, 1 - FIRM)
 
     def _decided(self, difference: LogDifference) -> float:
         """The margin with which a ratio is a difference or an equivalence, wherever it lies: the half-width of its 95 %

@@ -25,8 +25,8 @@ class Cost:
 
 @dataclass(frozen=True)
 class RowSpread:
-    """Variances of a row on the logarithm: of its ``count`` runs, known with so many ``degrees`` of freedom, which had so
-    many ``iterations`` in the mean; ``within``: of one iteration in its run, null where a run has one only."""
+    """Variances of a row on the logarithm: of its ``count`` runs, known with so many ``degrees`` of freedom, which had
+    so many ``iterations`` in the mean; ``within``: of one iteration in its run, null where a run has one only."""
 
     count: int
     runs: float

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 Names = list[str] | None
 MEASURING = "Measuring"
-USUAL_REPEATS = 3
 
 
 @dataclass(frozen=True)
@@ -78,8 +77,8 @@ class Basics:
     precision: Annotated[
         Names,
         typer.Option(
-            help="fp32, bf16 or fp16 [default: bf16 on cuda, fp32 on cpu]; as 3%: add runs until the 95 % interval of each "
-            "rate is that narrow (may be given beside the other)",
+            help="fp32, bf16 or fp16 [default: bf16 on cuda, fp32 on cpu]; as 3%: add runs until the 95 % interval of "
+            "each rate is that narrow (may be given beside the other)",
             rich_help_panel=MEASURING,
         ),
     ] = None
@@ -100,19 +99,19 @@ class Basics:
     iterations: Annotated[
         int | None,
         typer.Option(
-            help="iterations counted in each run [default: 8, or on a known GPU by the time that one should take; those of "
-            "runs that --precision or --difference add, by spread and start-up of the first]",
+            help="iterations counted in each run [default: 8, or on a known GPU by the time that one should take; "
+            "runs that --precision or --difference add: by spread and start-up of the first]",
             rich_help_panel=MEASURING,
         ),
     ] = None
     repeats: Annotated[
-        int | None,
+        int,
         typer.Option(
-            help="runs of each row in fresh processes; 3 to publish, 5 to rank [default: 3; with --precision or --difference "
-            "their least, 4]",
+            help="runs of each row in fresh processes; 3 to publish, 5 to rank; with --precision or "
+            "--difference those before the first look",
             rich_help_panel=MEASURING,
         ),
-    ] = None
+    ] = 3
     seed: Annotated[int, typer.Option(help="seed of weights, prompts and sampling", rich_help_panel=MEASURING)] = 1234
     threads: Annotated[
         int | None,
@@ -225,7 +224,7 @@ class Work(LayoutOptions, WorkloadOptions, Basics):
         """The rule that adds runs, where a precision or a difference is asked for. Raises UsageError."""
         from suite.cli.options.reading import checked
         from suite.spec.base import UsageError
-        from suite.spec.stopping import FEWEST_RUNS, USUAL_LEAST, Stopping
+        from suite.spec.stopping import FEWEST_RUNS, Stopping
         from suite.spec.typed import share
 
         widths = [text for text in self.precision or () if "%" in text]
@@ -233,13 +232,12 @@ class Work(LayoutOptions, WorkloadOptions, Basics):
             raise UsageError(f"--precision asks for two widths, {widths[0]} and {widths[1]}")
         if not widths and self.difference is None:
             return None
-        least = USUAL_LEAST if self.repeats is None else self.repeats
-        if least < FEWEST_RUNS:
-            raise UsageError(f"--repeats {least}: intervals that are looked at need {FEWEST_RUNS} runs at least")
+        if self.repeats < FEWEST_RUNS:
+            raise UsageError(f"--repeats {self.repeats}: intervals that are looked at need {FEWEST_RUNS} runs at least")
         body = {
             "precision": share("--precision", widths[0]) if widths else None,
             "difference": None if self.difference is None else share("--difference", self.difference),
-            "least": least,
+            "least": self.repeats,
             "most": self.most_repeats,
             "iterations": "chosen" if self.iterations is None else "fixed",
         }
@@ -248,7 +246,7 @@ class Work(LayoutOptions, WorkloadOptions, Basics):
     def _repeats(self) -> dict[str, Any]:
         rule = self.stopping
         if rule is None:
-            return {"repeats": USUAL_REPEATS if self.repeats is None else self.repeats}
+            return {"repeats": self.repeats}
         return {"repeats": rule.least, "stopping": rule}
 
     @property

@@ -180,7 +180,10 @@ class Pursuit:
             known = [(row.sampled.runs[:least], cost) for row, cost in zip(going, means, strict=True)]
             asked = members[0].first.measure.iterations
             room = [_LIMIT_SHARE * row.first.limits.run_seconds for row in going]
-            possible = min(int((seconds - cost.start_seconds) / cost.iteration_seconds) for seconds, cost in zip(room, means, strict=True))
+            possible = min(
+                int((seconds - cost.start_seconds) / cost.iteration_seconds)
+                for seconds, cost in zip(room, means, strict=True)
+            )
             most = max(asked, min(_MOST_TIMES * asked, possible))
             chosen = best_iterations(known, min(asked, FEWEST_ITERATIONS), most)
             for row in members:
@@ -208,8 +211,8 @@ class Pursuit:
             more = sum(row.outlook.more_runs or 0 for row in late if row.outlook)
             seconds = sum(row.seconds_more or 0.0 for row in late)
             self._view.notice(
-                f"the budget should not do for {counted(len(late), 'row')}: about {counted(more, 'run')} ({span(seconds)}) "
-                f"more, of {span(max(0.0, left))} that are left; "
+                f"the budget should not do for {counted(len(late), 'row')}: about {counted(more, 'run')} "
+                f"({span(seconds)}) more, of {span(max(0.0, left))} that are left; "
                 + ("they come last: " if chosen else "they get what there is: ")
                 + "; ".join(row_name(row.first) for row in late)
             )
@@ -250,8 +253,8 @@ def compared_with_none(firsts: Sequence[Manifest], rule: Stopping) -> list[str]:
     alone = [first for first, group in zip(firsts, groups, strict=True) if groups.count(group) == 1]
     if len(alone) == len(firsts):
         raise UsageError(
-            "--difference compares rows of equal work, and no two rows of this plan are; name two backends or layouts, or "
-            "ask for --precision"
+            "--difference compares rows of equal work, and no two rows of this plan are; name two backends or layouts, "
+            "or ask for --precision"
         )
     return [row_name(first) for first in alone]
 

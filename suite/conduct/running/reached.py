@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from suite.conduct.planning.plan import Plan
-from suite.conduct.running.pursuit import Pursuit, PursuedRow, ending
+from suite.conduct.running.pursuit import PursuedRow, Pursuit, ending
 from suite.conduct.running.session import Summary
 from suite.report.formatting.numbers import counted, interval, percent, span
 from suite.spec.base import Frozen

@@ -17,7 +17,6 @@ from suite.launch.outcome import Launcher
 from suite.spec.base import Frozen
 from suite.spec.manifest import Manifest
 
-
 #: Runs to add, and seconds that others are expected to take after them.
 Further = Callable[[Ledger], tuple[Sequence[Manifest], float]]
 

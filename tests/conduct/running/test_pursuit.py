@@ -52,15 +52,17 @@ def pursue(
     plan: Plan, asked: Stopping, root: Path, clock: Iterator[float] | None = None, **settings: Any
 ) -> tuple[Plan, Summary, Reached, Remembering]:
     seen = Remembering()
-    how = {"settings": Settings(root=root, python=sys.executable, **settings), "launcher": LocalLauncher(), "view": seen}
+    how = {
+        "settings": Settings(root=root, python=sys.executable, **settings),
+        "launcher": LocalLauncher(),
+        "view": seen,
+    }
     if clock is not None:
         how["clock"] = lambda: next(clock)
     return (*follow(Pursuit(plan.firsts, asked, root, seen), plan, partial(run_plan, **how)), seen)
 
 
-def test_rows_take_turns_until_each_interval_is_as_narrow_as_asked(
-    tmp_path: Path, script: Callable[..., None]
-) -> None:
+def test_rows_take_turns_until_each_interval_is_as_narrow_as_asked(tmp_path: Path, script: Callable[..., None]) -> None:
     script(run_noise=0.04, of={"megatron": {"run_noise": 0.0}})
     asked = rule(precision=0.05, most=30)
     plan, summary, found, seen = pursue(plan_of(asked), asked, tmp_path)
@@ -68,7 +70,9 @@ def test_rows_take_turns_until_each_interval_is_as_narrow_as_asked(
     assert {row.state for row in found.rows} == {"reached"} and not summary.failed
     assert calm.attempts < noisy.attempts and noisy.half_width <= 0.05
     assert seen.ended[:6] == [
-        f"{plan.firsts[index].run.id[:-1]}{repeat}" for repeat, order in ((1, (0, 1)), (2, (1, 0)), (3, (0, 1))) for index in order
+        f"{plan.firsts[index].run.id[:-1]}{repeat}"
+        for repeat, order in ((1, (0, 1)), (2, (1, 0)), (3, (0, 1)))
+        for index in order
     ], "A B, B A, A B"
     assert seen.estimate == len(seen.ended) == found.runs == sum(row.attempts for row in found.rows)
     assert found.fixed_plan.repeats == noisy.attempts and found.fixed_plan.runs == 2 * noisy.attempts
