@@ -35,7 +35,7 @@ _LEGEND = {
     "too few": f"too few: fewer than {RUNS_TO_PUBLISH} runs",
     "?": f"?: provisional, fewer than {RUNS_TO_RANK} runs",
     "~": "~: not all runs were steady",
-    "!": "!: two modes, some runs slower than the others",
+    "^": "^: two modes, some runs slower than the others",
 }
 _ALL_PROVISIONAL = f"all verdicts are provisional: fewer than {RUNS_TO_RANK} runs"
 _COMPARISON_LEGEND = {
@@ -145,7 +145,7 @@ def _short_verdicts(rows: Sequence[Cells]) -> tuple[list[Cells], str]:
     short = []
     for row, one, (verdict, _, remarks) in zip(rows, provisional, parts, strict=True):
         marks = ("?" if one and not all_are else "") + ("~" if _UNSTEADY in remarks else "")
-        marks += "!" if _TWO_MODES in remarks else ""
+        marks += "^" if _TWO_MODES in remarks else ""
         short.append({**row, "verdict": _SHORT_VERDICTS.get(verdict, verdict) + marks})
     legend = _explained(short, _LEGEND)
     return short, "; ".join(filter(None, (legend, _ALL_PROVISIONAL if all_are and any(provisional) else "")))
