@@ -1,11 +1,14 @@
 """When a row has been run often enough: a rule that looks after each run, and whose intervals still hold.
 
 Who stops as soon as an interval is narrow stops where the spread so far is small by luck, so that the interval misses
-more often than it says. Three things keep that small here. The first look comes after ``Stopping.least`` runs. What is
-narrow must still be so ``CONFIRMING_RUNS`` later: a fixed number of observations more makes up for the sequential end
-of an interval of fixed width (Simons, Ann. Math. Stat. 39, 1968). And whether a row goes on depends on the spread
-of its runs, which of normal values tells nothing of the error of their mean; on the mean itself only where two rows are
-told apart early, for which a look asks ``SURE`` in the place of the usual level.
+more often than it says. What keeps that small here was chosen by simulation (``benchmarks.stopping``):
+
+- the first look comes after ``Stopping.least`` runs;
+- what is narrow must still be so some runs later: a fixed number of observations more makes up for the sequential end
+  of an interval of fixed width (Simons, Ann. Math. Stat. 39, 1968);
+- whether a row goes on depends on the spread of its runs, which of normal values tells nothing of the error of their
+  mean. On the mean itself it depends only where two rows are compared: they are told apart early at the level ``SURE``,
+  and a difference that a narrow interval tells must be ``FIRM``, so that many looks do not add up to many false ones.
 """
 
 from __future__ import annotations
