@@ -131,9 +131,9 @@ class Pursuit:
         attempts = failed = suspect = 0
         row.seconds = 0.0
         for manifest in row.repeats:
-            if not (self._root / manifest.run.id).is_dir():
+            if not self._is_over(manifest):
                 continue
-            record = self._record(manifest)
+            record = self._records[manifest.run.id]
             if record is not None and record.status == "interrupted":
                 continue
             attempts += 1
@@ -154,15 +154,15 @@ class Pursuit:
         row.costs = tuple(costs)
         row.sampled = Sampled(tuple(runs), attempts, row.iterations, row.group, closed=row.gave_up is not None)
 
-    def _record(self, manifest: Manifest) -> Record | None:
-        """Of a run that is over; None for one that is damaged or that another process is at."""
+    def _is_over(self, manifest: Manifest) -> bool:
+        """Whether a run was made and has ended; its record, or None where it is damaged, is read once."""
         name = manifest.run.id
         bundle = Bundle(self._root / name)
-        if name not in self._records and not bundle.running():
+        if name not in self._records and bundle.path.is_dir() and not bundle.running():
             self._records[name] = None
             with suppress(DamagedBundle):
                 self._records[name] = record_of(bundle)
-        return self._records.get(name)
+        return name in self._records
 
     def _choose_iterations(self) -> None:
         """Once, from the least runs of rows that are compared, so that the same runs always give the same choice."""
