@@ -208,8 +208,9 @@ class _Pair:
         if waiting is None:
             state, more = _to_come(self._predicted, target, difference.degrees, attempts, rule)
             return Outlook(state, None, more + CONFIRMING_COMPARISON, comparison, index)
-        state, more = ("more", 1) if waiting[0] == "reached" and self._is_weak(difference) else waiting
-        return Outlook(state, None, more, comparison, index)
+        if waiting[0] == "reached" and self._is_weak(difference):
+            return Outlook("more", None, 1, comparison, index)
+        return Outlook(waiting[0], None, waiting[1], comparison, index)
 
     def _difference(self, count: int | None = None) -> LogDifference:
         """Of the first so many runs of each, or of all."""

@@ -23,11 +23,11 @@ def row(count: int, noise: float, **fields: object) -> Sampled:
     return Sampled(runs, count, 1, **fields)
 
 
-@pytest.mark.parametrize("precision", [0.015, 0.03])
+@pytest.mark.parametrize("precision", [0.02, 0.03])
 def test_intervals_of_rows_that_stopped_by_themselves_hold_as_often_as_they_say(precision: float) -> None:
     alone, _ = widths(1500, 1, [NOISE], precision)
-    together, _ = widths(100, 16, [NOISE, 2 * NOISE] * 8, precision)
-    assert 0.925 <= alone <= 0.97 and 0.93 <= together <= 0.97, "1500 rows: half a per cent of error"
+    together, _ = widths(60, 16, [NOISE, 2 * NOISE] * 8, precision)
+    assert 0.925 <= alone <= 0.97 and 0.925 <= together <= 0.97, "of 1500 and of 960 rows"
 
 
 def test_equal_rows_are_seldom_told_apart_and_end_as_equivalent() -> None:
@@ -68,8 +68,10 @@ def test_a_row_out_of_reach_is_told_at_the_first_look_and_one_that_may_get_there
 
 def test_a_difference_at_95_per_cent_that_is_not_firm_gets_more_runs() -> None:
     asked = rule_of(difference=0.2)
-    slow = row(8, 0.01, seed=2, rate=1 / 1.012, group=0)
-    outlooks = judge([row(8, 0.01, group=0), slow], asked)
+    fast, slow = (
+        tuple(RunSeconds(1.0, (math.exp(shift + step),)) for step in (0.01, -0.01) * 4) for shift in (0.0, 0.0135)
+    )
+    outlooks = judge([Sampled(fast, 8, 1, group=0), Sampled(slow, 8, 1, group=0)], asked)
     comparison = next(one.comparison for one in outlooks if one.comparison)
     assert comparison.verdict != "not distinguishable" and comparison.equivalent
     assert {one.state for one in outlooks} == {"more"}
@@ -90,7 +92,7 @@ def test_equal_runs_give_an_equal_answer_whatever_came_before() -> None:
 
 class TestIterations:
     @staticmethod
-    def rows(within: float, between: float, count: int = 40, iterations: int = 10) -> list[RunSeconds]:
+    def rows(within: float, between: float, count: int = 200, iterations: int = 10) -> list[RunSeconds]:
         rng = random.Random(3)
         return [
             RunSeconds(

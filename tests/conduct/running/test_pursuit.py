@@ -127,7 +127,7 @@ def test_a_row_whose_runs_fail_is_given_up_and_the_others_go_on(tmp_path: Path, 
 
 
 def test_two_rows_are_told_apart_as_soon_as_it_is_sure(tmp_path: Path, script: Callable[..., None]) -> None:
-    script(run_noise=0.01, of={"megatron": {"seconds": 0.02}})
+    script(run_noise=0.003, of={"megatron": {"seconds": 0.02}})
     asked = rule(difference=0.01, most=30)
     _, _, found, _ = pursue(plan_of(asked), asked, tmp_path)
     fast, slow = found.rows
