@@ -11,7 +11,7 @@ from suite.bundle.manifest_file import parse_manifest
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle, find_bundles
 from suite.spec.base import UsageError
-from suite.spec.manifest import Manifest, Run
+from suite.spec.manifest import Manifest
 from suite.spec.resolve import run_id
 
 #: bundles that a message about a whole results folder names
@@ -58,7 +58,7 @@ def next_repeat(manifest: Manifest, root: Path, image: str | None = None) -> Man
         number = re.fullmatch(r"\d+", folder.name.removeprefix(prefix))
         taken += [int(number.group())] if number else []
     repeat = max(taken) + 1
-    run = Run(id=f"{prefix}{repeat}", plan=manifest.run.plan, repeat=repeat)
+    run = manifest.run.model_copy(update={"id": f"{prefix}{repeat}", "repeat": repeat})
     return manifest.model_copy(update={"run": run})
 
 

@@ -13,7 +13,8 @@ from suite.conduct.planning.plan import Plan
 from suite.report.facts.pool import counted_seconds
 from suite.report.facts.suspect import doubts_of, is_suspect, pooled
 from suite.report.formatting.numbers import interval
-from suite.stats.intervals import Interval, RunSeconds, pooled_rate
+from suite.stats.intervals import Interval, RunSeconds, log_rates, pooled_rate
+from suite.stats.moderated import moderate
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ def results(plan: Plan, root: Path) -> list[Result]:
         if bundle.path.is_dir() and not bundle.running():
             with suppress(DamagedBundle):
                 records.append(record_of(bundle))
+    measured = {row: _measured(records) for row, records in repeats.items()}
+    prior = moderate([log_rates(runs) for runs in measured.values()])
     return [
         Result(
             backend=manifests[row].backend.name,
@@ -66,18 +69,17 @@ def results(plan: Plan, root: Path) -> list[Result]:
             runs_interrupted=sum(record.status == "interrupted" for record in records),
             runs_suspect=sum(record.status == "ok" and is_suspect(record) for record in records),
             doubts=doubts_of([record for record in records if record.status == "ok"]),
-            samples_per_second=_rate(records),
+            samples_per_second=pooled_rate(measured[row], prior) if measured[row] else None,
         )
         for row, records in repeats.items()
         if records
     ]
 
 
-def _rate(records: list[Record]) -> Interval | None:
+def _measured(records: list[Record]) -> list[RunSeconds]:
     with_rate = [record for record in records if record.status == "ok" and record.throughput is not None]
-    runs = [
+    return [
         RunSeconds(record.counts.samples, counted_seconds(record))
         for record in pooled(with_rate, with_suspect=False)
         if record.counts is not None
     ]
-    return pooled_rate(runs) if runs else None

@@ -1,0 +1,123 @@
+"""The rule that adds runs keeps the promise of its intervals, and tells early what cannot be reached."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from benchmarks.stopping import NOISE, rule_of, verdicts, widths
+from suite.stats.intervals import RunSeconds
+from suite.stats.precision import CONFIRMING_ALONE, CONFIRMING_RUNS, Sampled, judge
+from suite.stats.split import Cost, best_iterations
+
+
+def runs_of(count: int, noise: float, seed: int = 1, rate: float = 1.0) -> tuple[RunSeconds, ...]:
+    rng = random.Random(seed)
+    return tuple(RunSeconds(1.0, (math.exp(rng.gauss(0, noise)) / rate,)) for _ in range(count))
+
+
+def row(count: int, noise: float, **fields: object) -> Sampled:
+    runs = runs_of(count, noise, **{name: fields.pop(name) for name in ("seed", "rate") if name in fields})
+    return Sampled(runs, count, 1, **fields)
+
+
+@pytest.mark.parametrize("precision", [0.02, 0.03])
+def test_intervals_of_rows_that_stopped_by_themselves_hold_as_often_as_they_say(precision: float) -> None:
+    alone, _ = widths(1500, 1, [NOISE], precision)
+    together, _ = widths(60, 16, [NOISE, 2 * NOISE] * 8, precision)
+    assert 0.925 <= alone <= 0.97 and 0.925 <= together <= 0.97, "of 1500 and of 960 rows"
+
+
+def test_equal_rows_are_seldom_told_apart_and_end_as_equivalent() -> None:
+    told, decided, equal, _ = verdicts(50, 2, 0.05, 1.0)
+    assert told <= 0.05 and decided == 1 and equal >= 0.95
+
+
+def test_rows_that_differ_by_what_was_asked_are_told_apart_and_far_ones_at_once() -> None:
+    told, decided, _, some = verdicts(20, 2, 0.05, 1.05)
+    far, _, _, few = verdicts(5, 2, 0.05, 2.0)
+    assert told >= 0.9 and decided == 1 and far == 1
+    assert few == 3 < some
+
+
+def test_a_width_is_confirmed_before_a_row_is_done() -> None:
+    asked = rule_of(precision=0.5)
+    states = [judge([row(count, 0.001)], asked)[0] for count in range(3, 3 + CONFIRMING_ALONE + 1)]
+    assert [one.state for one in states] == ["more"] * CONFIRMING_ALONE + ["reached"]
+    assert [one.more_runs for one in states] == list(range(CONFIRMING_ALONE, -1, -1))
+    plan = [row(3 + CONFIRMING_RUNS, NOISE, seed=seed) for seed in range(8)]
+    assert {one.state for one in judge(plan, asked)} == {"reached"}, "rows that share their variance need fewer"
+
+
+def test_the_runs_that_will_do_are_foreseen() -> None:
+    asked = rule_of(precision=0.02, most=200)
+    outlook = judge([row(20, 0.1)], asked)[0]
+    assert outlook.state == "more" and outlook.half_width is not None and outlook.half_width > 0.02
+    needed = (1.96 * 0.1 / math.log(1.02)) ** 2
+    assert 0.4 * needed < 20 + outlook.more_runs < 2 * needed, "by the spread of twenty runs"
+
+
+def test_a_row_out_of_reach_is_told_at_the_first_look_and_one_that_may_get_there_goes_on() -> None:
+    assert judge([row(3, 0.3)], rule_of(precision=0.01, most=30))[0].state == "out of reach"
+    assert judge([row(3, 0.03)], rule_of(precision=0.03, most=30))[0].state == "more"
+    last = judge([row(30, 0.1)], rule_of(precision=0.03, most=30))[0]
+    assert last.state in ("at the most", "out of reach") and last.more_runs > 0
+
+
+def test_a_difference_at_95_per_cent_that_is_not_firm_gets_more_runs() -> None:
+    asked = rule_of(difference=0.2)
+    fast, slow = (
+        tuple(RunSeconds(1.0, (math.exp(shift + step),)) for step in (0.01, -0.01) * 4) for shift in (0.0, 0.0135)
+    )
+    outlooks = judge([Sampled(fast, 8, 1, group=0), Sampled(slow, 8, 1, group=0)], asked)
+    comparison = next(one.comparison for one in outlooks if one.comparison)
+    assert comparison.verdict != "not distinguishable" and comparison.equivalent
+    assert {one.state for one in outlooks} == {"more"}
+
+
+def test_a_row_without_a_partner_that_has_runs_is_not_waited_for() -> None:
+    asked = rule_of(difference=0.05)
+    stopped = row(1, 0.01, group=0, closed=True)
+    assert judge([row(3, 0.01, group=0), stopped], asked)[0].state == "out of reach"
+    assert judge([row(3, 0.01)], asked)[0].state == "reached", "it is compared with nothing"
+
+
+def test_equal_runs_give_an_equal_answer_whatever_came_before() -> None:
+    asked = rule_of(precision=0.02, difference=0.05)
+    rows = [row(6, 0.02, seed=seed, group=seed // 2) for seed in range(8)]
+    assert judge(rows, asked) == judge([Sampled(**vars(one)) for one in rows], asked)
+
+
+class TestIterations:
+    @staticmethod
+    def rows(within: float, between: float, count: int = 200, iterations: int = 10) -> list[RunSeconds]:
+        rng = random.Random(3)
+        return [
+            RunSeconds(
+                1.0,
+                tuple(math.exp(level + rng.gauss(0, within)) for _ in range(iterations)),
+            )
+            for level in (rng.gauss(0, between) for _ in range(count))
+        ]
+
+    def test_the_best_number_is_that_of_the_formula(self) -> None:
+        runs = self.rows(within=0.1, between=0.05)
+        best = best_iterations([(runs, Cost(start_seconds=10, iteration_seconds=0.5))], 1, 1000)
+        assert best == pytest.approx(math.sqrt(10 * 0.1**2 / (0.5 * 0.05**2)), rel=0.3)
+
+    def test_it_is_the_cheapest_for_a_given_width(self) -> None:
+        cost, within, between = Cost(4.0, 0.2), 0.08**2, 0.04**2
+
+        def seconds(iterations: int) -> float:
+            return cost.run_seconds(iterations) * (between + within / iterations)
+
+        best = min(range(1, 200), key=seconds)
+        assert best == pytest.approx(math.sqrt(4.0 * within / (0.2 * between)), abs=1)
+
+    def test_it_stays_within_its_bounds(self) -> None:
+        cost = Cost(start_seconds=100, iteration_seconds=0.01)
+        assert best_iterations([(self.rows(0.2, 0.0), cost)], 5, 32) == 32
+        assert best_iterations([(self.rows(0.001, 0.3), Cost(0.1, 5.0))], 5, 32) == 5
+        assert best_iterations([((RunSeconds(1.0, (1.0,)),) * 3, cost)], 5, 32) is None, "one iteration tells nothing"
