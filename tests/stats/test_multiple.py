@@ -30,9 +30,9 @@ def test_a_test_alone_keeps_its_level() -> None:
 @given(probabilities)
 def test_an_interval_leaves_its_value_out_exactly_where_its_test_is_positive(found: list[float]) -> None:
     family = together(found)
-    assert all((one <= family.each) == positive for one, positive in zip(found, family.positive, strict=True)) or not any(
-        family.positive
-    )
+    assert all(
+        (one <= family.each) == positive for one, positive in zip(found, family.positive, strict=True)
+    ) or not any(family.positive)
     if not any(family.positive):
         assert family.each == LEVEL / len(found) and min(found) > family.each
 
