@@ -17,13 +17,14 @@ HEADLINE_ROWS = 40
 #: The one kind of work that needs no line above its table: all that once could be measured.
 _UNSAID = "PPO on GPT-2"
 _NAME_LENGTH = 24
-_PROVISIONAL, _UNSTEADY = "provisional", "unsteady"
+_PROVISIONAL, _UNSTEADY, _TWO_MODES = "provisional", "unsteady", "two modes"
 _SHORT_VERDICTS = {"not distinguishable": "unclear", "too few runs": "too few"}
 _LEGEND = {
     "unclear": "unclear: not distinguishable",
     "too few": f"too few: fewer than {RUNS_TO_PUBLISH} runs",
     "?": f"?: provisional, fewer than {RUNS_TO_RANK} runs",
     "~": "~: not all runs were steady",
+    "!": "!: two modes, some runs slower than the others",
 }
 _ALL_PROVISIONAL = f"all verdicts are provisional: fewer than {RUNS_TO_RANK} runs"
 
@@ -38,6 +39,7 @@ def headline_rows(model: ReportModel) -> list[Cells]:
 def _verdict(ranked: RankedRow) -> str:
     remarks = [_PROVISIONAL] if ranked.provisional else []
     remarks += [_UNSTEADY] if ranked.row.unsteady_runs else []
+    remarks += [_TWO_MODES] if ranked.row.two_modes else []
     return f"{ranked.verdict} ({', '.join(remarks)})" if remarks else ranked.verdict
 
 
@@ -103,6 +105,7 @@ def _short_verdicts(rows: Sequence[Cells]) -> tuple[list[Cells], str]:
     short = []
     for row, one, (verdict, _, remarks) in zip(rows, provisional, parts, strict=True):
         marks = ("?" if one and not all_are else "") + ("~" if _UNSTEADY in remarks else "")
+        marks += "!" if _TWO_MODES in remarks else ""
         short.append({**row, "verdict": _SHORT_VERDICTS.get(verdict, verdict) + marks})
     legend = explained(short, _LEGEND)
     return short, "; ".join(filter(None, (legend, _ALL_PROVISIONAL if all_are and any(provisional) else "")))

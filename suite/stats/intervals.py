@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from suite.stats.moderated import LEAST_SPREAD, Prior, mean_of, spread
 from suite.stats.quantiles import student_quantile
-from suite.stats.slow_waves import number_of_waves, slow_waves
+from suite.stats.slow_waves import blocks, number_of_waves, slow_waves
 
 #: Relative half-width of the 95 % interval of the mean of at least two successive values.
 HalfWidth = Callable[[Sequence[float]], float]
@@ -59,11 +59,11 @@ def by_slow_waves(values: Sequence[float]) -> float:
     waves; of independent ones the slow waves have the same variance as all others. Iterations are never taken to spread
     by less than ``LEAST_SPREAD``.
     """
-    count = len(values)
-    number = min(number_of_waves(count), count - 1)
-    squares = math.fsum(wave * wave for wave in slow_waves(values, 1, number))
-    relative = max(math.sqrt(squares / number) / mean_of(values), LEAST_SPREAD)
-    return student_quantile(number) * relative / math.sqrt(count)
+    points = blocks(values)
+    number = min(number_of_waves(len(points)), len(points) - 1)
+    squares = math.fsum(wave * wave for wave in slow_waves(points, 1, number))
+    error = math.sqrt(squares / number / len(points)) / mean_of(values)
+    return student_quantile(number) * max(error, LEAST_SPREAD / math.sqrt(len(values)))
 
 
 def by_lag_one(values: Sequence[float]) -> float:

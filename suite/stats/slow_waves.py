@@ -7,6 +7,17 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 
+#: Longer series are averaged in equal consecutive blocks.
+MOST_POINTS = 200
+
+
+def blocks(values: Sequence[float]) -> list[float]:
+    """Means of consecutive blocks of equal length, ``MOST_POINTS`` at most; a short rest is left out."""
+    length = -(-len(values) // MOST_POINTS)
+    whole = len(values) // length
+    return [math.fsum(values[length * block : length * (block + 1)]) / length for block in range(whole)]
+
+
 def number_of_waves(count: int) -> int:
     """How many of a series' slowest waves are used: 0.4 n^(2/3), at least 2.
 
@@ -30,7 +41,7 @@ def slow_waves(values: Sequence[float], first: int, number: int) -> list[float]:
     ]
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=1024)
 def _wave(count: int, wave: int) -> tuple[float, ...]:
     scale = math.sqrt(2 / count)
     return tuple(scale * math.cos(math.pi * wave * (index + 0.5) / count) for index in range(count))

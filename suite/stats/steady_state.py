@@ -11,7 +11,7 @@ from statistics import median
 from typing import Literal
 
 from suite.stats.quantiles import student_quantile
-from suite.stats.slow_waves import number_of_waves, slow_waves
+from suite.stats.slow_waves import blocks, number_of_waves, slow_waves
 
 SteadyVerdict = Literal["steady", "drifting", "no steady state"]
 
@@ -24,8 +24,6 @@ LEVEL = 0.05
 PRACTICAL_DRIFT = 0.01
 #: Most spread around the trend: standard deviation of the residuals over the median.
 MOST_SPREAD = 0.20
-#: More iterations are averaged in equal consecutive blocks, since the test looks at every pair.
-_MOST_POINTS = 200
 _EXACT_POINTS = 30
 #: With fewer slow waves to compare with, only a drift far beyond the noise would be found.
 _FEWEST_WAVES = 3
@@ -68,7 +66,7 @@ def steady_state(seconds: Sequence[float], test: str = TEST) -> SteadyResult:
     if count < FEWEST_ITERATIONS:
         reason = f"{count} counted iterations are too few to tell; {FEWEST_ITERATIONS} are needed"
         return SteadyResult(None, None, None, (reason,))
-    points = _blocks(seconds)
+    points = blocks(seconds)
     middle = median(seconds)
     slope = _theil_sen(points)
     drift = slope * (len(points) - 1) / middle
@@ -84,18 +82,11 @@ def steady_state(seconds: Sequence[float], test: str = TEST) -> SteadyResult:
             f"the farthest is counted iteration {worst} with {seconds[worst]:.4g} s"
         )
         return SteadyResult("no steady state", drift, spread, (reason, *notes))
-    if probability < LEVEL and abs(drift) > PRACTICAL_DRIFT and (test != TEST or _exceeds_wander(seconds)):
+    if probability < LEVEL and abs(drift) > PRACTICAL_DRIFT and (test != TEST or _exceeds_wander(points)):
         way = "slower" if drift > 0 else "faster"
         reason = f"iterations get {way} by {abs(drift):.1%} over the window (Mann-Kendall p = {probability:.2g})"
         return SteadyResult("drifting", drift, spread, (reason, *notes))
     return SteadyResult("steady", drift, spread, notes)
-
-
-def _blocks(seconds: Sequence[float]) -> list[float]:
-    """Means of consecutive blocks of equal length, so few that all pairs can be looked at; a short rest is left out."""
-    length = -(-len(seconds) // _MOST_POINTS)
-    whole = len(seconds) // length
-    return [math.fsum(seconds[length * block : length * (block + 1)]) / length for block in range(whole)]
 
 
 def _theil_sen(points: Sequence[float]) -> float:
@@ -108,14 +99,14 @@ def _residual_spread(seconds: Sequence[float], slope: float) -> float:
     return math.sqrt(math.fsum((residual - mean) ** 2 for residual in residuals) / (len(residuals) - 1))
 
 
-def _exceeds_wander(seconds: Sequence[float]) -> bool:
+def _exceeds_wander(points: Sequence[float]) -> bool:
     """Whether the slowest wave, half a period over the window, stands out from the next slow ones by Student's t.
 
     A straight trend has 98.6 % of its squares in that wave. Noise that lasts for some iterations is strong in all slow
     waves alike, so that it is in both parts of the ratio.
     """
-    number = min(max(_FEWEST_WAVES, number_of_waves(len(seconds))), len(seconds) - 2)
-    slowest, *others = slow_waves(seconds, 1, number + 1)
+    number = min(max(_FEWEST_WAVES, number_of_waves(len(points))), len(points) - 2)
+    slowest, *others = slow_waves(points, 1, number + 1)
     error = math.sqrt(math.fsum(wave * wave for wave in others) / number)
     return abs(slowest) > student_quantile(number, 1 - LEVEL / 2) * error
 
