@@ -150,4 +150,4 @@ def test_a_mistake_is_one_line_and_exit_2(arguments: tuple[str, ...], words: str
 def test_sides_without_a_common_row_are_bad_input_that_names_the_difference(tmp_path: Path, compare: Any) -> None:
     before, after = add_runs(tmp_path / "before", 2, 1.0), add_runs(tmp_path / "after", 2, 1.0, backend="megatron")
     code, _, err = compare(before, after, "--gate", "0.9")
-    assert code == 2 and "name deepspeed / megatron" in err
+    assert code == 2 and "backend deepspeed / megatron" in err

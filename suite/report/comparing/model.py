@@ -1,4 +1,4 @@
-"""What a comparison of two sides holds: every row that both measured, what differs around them, and what is left out."""
+"""What a comparison holds: every row that both sides measured, what differs around them, and what is left out."""
 
 from __future__ import annotations
 
@@ -94,6 +94,7 @@ class ComparedRow(Frozen):
     ranks: int
     backend: str
     layout: str
+    variant: str = Field(description="settings that set it apart from rows that look the same; mostly empty")
     runs_before: int
     runs_after: int
     ratio: float

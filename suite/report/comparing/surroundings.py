@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from suite.bundle.record import Record
 from suite.report.comparing.model import FactDifference, FactKind, Surroundings
-from suite.report.comparing.pairing import Measured, differing_settings
+from suite.report.comparing.pairing import Measured, called, differing_settings
 from suite.report.facts.environment import FIGURES, apart, facts_of, figures_of, shown
 from suite.report.formatting.numbers import listed
 
@@ -48,7 +48,7 @@ def surroundings_of(pairs: Sequence[tuple[Measured, Measured]]) -> Surroundings:
     for before, after in pairs:
         _facts(before, after, found)
         for name, first, second in differing_settings(before, after):
-            found.add(after.name, name.rpartition(".")[2], "setting", (first,), (second,))
+            found.add(after.name, called(name), "setting", (first,), (second,))
     order = [kind for kind, _ in _ACROSS] + ["host"]
     differences = [
         FactDifference(name=name, kind=kind, before=before, after=after, rows=tuple(rows))

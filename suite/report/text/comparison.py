@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from suite.report.comparing.model import (
+    ComparedMemory,
     ComparedPhase,
     ComparedRow,
     FactDifference,
@@ -119,12 +120,14 @@ def _forms(rows: Sequence[ComparedRow], margin: float) -> list[Form]:
     }
     whole = [_compared(row, row.verdict + _remarks(row, margin)) for row in rows]
     short = [_compared(row, _short(row)) for row in rows]
+    if not any(row.variant for row in rows):
+        whole, short = ([without(cells, "variant") for cells in table] for table in (whole, short))
     legend = explained(short, legend_of)
+    dropped = (("runs",), ("runs", "layout"))
     return [
         Form(whole, compact=False),
         Form(short, legend),
-        Form([without(row, "runs") for row in short], legend, ("runs",)),
-        Form([without(row, "runs", "layout") for row in short], legend, ("runs", "layout")),
+        *(Form([without(cells, *titles) for cells in short], legend, titles) for titles in dropped),
     ]
 
 
@@ -150,6 +153,7 @@ def _compared(row: ComparedRow, verdict: str) -> Cells:
         "ranks": str(row.ranks),
         "backend": visible(row.backend, 24),
         "layout": printable(row.layout),
+        "variant": visible(row.variant, 40),
         "runs": f"{row.runs_before} / {row.runs_after}",
         "ratio [95 %]": _ratio(row.ratio, row.low, row.high),
         "verdict": verdict,
@@ -164,43 +168,49 @@ def _ratio(ratio: float | None, low: float | None, high: float | None) -> str:
 
 
 def _print_phases(rows: Sequence[ComparedRow], all_phases: bool) -> None:
-    """Of rows that differ, as a whole or in a phase, or in what they need; of one row alone in any case."""
+    """Of rows that differ, as a whole or in a phase; of one row alone in any case."""
     told = [row for row in rows if row.phases]
     shown = [row for row in told if all_phases or len(rows) == 1 or _has_moved(row)]
-    if not all_phases:
-        shown = shown[:_MOST_ROWS_WITH_PHASES]
+    shown = shown if all_phases else shown[:_MOST_ROWS_WITH_PHASES]
     if shown:
-        print_line("where the time went, in seconds per iteration; ratios of rates, of memory of bytes:")
+        print_line("where the time went: seconds per iteration, ratio of rates, share of the change")
     for row in shown:
         print_line(f"{row.name}:")
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-        for title in ("phase", "before", "after", "ratio [95 %]", "of the change", "verdict"):
-            table.add_column(title, justify="left" if title in ("phase", "verdict") else "right")
-        for cells in _phase_cells(row):
-            table.add_row(*map(escape, cells))
-        console().print(table)
+        print_widest([Form(list(_phase_cells(row)), compact=True)])
     if len(shown) < len(told):
         print_line(f"phases of {counted(len(told) - len(shown), 'more row')}: --phases")
+    memories = [(row.name, row.memory) for row in rows if row not in shown and row.memory is not None]
+    for line in _few(_memory_line(name, one) for name, one in memories if one.verdict in ("more", "less")):
+        print_line(line)
 
 
 def _has_moved(row: ComparedRow) -> bool:
     unmoved = ("not distinguishable", None)
-    memory = row.memory is not None and row.memory.verdict not in unmoved
-    return memory or row.verdict != "not distinguishable" or any(one.verdict not in unmoved for one in row.phases)
+    return row.verdict != "not distinguishable" or any(one.verdict not in unmoved for one in row.phases)
 
 
-def _phase_cells(row: ComparedRow) -> Iterator[tuple[str, ...]]:
+def _memory_line(name: str, memory: ComparedMemory) -> str:
+    before, after = (number(size / GIB) for size in (memory.before_bytes, memory.after_bytes))
+    return f"memory peak of {name}: {before} -> {after} GiB ({memory.verdict})"
+
+
+def _phase_cells(row: ComparedRow) -> Iterator[Cells]:
     for phase in row.phases:
-        yield (
-            *(phase.name, number(phase.before_seconds), number(phase.after_seconds)),
-            *(_ratio(phase.ratio, phase.low, phase.high), _share(phase)),
-            _SHORT_VERDICTS.get(phase.verdict or "", phase.verdict or ""),
-        )
+        yield {
+            "phase": phase.name,
+            "before": number(phase.before_seconds),
+            "after": number(phase.after_seconds),
+            "ratio [95 %]": _ratio(phase.ratio, phase.low, phase.high),
+            "share": _share(phase),
+            "verdict": _SHORT_VERDICTS.get(phase.verdict or "", phase.verdict or ""),
+        }
     memory = row.memory
     if memory is not None:
         before, after = (f"{number(size / GIB)} GiB" for size in (memory.before_bytes, memory.after_bytes))
         verdict = _SHORT_VERDICTS.get(memory.verdict or "", memory.verdict or "")
-        yield "memory peak", before, after, _ratio(memory.ratio, memory.low, memory.high), "", verdict
+        ratio = _ratio(memory.ratio, memory.low, memory.high)
+        told = ("memory", before, after, ratio, "", verdict)
+        yield dict(zip(("phase", "before", "after", "ratio [95 %]", "share", "verdict"), told, strict=True))
 
 
 def _share(phase: ComparedPhase) -> str:
@@ -234,7 +244,7 @@ def _values(values: Sequence[str]) -> str:
 
 def _marks(rows: Sequence[ComparedRow]) -> Iterator[str]:
     """Rows that could not be tested, each with the reason."""
-    yield from _few(f"not tested: {row.name}: {row.reason}" for row in rows if row.reason)
+    yield from _few(f"- not tested: {row.name}: {row.reason}" for row in rows if row.reason)
 
 
 def _lacking(unjudged: Sequence[Unjudged]) -> Iterator[str]:
@@ -248,14 +258,14 @@ def _lacking(unjudged: Sequence[Unjudged]) -> Iterator[str]:
 
 
 def _lack_line(one: Unjudged) -> str:
-    return f"  {_SIDES[one.side]}{visible(one.name, 200)}{': ' if one.detail else ''}{visible(one.detail, 400)}"
+    return f"- {_SIDES[one.side]}{visible(one.name, 200)}{': ' if one.detail else ''}{visible(one.detail, 400)}"
 
 
 def _few(lines: Iterator[str]) -> Iterator[str]:
     found = list(lines)
     yield from found[:MOST_LINES]
     if len(found) > MOST_LINES:
-        yield f"  and {len(found) - MOST_LINES} more; --json has them all"
+        yield f"- and {len(found) - MOST_LINES} more; --json has them all"
 
 
 def _needed(rows: Sequence[ComparedRow], margin: float) -> Iterator[str]:
