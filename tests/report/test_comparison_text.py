@@ -65,7 +65,7 @@ def test_a_comparison_with_everything_in_it_fits_the_terminal(width: int, column
 
 
 @pytest.mark.parametrize(
-    ("rate", "runs", "short"), [(20, 3, "equal"), (10, 3, "slower"), (10, 1, "unclear?"), (19.7, 5, "slower =")]
+    ("rate", "runs", "short"), [(20, 3, "equal"), (10, 3, "slower"), (10, 1, "untested"), (19.7, 5, "slower =")]
 )
 def test_abbreviated_verdicts_are_explained(rate: float, runs: int, short: str, columns: Printed) -> None:
     before = side(runs, rate=20, spread=0.002)
@@ -73,7 +73,7 @@ def test_abbreviated_verdicts_are_explained(rate: float, runs: int, short: str, 
     narrow, wide = columns(80, before, after), columns(160, before, after)
     (row,) = [line for line in narrow if line.split()[:2] == ["1M", "1"]]
     assert row.endswith(short) and max(map(len, narrow)) <= 80
-    explained = {"equal": "equal within 5%", "unclear?": "cannot be tested", "slower =": "=: equal within 5%"}
+    explained = {"equal": "equal within 5%", "untested": "see below why", "slower =": "=: equal within 5%"}
     assert explained.get(short, "") in " ".join(narrow)
     assert any(verdict in " ".join(wide) for verdict in ("slower", "not distinguishable"))
 

@@ -11,7 +11,19 @@ from suite.stats.compare import ComparisonVerdict
 
 Side = Literal["before", "after"]
 #: Why a row or a bundle cannot be judged, or must not be taken as it is.
-Lack = Literal["no partner", "ambiguous", "failed", "damaged", "altered", "running", "suspect", "copies", "one run"]
+Lack = Literal[
+    "no partner",
+    "ambiguous",
+    "failed",
+    "damaged",
+    "altered",
+    "inconsistent",
+    "running",
+    "missing run",
+    "suspect",
+    "copies",
+    "one run",
+]
 MemoryVerdict = Literal["more", "less", "not distinguishable"]
 GateOutcome = Literal["kept", "below", "undecided"]
 FactKind = Literal["machine", "version", "launch", "setting", "state", "host"]

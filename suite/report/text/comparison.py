@@ -12,7 +12,6 @@ from suite.report.comparing.model import (
     ComparedMemory,
     ComparedPhase,
     ComparedRow,
-    FactDifference,
     FolderComparison,
     Gate,
     Lack,
@@ -23,6 +22,7 @@ from suite.report.formatting.escape import visible
 from suite.report.formatting.forms import Cells, Form, explained, print_line, print_widest, without
 from suite.report.formatting.numbers import GIB, UNKNOWN, counted, listed, number
 from suite.spec.base import printable
+from suite.stats.deciding import MOST_RUNS
 
 #: Lines of one kind before the rest is only counted; ``--json`` has all of them.
 MOST_LINES = 5
@@ -35,12 +35,14 @@ _LACKS: dict[Lack, str] = {
     "failed": "with failed runs",
     "damaged": "left out, damaged",
     "altered": "with records that are not what their events give",
+    "inconsistent": "that cannot be what a run left",
     "running": "left out, still being run",
+    "missing run": "of a plan whose other repeats are missing",
     "suspect": "with suspect runs",
-    "copies": "that prove nothing",
+    "copies": "that are copies and prove nothing",
     "one run": "with too few runs",
 }
-_OF_BUNDLES = ("damaged", "altered", "running")
+_OF_BUNDLES = ("damaged", "altered", "inconsistent", "running", "missing run")
 _SIDES = {"before": "before: ", "after": "after: ", None: ""}
 
 
@@ -54,7 +56,7 @@ def print_comparison(result: FolderComparison, gate: Gate | None = None, all_pha
             print_line(line)
     _print_phases(result.rows, all_phases)
     _print_surroundings(result)
-    for line in (*_marks(result.rows), *_lacking(result.unjudged), *_needed(result.rows, result.margin)):
+    for line in (*_lacking(result.unjudged), *_needed(result.rows, result.margin)):
         print_line(line)
     for line in gate_lines(result, gate) if gate else ():
         print_line(line)
@@ -83,12 +85,13 @@ def gate_lines(result: FolderComparison, gate: Gate) -> Iterator[str]:
     count = len(result.rows)
     if gate.missed:
         yield f"{gate.missed} of {counted(count, 'row')} {'is' if gate.missed == 1 else 'are'} below {at}"
-    if gate.undecided:
+    open_rows = [row.gate for row in result.rows if row.gate and row.gate.outcome == "undecided"]
+    tested = [one.runs_needed for one in open_rows if one.at_least is not None]
+    if tested:
         fate = "which fails with --strict" if gate.strict else "which passes without --strict"
-        yield (
-            f"{gate.undecided} of {counted(count, 'row')} could be on either side of {at}, {fate}"
-            f"{_runs_text([row.gate.runs_needed for row in result.rows if row.gate and row.gate.outcome == 'undecided'])}"
-        )
+        yield f"{len(tested)} of {counted(count, 'row')} could be on either side of {at}, {fate}{_runs_text(tested)}"
+    if gate.strict and len(tested) < len(open_rows):
+        yield f"{counted(len(open_rows) - len(tested), 'row')} could not be tested, which fails with --strict"
     if gate.lacking:
         things = counted(gate.lacking, "row or bundle", "rows and bundles")
         fate = "allowed by --allow-missing" if gate.allow_missing else "which --allow-missing would let pass"
@@ -115,10 +118,10 @@ def _forms(rows: Sequence[ComparedRow], margin: float) -> list[Form]:
         "unclear": "unclear: not distinguishable",
         "equal": f"equal: not distinguishable, and equal within {margin:.0%}",
         " =": f"=: equal within {margin:.0%}",
-        "?": "?: cannot be tested, see below",
+        "untested": "untested: see below why",
         "~": "~: not all runs were steady, or some were slow",
     }
-    whole = [_compared(row, row.verdict + _remarks(row, margin)) for row in rows]
+    whole = [_compared(row, _verdict(row, margin)) for row in rows]
     short = [_compared(row, _short(row)) for row in rows]
     if not any(row.variant for row in rows):
         whole, short = ([without(cells, "variant") for cells in table] for table in (whole, short))
@@ -131,20 +134,20 @@ def _forms(rows: Sequence[ComparedRow], margin: float) -> list[Form]:
     ]
 
 
-def _remarks(row: ComparedRow, margin: float) -> str:
+def _verdict(row: ComparedRow, margin: float) -> str:
     remarks = [f", equal within {margin:.0%}"] if row.equivalent else []
-    remarks += [" (cannot be tested)"] if row.probability is None else []
     remarks += [" (unsteady)"] if row.unsteady_before or row.unsteady_after else []
     remarks += [" (slow runs)"] if row.slow_before or row.slow_after else []
-    return "".join(remarks)
+    return "".join([row.verdict if row.reason is None else "not tested", *remarks])
 
 
 def _short(row: ComparedRow) -> str:
     shaky = "~" if row.unsteady_before or row.unsteady_after or row.slow_before or row.slow_after else ""
+    if row.reason is not None:
+        return f"untested{shaky}"
     if _is_equal(row):
         return f"equal{shaky}"
-    mark = "?" if row.probability is None else " =" if row.equivalent else ""
-    return f"{_SHORT_VERDICTS.get(row.verdict, row.verdict)}{shaky}{mark}"
+    return f"{_SHORT_VERDICTS.get(row.verdict, row.verdict)}{shaky}{' =' if row.equivalent else ''}"
 
 
 def _compared(row: ComparedRow, verdict: str) -> Cells:
@@ -242,18 +245,14 @@ def _values(values: Sequence[str]) -> str:
     return ", ".join([*shown, *more]) or UNKNOWN
 
 
-def _marks(rows: Sequence[ComparedRow]) -> Iterator[str]:
-    """Rows that could not be tested, each with the reason."""
-    yield from _few(f"- not tested: {row.name}: {row.reason}" for row in rows if row.reason)
-
-
 def _lacking(unjudged: Sequence[Unjudged]) -> Iterator[str]:
     """By what is lacking: how many, and the first of them."""
     for lack, words in _LACKS.items():
         found = [one for one in unjudged if one.lack == lack]
         if found:
-            noun = "bundle" if lack in _OF_BUNDLES else "row"
-            yield f"{counted(len(found), noun)} {words}:"
+            noun = "bundle" if lack in _OF_BUNDLES else "row or bundle" if lack == "copies" else "row"
+            plural = "rows or bundles" if lack == "copies" else None
+            yield f"{counted(len(found), noun, plural)} {words}:"
             yield from _few(_lack_line(one) for one in found)
 
 
@@ -288,5 +287,8 @@ def _runs_text(needed: Sequence[int | None]) -> str:
         span = str(most) if least == most else f"{least} to {most}"
         texts.append(f"{span} runs a side would likely decide {'it' if len(needed) == 1 else 'them'}")
     if unknown:
-        texts.append(f"{'it' if len(needed) == 1 else f'{unknown} of them'} cannot be told how many runs would decide")
+        which = "it" if len(needed) == 1 else f"{unknown} of them"
+        texts.append(
+            f"{which} is not decided by {MOST_RUNS:,} runs a side" if unknown == 1 else f"{which} not by {MOST_RUNS:,}"
+        )
     return f"; {listed(texts)}" if texts else ""
