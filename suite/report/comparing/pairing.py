@@ -270,6 +270,8 @@ def _distance(one: Measured, other: Measured) -> int:
 def differing_settings(one: Measured, other: Measured) -> list[tuple[str, str, str]]:
     """Name and both values of every setting in which two rows differ; a shape or a layout with another name counts
     as one."""
+    if one.manifest.hash == other.manifest.hash:
+        return []
     first, second = one.settings, other.settings
     names = [name for name in dict.fromkeys([*first, *second]) if first.get(name) != second.get(name)]
     for part, named in _SAID_BY.items():

@@ -115,8 +115,8 @@ def _cautious(before: Sequence[RunSeconds], after: Sequence[RunSeconds], prior: 
     """With the moderated variance, but only half of the degrees of freedom that the other rows lend.
 
     Verdicts of many rows are made far out in the tails, where it shows that variances of rows are not drawn from quite
-    the distribution that is assumed: with all degrees 16 equal rows whose noise is between 1 and 10 % show a difference
-    in 6 to 8 % of cases, with half in fewer than 5 (``tests/report/test_comparing.py``).
+    the distribution that is assumed: with all degrees 16 equal rows of 3 runs, whose noise is between 2 and 5 %, show a
+    difference in 8 % of cases, with half in 4 (``tests/report/test_comparing.py`` holds them to 5).
     """
     own, found = welch(after, before), welch(after, before, prior)
     if own is None or found is None:
