@@ -13,6 +13,7 @@ import pytest
 from suite.report.compare import compare_entries
 from suite.report.comparing.gate import hold_to
 from suite.report.comparing.model import ComparedRow, FolderComparison
+from suite.report.comparing.reading import left_out, notes
 from suite.report.comparing.verdicts import judge_together
 from suite.report.facts.entry import Entry
 from suite.spec.base import UsageError
@@ -371,3 +372,25 @@ def comparison(source: random.Random, rows: int, runs: int, ratio: float) -> Fol
         return blank.rows[0].model_copy(update=told)
 
     return blank.model_copy(update={"rows": tuple(row(place) for place in range(rows))})
+
+
+@pytest.mark.parametrize(
+    ("line", "lack"),
+    [
+        ("runs/a: record.json is not what its events give, which are reported: status", "altered"),
+        ("runs/a: left out, because it is still being run", "running"),
+        ("runs/a: left out, because it is the same run as runs/b", "copies"),
+        ("runs/a: left out, copied-seconds: all seconds are those of runs/b", "copies"),
+        ("and 7 more bundles: copied-run (suite verify --json has them)", "copies"),
+        ("runs/a: left out, copied-rank: rank 1 is rank 0", "inconsistent"),
+        ("runs/a: missing-repeat: repeat 2 of 3", "missing run"),
+        ("3 records were taken as they are stored, because their events are 20 MiB", None),
+    ],
+)
+def test_what_reading_tells_of_bundles_is_sorted_by_what_is_lacking(line: str, lack: str | None) -> None:
+    found = SimpleNamespace(entries=[], damaged=["runs/c: no manifest"], caveats=[line])
+    nothing = SimpleNamespace(entries=[], damaged=[], caveats=[])
+    first, *others = left_out(nothing, found)
+    assert (first.lack, first.side, first.name) == ("damaged", "after", "runs/c")
+    assert [one.lack for one in others] == ([lack] if lack else [])
+    assert notes(nothing, found) == ([] if lack else [line])

@@ -12,8 +12,8 @@ from suite.report.reading import Found
 _WORDED: tuple[tuple[re.Pattern[str], Lack], ...] = (
     (re.compile(r"record\.json is not what its events give"), "altered"),
     (re.compile(r"still being run"), "running"),
-    (re.compile(r"(left out, because it is the same run as|(: |bundles: )copied-\w+\b)"), "copies"),
-    (re.compile(r"(: |bundles: )missing-repeat\b"), "missing run"),
+    (re.compile(r"left out, because it is the same run as|(left out, |bundles: )copied-(run|seconds)\b"), "copies"),
+    (re.compile(r": missing-repeat\b"), "missing run"),
     (re.compile(r": left out, "), "inconsistent"),
 )
 
