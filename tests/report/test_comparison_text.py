@@ -75,7 +75,7 @@ def test_abbreviated_verdicts_are_explained(rate: float, runs: int, short: str, 
     assert row.endswith(short) and max(map(len, narrow)) <= 80
     explained = {"equal": "equal within 5%", "untested": "see below why", "slower =": "=: equal within 5%"}
     assert explained.get(short, "") in " ".join(narrow)
-    assert any(verdict in " ".join(wide) for verdict in ("slower", "not distinguishable"))
+    assert any(verdict in " ".join(wide) for verdict in ("slower", "not distinguishable", "not tested"))
 
 
 def test_rows_that_look_alike_are_told_apart(columns: Printed) -> None:
