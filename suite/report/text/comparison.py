@@ -278,7 +278,7 @@ def _needed(rows: Sequence[ComparedRow], margin: float) -> Iterator[str]:
 
 
 def _runs_text(needed: Sequence[int | None]) -> str:
-    """The most runs a side that any of the rows takes."""
+    """How many runs a side would decide rows, from the fewest to the most that one of them takes."""
     known = [count for count in needed if count is not None]
     unknown = len(needed) - len(known)
     texts = []
@@ -287,8 +287,5 @@ def _runs_text(needed: Sequence[int | None]) -> str:
         span = str(most) if least == most else f"{least} to {most}"
         texts.append(f"{span} runs a side would likely decide {'it' if len(needed) == 1 else 'them'}")
     if unknown:
-        which = "it" if len(needed) == 1 else f"{unknown} of them"
-        texts.append(
-            f"{which} is not decided by {MOST_RUNS:,} runs a side" if unknown == 1 else f"{which} not by {MOST_RUNS:,}"
-        )
+        texts.append(f"{MOST_RUNS:,} runs a side would not decide {'it' if len(needed) == 1 else f'{unknown} of them'}")
     return f"; {listed(texts)}" if texts else ""
