@@ -45,8 +45,8 @@ def per_token(values: Values, words: Mapping[str, str], hardware_flops: bool = F
     6N, and with 12 l h s for attention: Chowdhery et al., arXiv 2204.02311, appendix B. Matrices by shape, the head
     counted: Korthikanti et al., arXiv 2205.05198, equation 7. Causal attention is half of full. Recomputed attention is
     counted twice (equation 8 of the latter). Full recompute adds a forward pass of the layers: a third of theirs.
-    Low-rank adapters spare the weight gradients: two thirds; recomputed, which hardware FLOPs count, they are 6N again. A mixture of
-    experts has a count where its active parameters are told.
+    Low-rank adapters spare the weight gradients: two thirds; recomputed, which hardware FLOPs count, they are 6N again.
+    A mixture of experts has a count where its active parameters are told.
     """
     if words.get(EXPERTS):
         active = values.get("active_params", 0.0)
@@ -170,7 +170,7 @@ def _sparse(name: str, flops: float, hardware: Hardware) -> tuple[str, str]:
     if name == _SIXTEEN and _alike(flops, fp8):
         return (
             "sparse 16-bit peak",
-            f"of the sparse 16-bit peak, {amount} (or the dense one of fp8, which no cell says)",
+            f"of the sparse 16-bit peak, {amount} (or the dense fp8 one, which no cell says)",
         )
     # Structured sparsity came with Ampere and with MI300.
     if hardware.architecture == "volta" or hardware.name.startswith("MI2"):

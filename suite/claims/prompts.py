@@ -67,7 +67,7 @@ def _implied(at: int, row: Row, tolerance: float) -> _Implied | None:
 
 
 def _with_unknown_length(row: Row, tolerance: float) -> Row:
-    """A row that generates and tells only how long a sequence may be: fewer tokens per sample are what is to be expected."""
+    """A row that generates and tells only how long a sequence may be: most samples will have fewer tokens."""
     longest, counted = row.values.get("sequence"), _tokens_per_sample(row.values)
     if GENERATES not in row.words or "mean_length" in row.values or not longest or not counted:
         return row

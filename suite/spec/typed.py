@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?")
 _SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
@@ -39,3 +40,14 @@ def pair(option: str, text: str) -> tuple[str, str]:
     if not name or not equals:
         raise UsageError(f"{option} is NAME=VALUE, not {text!r}")
     return name, value
+
+
+def share(option: str, text: str) -> float:
+    """``3%`` or ``2.5%`` as a share of 1. Raises UsageError for anything else, and for none or more than all."""
+    from suite.spec.base import UsageError
+
+    match = _PERCENT.fullmatch(text.strip())
+    value = float(match.group(1)) / 100 if match else 0.0
+    if not 0 < value <= 1:
+        raise UsageError(f"{option} is a percentage such as 3%, not {text!r}")
+    return value

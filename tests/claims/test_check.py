@@ -376,10 +376,8 @@ def test_a_stated_peak_that_is_the_sparse_one_is_flagged_and_one_of_rounding_is_
 
 def test_peaks_that_a_table_implies_are_one():
     for header, names in (("", ("", "", "")), ("GPU,", ("X9,", "X9,", "X9,"))):
-        lines = [
-            f"{name}{flops},{100 * flops / peak:.2f}"
-            for name, flops, peak in zip(names, (400, 450, 420), (989, 988, 859))
-        ]
+        figures = zip(names, (400, 450, 420), (989, 988, 859), strict=True)
+        lines = [f"{name}{flops},{100 * flops / peak:.2f}" for name, flops, peak in figures]
         (flag,) = checked("\n".join([f"{header}TFLOP/s per GPU,MFU (%)", *lines])).flags
         assert flag.line == 4
         assert "a peak of 859 TFLOP/s, the rest 98" in flag.reason
