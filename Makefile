@@ -22,6 +22,7 @@ LOCK_TOOL ?= pip-compile
 UV ?= uv
 PUBLISHED ?= docs/published
 FIT_DATE ?= $(shell date +%F)
+STATS_CHECK_ARGS ?=
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -42,7 +43,7 @@ WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker e
 WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform manylinux_$(glibc)_x86_64) \
 	--platform manylinux2014_x86_64
 
-.PHONY: help bench vllm vllm-lock test test-fast test-bare test-kubernetes lint bench-gpu test-gpu bench-self planner-fit planner-check wheels wheelhouse lock image-locks clean
+.PHONY: help bench vllm vllm-lock test test-fast test-bare test-kubernetes lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -128,6 +129,9 @@ test-gpu: ## the tests that need a CUDA device, with the torch that PYTHON has; 
 		echo "else it lacks the folder that make wheels fills"; exit $$code; } >&2
 	@SUITE_TEST_GPU_REQUIRED=1 $(GPU_PYTHON) -m pytest -m gpu --confcutdir tests/gpu --durations 0 tests/gpu $(PYTEST_ARGS)
 test-gpu: GPU_PYTHON = PYTHONPATH="$(CURDIR)/build/site:$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON)
+
+stats-check: $(STAMP) ## simulate what intervals and verdicts promise, print the table of docs/measuring.md; exits 1 outside the bounds
+	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.stats_check $(STATS_CHECK_ARGS)
 
 planner-fit: $(STAMP) ## fit the planner on published rows (PUBLISHED=folder) and rewrite the tables of docs/planner.md
 	@OMP_NUM_THREADS=1 $(BIN)/python -m suite.fitting.refit $(PUBLISHED) --out manifests/planner_parameters.json \

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from suite.stats.intervals import student_quantile
+from suite.stats.quantiles import student_quantile
 
 Verdict = Literal["met", "not met", "cannot tell", "no limit", "not measured"]
 _TRIMMED = 5  # one part of so many is cut at each end

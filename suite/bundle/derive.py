@@ -52,7 +52,7 @@ def derive(bundle: Bundle) -> Record:
         status=status,
         failure=failure,
         counts=timeline.counts,
-        throughput=throughput(timeline, ranks),
+        throughput=throughput(events, timeline, ranks),
         phases=shares,
         details=details(training, timeline.counted),
         phase_intervals=phase_intervals(training, timeline),
@@ -67,7 +67,7 @@ def derive(bundle: Bundle) -> Record:
         memory=memory(training, timeline.counted, manifest),
         compute=work,
         energy=energy(events, timeline, manifest),
-        steady_state=steadiness(timeline, manifest.measure.warmup),
+        steady_state=steadiness(events, timeline, manifest.measure.warmup),
         iterations=Iterations(seconds=timeline.seconds),
         environment=Environment(worker=facts_of(events, 0) or None, driver=driver_facts),
         notes=(

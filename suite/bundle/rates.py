@@ -10,8 +10,16 @@ from suite.bundle.facts import derivation
 from suite.bundle.record import Counts, Estimate, Phase, Phases, SteadyState, Throughput, Wait
 from suite.bundle.timeline import Timeline
 from suite.spec.phases import ALL, REMAINDER, PhaseSpec
-from suite.stats.intervals import Interval, RunSeconds, mean_interval, rate_interval
-from suite.stats.steady_state import TEST, steady_state
+from suite.stats.intervals import (
+    HalfWidth,
+    Interval,
+    RunSeconds,
+    by_lag_one,
+    by_slow_waves,
+    mean_interval,
+    rate_interval,
+)
+from suite.stats.steady_state import TEST, TEST_OF_ORDER, steady_state
 
 CONVENTION = (
     "prompt and response tokens; total work over total time of the counted iterations, slowest rank; "
@@ -19,12 +27,12 @@ CONVENTION = (
 )
 
 
-def throughput(timeline: Timeline, ranks: int) -> Throughput | None:
+def throughput(events: Events, timeline: Timeline, ranks: int) -> Throughput | None:
     """Rates of the counted iterations; null where there is none, or no one number for its work."""
     counts = timeline.counts
     if counts is None or not timeline.counted:
         return None
-    samples = rate_interval(RunSeconds(counts.samples, timeline.counted_seconds))
+    samples = rate_interval(RunSeconds(counts.samples, timeline.counted_seconds), _half_width(events))
     tokens = samples.scaled((counts.prompt_tokens + counts.response_tokens) / counts.samples)
     return Throughput(
         samples_per_second=_estimate(samples),
@@ -56,7 +64,8 @@ def phase_intervals(events: Events, timeline: Timeline) -> dict[str, Estimate] |
     seconds = {
         name: [values[index] for index in timeline.counted] for name, values in timeline.phase_seconds.items()
     } | {REMAINDER.name: [timeline.other_seconds(index) for index in timeline.counted]}
-    return {name: _estimate(mean_interval(values)) for name, values in seconds.items()}
+    half_width = _half_width(events)
+    return {name: _estimate(mean_interval(values, half_width)) for name, values in seconds.items()}
 
 
 def waits(events: Events, timeline: Timeline) -> dict[str, Wait] | None:
@@ -93,12 +102,17 @@ def details(events: Events, counted: Iterable[int]) -> dict[str, float] | None:
     return {name: math.fsum(found.values()) / len(counted) for name, found in sorted(longest.items())} or None
 
 
-def steadiness(timeline: Timeline, warmup: int) -> SteadyState:
+def steadiness(events: Events, timeline: Timeline, warmup: int) -> SteadyState:
     """The verdict on the counted iterations; the declared warm-up is kept whatever it says."""
-    result = steady_state(timeline.counted_seconds)
+    test = TEST if derivation(events) >= 3 else TEST_OF_ORDER
+    result = steady_state(timeline.counted_seconds, test)
     return SteadyState(
-        verdict=result.verdict, warmup=warmup, iterations=len(timeline.counted), reasons=result.reasons, test=TEST
+        verdict=result.verdict, warmup=warmup, iterations=len(timeline.counted), reasons=result.reasons, test=test
     )
+
+
+def _half_width(events: Events) -> HalfWidth:
+    return by_slow_waves if derivation(events) >= 3 else by_lag_one
 
 
 def _of_all_ranks(events: Events, kind: str) -> Iterator[Event]:

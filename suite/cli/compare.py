@@ -1,4 +1,4 @@
-"""`suite compare`: two results folders, row by row."""
+"""`suite compare`: two sides, row by row."""
 
 from __future__ import annotations
 
@@ -12,40 +12,67 @@ from suite.cli.exits import DONE, GATE_NOT_MET, command
 
 @command
 def compare(
-    before: Annotated[Path, typer.Argument(help="results folder or bundle to compare with")],
-    after: Annotated[Path, typer.Argument(help="results folder or bundle that is compared")],
+    before: Annotated[Path | None, typer.Argument(help="results folder or bundle to compare with")] = None,
+    after: Annotated[Path | None, typer.Argument(help="results folder or bundle that is compared")] = None,
+    more_before: Annotated[
+        list[Path] | None,
+        typer.Option("--before", metavar="PATH", help="folder or bundle of the first side; can be given several times"),
+    ] = None,
+    more_after: Annotated[
+        list[Path] | None,
+        typer.Option("--after", metavar="PATH", help="folder or bundle of the second side; can be given several times"),
+    ] = None,
     gate: Annotated[
         float | None,
-        typer.Option(help="exit 3 when the whole interval of a row's ratio is below this, e.g. 0.95"),
+        typer.Option(help="exit 3 when a row's rate fell below this share, e.g. 0.95, or a row cannot be judged"),
     ] = None,
+    allow_missing: Annotated[
+        bool,
+        typer.Option(
+            "--allow-missing",
+            help="let a gate pass with rows without partner, failed, damaged, ambiguous, suspect or with one run",
+        ),
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="fail a gate for rows that the runs are too few or too noisy to decide")
+    ] = False,
+    phases: Annotated[bool, typer.Option("--phases", help="show the phases of every row")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the comparison as JSON")] = False,
 ) -> int:
-    """Compare two results folders: the second's rate over the first's, for equal backend, layout and work."""
-    from suite.cli.options.reading import print_json
+    """Compare two sides: the second's rate over the first's, for equal backend, layout and work.
+
+    Exit 3 when a gate is not met, 2 when there is nothing to compare.
+    """
+    from suite.cli.options.reading import print_json, without_collector
     from suite.report.compare import compare_entries
+    from suite.report.comparing.gate import check_gate, hold_to
+    from suite.report.comparing.reading import left_out, notes
+    from suite.report.formatting.escape import visible
     from suite.report.reading import read_entries
-    from suite.report.terminal import print_folder_comparison
+    from suite.report.text.comparison import print_comparison
     from suite.spec.base import UsageError
 
-    if gate is not None and not gate > 0:
-        raise UsageError(f"the gate is a share above 0, not {gate:g}")
-    first, second = read_entries([before]), read_entries([after])
-    result = compare_entries(first.entries, second.entries)
-    missed = [row for row in result.rows if gate is not None and row.below(gate)]
-    undecided = [row for row in result.rows if gate is not None and row.undecided(gate)]
+    sides = [[*([path] if path else []), *(more or [])] for path, more in ((before, more_before), (after, more_after))]
+    if not all(sides):
+        raise UsageError("compare takes two sides: suite compare BEFORE AFTER, or --before PATH ... --after PATH ...")
+    if gate is None and (allow_missing or strict):
+        raise UsageError("--allow-missing and --strict say what a gate does: give --gate too")
+    if gate is not None:
+        check_gate(gate)
+    with without_collector():
+        first, second = (read_entries(paths) for paths in sides)
+        lacking = left_out(first, second)
+        result = compare_entries(first.entries, second.entries, left_out=lacking)
+        outcome = None
+        if gate is not None:
+            result, outcome = hold_to(result, gate, allow_missing, strict)
     if as_json:
+        counts = {"missed": outcome.missed if outcome else 0, "undecided": outcome.undecided if outcome else 0}
         reading = {"damaged": first.damaged + second.damaged, "caveats": first.warnings() + second.warnings()}
-        counts = {"missed": len(missed), "undecided": len(undecided)}
-        print_json({**result.model_dump(mode="json"), **counts, **reading})
+        gated = {"gate": outcome.model_dump(mode="json") if outcome else None}
+        print_json({**result.model_dump(mode="json"), **gated, **counts, **reading})
     else:
-        print_folder_comparison(result)
-        for line in first.warnings() + second.warnings():
-            typer.echo(line, err=True)
-        if missed:
-            typer.echo(f"{len(missed)} of {len(result.rows)} rows are below the gate of {gate:g}")
-        if undecided:
-            typer.echo(
-                f"{len(undecided)} of {len(result.rows)} rows could be on either side of the gate of {gate:g} and "
-                "pass: their runs are too few or too noisy to show which"
-            )
-    return GATE_NOT_MET if missed else DONE
+        print_comparison(result, outcome, phases)
+        for line in notes(first, second):
+            typer.echo(visible(line, 400), err=True)
+    return GATE_NOT_MET if outcome and not outcome.passed else DONE

@@ -1,133 +1,94 @@
-"""Two results folders against each other: the same rows, before and after, here and there."""
+"""Two sides against each other: the same rows, before and after, here and there."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from suite.report.comparing.judging import copies, judge
+from suite.report.comparing.model import FolderComparison, Side, Unjudged
+from suite.report.comparing.pairing import (
+    Measured,
+    lacking,
+    look_alikes,
+    measured_rows,
+    nearest_pair,
+    pair,
+    partly_failed,
+    what_differs,
+)
+from suite.report.comparing.surroundings import surroundings_of
 from suite.report.facts.entry import Entry
-from suite.report.facts.model import build
-from suite.report.facts.pool import Row
-from suite.spec.base import Frozen, UsageError
-from suite.stats.compare import DEFAULT_MARGIN, ComparisonVerdict, compare
+from suite.spec.base import UsageError
+from suite.stats.compare import DEFAULT_MARGIN
+from suite.stats.multiple import LEVEL, NAME
 
-
-class ComparedRow(Frozen):
-    """One row that both sides have: the rate of the second over that of the first."""
-
-    size: str
-    ranks: int
-    backend: str
-    layout: str
-    runs_before: int
-    runs_after: int
-    ratio: float
-    low: float | None
-    high: float | None
-    verdict: ComparisonVerdict
-    equivalent: bool | None
-
-    def below(self, gate: float) -> bool:
-        """Whether the ratio is under ``gate`` for sure: its whole interval is, or the ratio where there is none."""
-        return (self.ratio if self.high is None else self.high) < gate
-
-    def undecided(self, gate: float) -> bool:
-        """Whether these runs are too few or too noisy to show that the ratio keeps to ``gate``."""
-        return not self.below(gate) and (self.low is None or self.low < gate)
-
-
-class FolderComparison(Frozen):
-    """Every row that both sides measured, and those that only one did.
-
-    ``other_work``: rows that both sides have in name, backend and layout, but of which they did different work, with
-    what differs.
-    """
-
-    rows: tuple[ComparedRow, ...]
-    only_before: tuple[str, ...]
-    only_after: tuple[str, ...]
-    other_work: tuple[str, ...] = ()
+_LEAST_RUNS = 2
 
 
 def compare_entries(
-    before: Sequence[Entry], after: Sequence[Entry], margin: float = DEFAULT_MARGIN
+    before: Sequence[Entry],
+    after: Sequence[Entry],
+    margin: float = DEFAULT_MARGIN,
+    left_out: Sequence[Unjudged] = (),
 ) -> FolderComparison:
     """Pair the rows of equal backend, layout and work on equally many ranks; versions and machines may differ.
 
-    Raises UsageError when nothing pairs.
+    ``left_out``: what was found to be wrong when the sides were read. Raises UsageError when nothing pairs.
     """
-    first, second = _by_key(before), _by_key(after)
-    shared = [key for key in first if key in second]
-    other_work = tuple(_other_work(first, second))
-    if not shared:
-        why = f": {other_work[0]}" if other_work else ""
-        raise UsageError(f"the two sides share no row of equal backend, layout and work{why}")
+    first, second = measured_rows(before), measured_rows(after)
+    pairs = pair(first, second)
+    alike = look_alikes(pairs)
+    other_work = {id(one): f"other work: {what_differs(*both)}" for both in alike for one in both}
+    lacks = list(lacking(pairs, other_work))
+    if not pairs.paired and not pairs.ambiguous:
+        raise UsageError(f"the two sides share no row of equal backend, layout and work{_why(first, second, alike)}")
+    for both in pairs.paired:
+        lacks += _lacks(*both)
     return FolderComparison(
-        rows=tuple(_compared_row(first[key], second[key], margin) for key in shared),
-        only_before=tuple(_name(row) for key, row in first.items() if key not in second),
-        only_after=tuple(_name(row) for key, row in second.items() if key not in first),
-        other_work=other_work,
+        rows=judge(pairs.paired, margin),
+        surroundings=surroundings_of(pairs.paired),
+        unjudged=(*lacks, *left_out),
+        only_before=tuple(one.name for one in pairs.only["before"]),
+        only_after=tuple(one.name for one in pairs.only["after"]),
+        other_work=tuple(f"{before.name}: {what_differs(before, after)}" for before, after in alike),
+        margin=margin,
+        level=LEVEL,
+        method=NAME,
     )
 
 
-def _by_key(entries: Sequence[Entry]) -> dict[tuple[str, ...], Row]:
-    """Measured rows by what must be equal. A side with two rows of one key is ambiguous."""
-    found: dict[tuple[str, ...], Row] = {}
-    for row in build(entries).rows:
-        if not row.measured:
-            continue
-        setting = row.setting
-        work = (row.work_hash, row.lengths_hash)
-        key = (*work, row.backend, row.layout, setting.track, setting.device, setting.precision)
-        if key in found:
-            raise UsageError(f"{_name(row)} was measured in two ways on one side; name the bundles to compare")
-        found[key] = row
-    return found
+def _why(first: Sequence[Measured], second: Sequence[Measured], alike: Sequence[tuple[Measured, Measured]]) -> str:
+    """What keeps the nearest rows of two sides apart."""
+    if alike:
+        before, after = alike[0]
+        return f": {before.name}: {what_differs(before, after)}"
+    before_rows, after_rows = ([one for one in side if one.row.measured] for side in (first, second))
+    for rows, side in ((before_rows, "first"), (after_rows, "second")):
+        if not rows:
+            return f": no run of the {side} side has a rate"
+    return f"; {nearest_pair(before_rows, after_rows)}"
 
 
-def _other_work(first: dict[tuple[str, ...], Row], second: dict[tuple[str, ...], Row]) -> Iterator[str]:
-    """Rows without a partner that look like one of the other side: one line each, with what differs."""
-    unpaired = [row for key, row in second.items() if key not in first]
-    for key, before in first.items():
-        after = next((row for row in unpaired if (row.size, *_place(row)) == (before.size, *_place(before))), None)
-        if key not in second and after is not None:
-            unpaired.remove(after)
-            yield f"{_name(before)}: {_what_differs(before, after)}"
+def _lacks(before: Measured, after: Measured) -> Iterator[Unjudged]:
+    """What keeps a row that has a partner from being judged, or from being taken as it is."""
+    same = copies(before, after)
+    if same:
+        yield Unjudged(lack="copies", side=None, name=after.name, detail=same)
+    sides: tuple[tuple[Side, Measured], ...] = (("before", before), ("after", after))
+    for side, one in sides:
+        if len(one.row.measured) < _LEAST_RUNS:
+            detail = f"no gate can be met for sure with {len(one.row.measured)} run a side"
+            yield Unjudged(lack="one run", side=side, name=one.name, detail=detail)
+        yield from partly_failed(side, one)
+        yield from _suspect(side, one)
 
 
-def _place(row: Row) -> tuple:
-    setting = row.setting
-    return (row.ranks, row.backend, row.layout, setting.track, setting.device, setting.precision)
-
-
-def _what_differs(before: Row, after: Row) -> str:
-    """The first that is known of kind of work, workload, and samples."""
-    pairs = (
-        (before.work.text, after.work.text),
-        (f"workload {before.workload}", f"workload {after.workload}"),
-        (f"{before.samples_per_iteration} samples", f"{after.samples_per_iteration} samples"),
-    )
-    for one, other in pairs:
-        if one != other:
-            return f"{one} / {other}"
-    return "settings of the workload or lengths of the samples"
-
-
-def _compared_row(before: Row, after: Row, margin: float) -> ComparedRow:
-    result = compare(after.measured, before.measured, margin)
-    return ComparedRow(
-        size=after.size,
-        ranks=after.ranks,
-        backend=after.backend,
-        layout=after.layout,
-        runs_before=len(before.measured),
-        runs_after=len(after.measured),
-        ratio=result.ratio.value,
-        low=result.ratio.low,
-        high=result.ratio.high,
-        verdict=result.verdict,
-        equivalent=result.equivalent,
-    )
-
-
-def _name(row: Row) -> str:
-    return f"{row.backend} {row.size} {row.layout}"
+def _suspect(side: Side, one: Measured) -> Iterator[Unjudged]:
+    """Runs that their own record doubts, with the reasons; records of older bundles have no such field."""
+    doubted = [found for run in one.runs.entries if (found := getattr(run.record, "validity", None)) is not None]
+    doubted = [found for found in doubted if found.status != "valid"]
+    if doubted:
+        reasons = Counter(str(reason) for found in doubted for reason in found.reasons)
+        detail = f"{len(doubted)} of {one.row.runs} runs: {'; '.join(reasons) or 'no reason told'}"
+        yield Unjudged(lack="suspect", side=side, name=one.name, detail=detail)

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from suite.stats.intervals import Interval, RunSeconds, log_rates, mean_and_error, student_quantile
+from suite.stats.intervals import Interval, RunSeconds, log_rates
+from suite.stats.moderated import Prior, mean_of, spread
+from suite.stats.quantiles import range_quantile, student_quantile
 
 ComparisonVerdict = Literal["faster", "slower", "not distinguishable"]
 DEFAULT_MARGIN = 0.05
@@ -26,52 +28,73 @@ class Comparison:
 
 @dataclass(frozen=True)
 class LogDifference:
-    """Difference of two mean log rates; ``error`` is its standard error with ``degrees`` of freedom."""
+    """Difference of two mean log rates; ``error`` is its standard error with ``degrees`` of freedom.
+
+    ``is_moderated``: whether the variances were drawn to what the rows of a plan share.
+    """
 
     mean: float
     error: float
     degrees: float
+    is_moderated: bool = False
 
-    def interval(self, probability: float = 0.975) -> tuple[float, float]:
-        """Bounds of the ratio whose upper one has this one-sided probability; 0.975 gives 95 %."""
-        half = 0.0 if self.error == 0 else student_quantile(self.degrees, probability) * self.error
+    def interval(self, confidence: float = 0.95, sides: int = 2) -> tuple[float, float]:
+        """Bounds of the ratio that hold with this ``confidence``, for all pairs of so many ``sides`` together.
+
+        All pairs: by the studentized range where variances are moderated (as Games and Howell, Journal of Educational
+        Statistics 1, 1976, for unequal ones), else by Bonferroni, because with the few degrees of freedom of single
+        rows the range lets too many differences pass.
+        """
+        if sides > 2 and self.is_moderated:
+            quantile = range_quantile(sides, self.degrees, confidence) / math.sqrt(2.0)
+        else:
+            quantile = student_quantile(self.degrees, 1 - (1 - confidence) / (sides * (sides - 1)))
+        half = quantile * self.error
         return math.exp(max(self.mean - half, -700.0)), math.exp(min(self.mean + half, 700.0))
 
 
-def welch(a: Sequence[RunSeconds], b: Sequence[RunSeconds]) -> LogDifference | None:
+def welch(a: Sequence[RunSeconds], b: Sequence[RunSeconds], prior: Prior | None = None) -> LogDifference | None:
     """Difference of mean log rates a - b with Welch's standard error and degrees of freedom (Biometrika 34, 1947).
 
-    Null where either side has fewer than two runs, because nothing then tells the spread between its runs.
+    With a ``prior``, from the moderated variance of each side and its degrees. Null where either side has fewer than
+    two runs, because nothing then tells the spread between its runs.
     """
     if len(a) < 2 or len(b) < 2:
         return None
-    mean_a, error_a = mean_and_error(log_rates(a))
-    mean_b, error_b = mean_and_error(log_rates(b))
-    variance_a, variance_b = error_a**2, error_b**2
+    logs_a, logs_b = log_rates(a), log_rates(b)
+    spread_a, spread_b = spread(logs_a, prior), spread(logs_b, prior)
+    variance_a, variance_b = spread_a.variance / len(a), spread_b.variance / len(b)
     total = variance_a + variance_b
-    scale = variance_a**2 / (len(a) - 1) + variance_b**2 / (len(b) - 1)
-    degrees = total**2 / scale if scale > 0 else float(len(a) + len(b) - 2)
-    return LogDifference(mean=mean_a - mean_b, error=math.sqrt(total), degrees=degrees)
+    degrees = total**2 / (variance_a**2 / spread_a.degrees + variance_b**2 / spread_b.degrees)
+    if prior is not None:
+        degrees = min(degrees, max(prior.most, len(a) + len(b) - 2))
+    return LogDifference(mean_of(logs_a) - mean_of(logs_b), math.sqrt(total), degrees, is_moderated=prior is not None)
 
 
-def ratio_interval(a: Sequence[RunSeconds], b: Sequence[RunSeconds], pairs: int = 1) -> Interval:
+def ratio_interval(
+    a: Sequence[RunSeconds], b: Sequence[RunSeconds], pairs: int = 1, prior: Prior | None = None, sides: int = 2
+) -> Interval:
     """Ratio of the geometric mean rates a / b with its 95 % interval (Welch, on logarithms).
 
-    With ``pairs`` above 1 the intervals of so many ratios hold together at 95 % (Bonferroni). The bounds are null where
-    either side has fewer than two runs. Raises ValueError where one has none.
+    ``pairs``, ``prior`` and ``sides`` as in ``compare``. The bounds are null where either side has fewer than two runs.
+    Raises ValueError where one has none.
     """
     if not a or not b:
         raise ValueError("a ratio needs at least one run on each side")
-    difference = welch(a, b)
+    difference = welch(a, b, prior)
     if difference is None:
-        mean = math.fsum(log_rates(a)) / len(a) - math.fsum(log_rates(b)) / len(b)
-        return Interval(math.exp(mean), None, None)
-    low, high = difference.interval(1 - 0.025 / pairs)
+        return Interval(math.exp(mean_of(log_rates(a)) - mean_of(log_rates(b))), None, None)
+    low, high = difference.interval(1 - 0.05 / pairs, sides)
     return Interval(math.exp(difference.mean), low, high)
 
 
 def compare(
-    a: Sequence[RunSeconds], b: Sequence[RunSeconds], margin: float = DEFAULT_MARGIN, pairs: int = 1
+    a: Sequence[RunSeconds],
+    b: Sequence[RunSeconds],
+    margin: float = DEFAULT_MARGIN,
+    pairs: int = 1,
+    prior: Prior | None = None,
+    sides: int = 2,
 ) -> Comparison:
     """Rate of ``a`` against rate of ``b``; the caller sees to it that their work is equal.
 
@@ -79,8 +102,11 @@ def compare(
     ``equivalent`` is two one-sided tests at 5 % each (TOST; Schuirmann, J. Pharmacokinet. Biopharm. 15, 1987): the
     90 % interval of the ratio lies within 1 / (1 + margin) .. 1 + margin. A ratio can be both faster and equivalent.
 
-    ``pairs``: of how many comparisons this is one, where both levels shall hold for all of them together. Who compares
-    several sides with the best of them has chosen it by its rate, so that all pairs count, k (k - 1) / 2.
+    ``prior``: what the rows of the plan share of their variance (``suite.stats.moderated.moderate``).
+    ``sides``: of how many rows of a group these are two, where both levels shall hold for all pairs of them together.
+    Who compares several sides with the best of them has chosen it by its rate, so that all pairs count.
+    ``pairs``: of how many other comparisons (or groups of ``sides``) this is one, where the levels shall hold for all
+    of them together (Bonferroni).
 
     Runs that took turns share some of their noise, which is not used: the intervals are then rather too wide.
 
@@ -88,12 +114,12 @@ def compare(
     """
     if not margin > 0:
         raise ValueError(f"the margin is {margin}, must be above 0")
-    ratio = ratio_interval(a, b, pairs)
-    difference = welch(a, b)
+    ratio = ratio_interval(a, b, pairs, prior, sides)
+    difference = welch(a, b, prior)
     if difference is None or ratio.low is None or ratio.high is None:
         reason = f"{len(a)} and {len(b)} runs: at least 2 on each side tell the spread between runs"
         return Comparison(ratio, "not distinguishable", None, margin, (reason,))
     verdict: ComparisonVerdict = "faster" if ratio.low > 1 else "slower" if ratio.high < 1 else "not distinguishable"
-    low, high = difference.interval(1 - 0.05 / pairs)
+    low, high = difference.interval(1 - 0.10 / pairs, sides)
     equivalent = 1 / (1 + margin) <= low and high <= 1 + margin
     return Comparison(ratio, verdict, equivalent, margin, ())

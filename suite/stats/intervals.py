@@ -7,12 +7,16 @@ logarithm of the rate (delta method), which keeps them positive and lets ratios 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 
-CONFIDENCE = 0.95
+from suite.stats.moderated import LEAST_SPREAD, Prior, mean_of, spread
+from suite.stats.quantiles import student_quantile
+from suite.stats.slow_waves import blocks, number_of_waves, slow_waves
+
+#: Relative half-width of the 95 % interval of the mean of at least two successive values.
+HalfWidth = Callable[[Sequence[float]], float]
 
 
 @dataclass(frozen=True)
@@ -47,20 +51,45 @@ class Interval:
         return Interval(self.value * factor, self.low * factor, self.high * factor)
 
 
-def rate_interval(run: RunSeconds) -> Interval:
+def by_slow_waves(values: Sequence[float]) -> float:
+    """Relative half-width of the mean of successive values, by how far they wander.
+
+    Student's t, with as many degrees of freedom as the slow waves that its variance is the mean square of. Values that
+    follow each other in one process need not be independent, and what they have in common for a while shows in those
+    waves; of independent ones the slow waves have the same variance as all others. Iterations are never taken to spread
+    by less than ``LEAST_SPREAD``.
+    """
+    points = blocks(values)
+    number = min(number_of_waves(len(points)), len(points) - 1)
+    squares = math.fsum(wave * wave for wave in slow_waves(points, 1, number))
+    error = math.sqrt(squares / number / len(points)) / mean_of(values)
+    return student_quantile(number) * max(error, LEAST_SPREAD / math.sqrt(len(values)))
+
+
+def by_lag_one(values: Sequence[float]) -> float:
+    """Relative half-width as bundles of derivation 1 and 2 have it: too narrow where values are correlated.
+
+    Student's t with n - 1 degrees of freedom; the variance of the mean is multiplied by (1 + r) / (1 - r), the inflation
+    of a first-order autoregressive series, where r is their lag-one autocorrelation when that is positive, else 1.
+    """
+    count, mean = len(values), mean_of(values)
+    deviations = [value - mean for value in values]
+    squares = math.fsum(deviation * deviation for deviation in deviations)
+    error = math.sqrt(squares / (count - 1) / count * _inflation(deviations, squares)) / mean
+    return student_quantile(count - 1) * error
+
+
+def rate_interval(run: RunSeconds, half_width: HalfWidth = by_slow_waves) -> Interval:
     """Rate of one run, per second, with the interval that its own iterations give.
 
-    Student's t with n - 1 degrees of freedom on the mean iteration time. Iterations follow each other in one
-    process, so the variance of the mean is multiplied by (1 + r) / (1 - r), the inflation of a first-order
-    autoregressive series, where r is their lag-one autocorrelation when that is positive (else 1: the interval
-    is never narrowed). It says nothing of the spread between runs; one iteration alone gives no bounds.
+    It says nothing of the spread between runs; one iteration alone gives no bounds.
     """
     if len(run.seconds) < 2:
         return Interval(run.rate, None, None)
-    return _around(run.rate, math.log(run.rate), _relative_half_width(run.seconds))
+    return _around(run.rate, math.log(run.rate), half_width(run.seconds))
 
 
-def mean_interval(values: Sequence[float]) -> Interval:
+def mean_interval(values: Sequence[float], half_width: HalfWidth = by_slow_waves) -> Interval:
     """Mean of one run's values (seconds of a phase, by iteration), with the interval that they themselves give.
 
     As ``rate_interval``, which it equals where the values are the iterations' seconds. No bounds for one value alone,
@@ -68,20 +97,21 @@ def mean_interval(values: Sequence[float]) -> Interval:
     """
     if not values:
         raise ValueError("no value to average")
-    mean = math.fsum(values) / len(values)
+    mean = mean_of(values)
     if len(values) < 2 or mean <= 0:
         return Interval(mean, None, None)
-    return _around(mean, math.log(mean), _relative_half_width(values))
+    return _around(mean, math.log(mean), half_width(values))
 
 
-def pooled_rate(runs: Sequence[RunSeconds]) -> Interval:
+def pooled_rate(runs: Sequence[RunSeconds], prior: Prior | None = None) -> Interval:
     """Rate over repeats, per second: total work over total time of all runs, and its two-level interval.
 
-    With R >= 2 runs: Student's t with R - 1 degrees of freedom on the logarithms of the R run-level rates. Each of
-    them carries its run's deviation and the noise of its iterations, so their spread contains both levels, and the
-    t quantile pays for the few runs. A bootstrap that draws runs with replacement sees only (R - 1) / R of the
-    variance between runs and has no such quantile: with 3 runs its nominal 95 % cover about 75 to 80 % (tests show
-    it). With one run: ``rate_interval``, which is too narrow for what another run would give.
+    With R >= 2 runs: Student's t on the logarithms of the R run-level rates. Each of them carries its run's deviation
+    and the noise of its iterations, so their spread contains both levels, and the t quantile pays for the few runs:
+    R - 1 degrees of freedom, or with a ``prior`` those of the moderated variance (``suite.stats.moderated``). A
+    bootstrap that draws runs with replacement sees only (R - 1) / R of the variance between runs and has no such
+    quantile: with 3 runs its nominal 95 % cover about 75 to 80 % (tests show it). With one run: ``rate_interval``, which
+    is too narrow for what another run would give.
 
     Raises ValueError without runs.
     """
@@ -91,8 +121,8 @@ def pooled_rate(runs: Sequence[RunSeconds]) -> Interval:
         return rate_interval(runs[0])
     work = math.fsum(run.work * len(run.seconds) for run in runs)
     value = work / math.fsum(second for run in runs for second in run.seconds)
-    mean, error = mean_and_error(log_rates(runs))
-    return _around(value, mean, student_quantile(len(runs) - 1) * error)
+    logs = log_rates(runs)
+    return _around(value, mean_of(logs), _pooled_half_width(logs, prior))
 
 
 def pooled_mean(means: Sequence[float], weights: Sequence[float]) -> Interval:
@@ -106,8 +136,8 @@ def pooled_mean(means: Sequence[float], weights: Sequence[float]) -> Interval:
     value = math.fsum(mean * weight for mean, weight in zip(means, weights, strict=True)) / math.fsum(weights)
     if len(means) < 2 or min(means) <= 0:
         return Interval(value, None, None)
-    centre, error = mean_and_error([math.log(mean) for mean in means])
-    return _around(value, centre, student_quantile(len(means) - 1) * error)
+    logs = [math.log(mean) for mean in means]
+    return _around(value, mean_of(logs), _pooled_half_width(logs, None))
 
 
 def log_rates(runs: Sequence[RunSeconds]) -> list[float]:
@@ -115,30 +145,10 @@ def log_rates(runs: Sequence[RunSeconds]) -> list[float]:
     return [math.log(run.rate) for run in runs]
 
 
-def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and its standard error from at least two independent values."""
-    count = len(values)
-    mean = math.fsum(values) / count
-    variance = math.fsum((value - mean) ** 2 for value in values) / (count - 1)
-    return mean, math.sqrt(variance / count)
-
-
-@lru_cache(maxsize=1024)
-def student_quantile(degrees: float, probability: float = (1 + CONFIDENCE) / 2) -> float:
-    """Quantile of Student's t with ``degrees`` of freedom, 0.975 by default."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(degrees, probability))
-
-
-def _relative_half_width(values: Sequence[float]) -> float:
-    """Of the interval of the mean of at least two successive values, over that mean."""
-    count = len(values)
-    mean = math.fsum(values) / count
-    deviations = [value - mean for value in values]
-    squares = math.fsum(deviation * deviation for deviation in deviations)
-    error = math.sqrt(squares / (count - 1) / count * _inflation(deviations, squares)) / mean
-    return student_quantile(count - 1) * error
+def _pooled_half_width(logs: Sequence[float], prior: Prior | None) -> float:
+    """Of the 95 % interval of the mean of independent logarithms."""
+    found = spread(logs, prior)
+    return student_quantile(found.degrees) * math.sqrt(found.variance / len(logs))
 
 
 def _inflation(deviations: Sequence[float], squares: float) -> float:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from suite.spec.workload import Scaling
 from suite.stats.compare import ratio_interval
 from suite.stats.intervals import Interval, RunSeconds, pooled_rate
+from suite.stats.moderated import Prior
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,15 @@ class ScalingCurve:
     points: tuple[ScalingPoint, ...]
 
 
-def scaling_curve(kind: Scaling, runs_by_ranks: Mapping[int, Sequence[RunSeconds]]) -> ScalingCurve:
+def scaling_curve(
+    kind: Scaling, runs_by_ranks: Mapping[int, Sequence[RunSeconds]], prior: Prior | None = None
+) -> ScalingCurve:
     """eta(N; N0) = (rate_N / N) / (rate_N0 / N0) under one strategy, N0 the fewest ranks measured.
 
     Rates are work per second of the whole world. Under weak scaling the work per rank is the same at every point,
     under strong scaling the work of all ranks is; in both, eta is 1 when every device keeps its rate. Intervals
     are those of the ratio of rates, so the base's noise is in every point but the base, where eta is 1 by definition.
-    An eta above 1 is kept and flagged: a sign of a base that is short of memory or cache, or of unequal work.
+    ``prior``: what the rows of the plan share of their variance. An eta above 1 is kept and flagged: a sign of a base that is short of memory or cache, or of unequal work.
 
     Raises ValueError for no point, a point without runs, or work that does not fit the kind.
     """
@@ -45,14 +48,16 @@ def scaling_curve(kind: Scaling, runs_by_ranks: Mapping[int, Sequence[RunSeconds
         raise ValueError("a scaling curve needs runs at each of its points")
     _check_work(kind, runs_by_ranks)
     base = min(runs_by_ranks)
-    points = tuple(_point(ranks, runs_by_ranks[ranks], base, runs_by_ranks[base]) for ranks in sorted(runs_by_ranks))
+    points = tuple(_point(ranks, runs_by_ranks[ranks], base, runs_by_ranks[base], prior) for ranks in sorted(runs_by_ranks))
     return ScalingCurve(kind=kind, base_ranks=base, points=points)
 
 
-def _point(ranks: int, runs: Sequence[RunSeconds], base: int, base_runs: Sequence[RunSeconds]) -> ScalingPoint:
-    speedup = Interval(1.0, 1.0, 1.0) if ranks == base else ratio_interval(runs, base_runs)
+def _point(
+    ranks: int, runs: Sequence[RunSeconds], base: int, base_runs: Sequence[RunSeconds], prior: Prior | None
+) -> ScalingPoint:
+    speedup = Interval(1.0, 1.0, 1.0) if ranks == base else ratio_interval(runs, base_runs, prior=prior)
     eta = speedup.scaled(base / ranks)
-    return ScalingPoint(ranks, pooled_rate(runs), speedup, eta, above_one=eta.value > 1)
+    return ScalingPoint(ranks, pooled_rate(runs, prior), speedup, eta, above_one=eta.value > 1)
 
 
 def _check_work(kind: Scaling, runs_by_ranks: Mapping[int, Sequence[RunSeconds]]) -> None:

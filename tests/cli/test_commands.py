@@ -187,38 +187,6 @@ def test_rerun_measures_the_same_manifest_as_one_more_repeat(tmp_path: Path) -> 
     assert json.loads((again / "record.json").read_text())["run"]["repeat"] == 2
 
 
-def two_sides(root: Path, slower: float) -> tuple[str, str]:
-    for side, factor in (("before", 1.0), ("after", slower)):
-        for repeat in (1, 2, 3):
-            seconds = [factor * (1 + 0.001 * (repeat + index % 3)) for index in range(10)]
-            make_bundle(root / side, synthetic_manifest(repeat=repeat), seconds=seconds)
-    return str(root / "before"), str(root / "after")
-
-
-def test_compare_finds_a_loss_and_fails_the_gate(tmp_path: Path) -> None:
-    sides = two_sides(tmp_path, slower=1.2)
-    done = suite("compare", *sides, "--gate", "0.95")
-    assert done.returncode == 3 and "slower" in done.stdout and "below the gate" in done.stdout
-    kept = suite("compare", *sides, "--gate", "0.8")
-    assert kept.returncode == 0 and "either side" not in kept.stdout
-    (row,) = json.loads(suite("compare", *sides, "--json").stdout)["rows"]
-    assert row["low"] < row["ratio"] < row["high"] and abs(row["ratio"] - 1 / 1.2) < 0.01
-
-
-def test_a_gate_that_the_runs_cannot_decide_is_passed_and_said_to_be(tmp_path: Path) -> None:
-    before, after = two_sides(tmp_path, slower=1.2)
-    one = next(path for path in Path(after).iterdir() if path.is_dir())
-    done = suite("compare", before, str(one), "--gate", "0.8")
-    assert done.returncode == 0 and "1 of 1 rows could be on either side of the gate of 0.8" in done.stdout
-    told = json.loads(suite("compare", before, str(one), "--gate", "0.8", "--json").stdout)
-    assert (told["missed"], told["undecided"]) == (0, 1)
-
-
-def test_compare_tells_equal_from_not_distinguishable(tmp_path: Path) -> None:
-    done = suite("compare", *two_sides(tmp_path, slower=1.0))
-    assert done.returncode == 0 and "equal within 5%" in done.stdout
-
-
 def test_rerun_refuses_another_stack(tmp_path: Path) -> None:
     path = make_bundle(tmp_path, synthetic_manifest())
     done = suite("rerun", str(path))

@@ -156,6 +156,7 @@ def manifest(
     work: Workload | None = None,
     track: str = "equal-config",
     iterations: int = 6,
+    seed: int = 1234,
 ) -> Manifest:
     if layout is None:
         sharded = {"zero_stage": 2} if "deepspeed" in backend else {"distributed_optimizer": True}
@@ -167,7 +168,7 @@ def manifest(
         size=shape(size),
         workload=work or workload(),
         layout=layout,
-        measure=Measure(device=device, precision="fp32" if device == "cpu" else "bf16", iterations=iterations),
+        measure=Measure(device=device, precision="fp32" if device == "cpu" else "bf16", iterations=iterations, seed=seed),
         limits=Limits(),
         stack={"torch": "2.13.0", ("deepspeed" if "deepspeed" in backend else "megatron-core"): "1.0"},
         track=track,

@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from suite.report.compare import compare_entries
 from suite.report.facts.model import ReportModel, build
-from suite.report.terminal import headline_rows, print_folder_comparison, print_headline
+from suite.report.terminal import headline_rows, print_headline
 from tests.report import entries as made
 
 
@@ -104,21 +103,3 @@ def test_in_a_pipe_the_headline_is_whole(columns: Callable[..., list[str]]) -> N
     assert lines == columns(200, lambda: print_headline(build(made.matrix())))
     for title in headline_rows(build(made.matrix()))[0]:
         assert title in lines[0]
-
-
-@pytest.mark.parametrize(
-    ("rate", "runs", "short"), [(20, 3, "equal"), (10, 3, "slower"), (10, 1, "unclear?"), (19.7, 5, "slower =")]
-)
-def test_a_comparison_fits_a_terminal_and_explains_what_it_abbreviates(
-    rate: float, runs: int, short: str, columns: Callable[..., list[str]]
-) -> None:
-    before = [*made.repeats(runs, rate=20, spread=0.002), *made.repeats(runs, rate=20, size="3M", ranks=2)]
-    after = [*made.repeats(runs, rate=rate, spread=0.002), made.entry(size="8M", backend="trlx-ddp")]
-    result = compare_entries(before, after)
-    table, *rest = columns(80, lambda: print_folder_comparison(result))[2:]
-    assert table.split()[0] == "1M" and table.endswith(f" {short}") and len(table) <= 80
-    assert "only on the first side: deepspeed 3M" in " ".join(rest)
-    wide = columns(160, lambda: print_folder_comparison(result))
-    assert result.rows[0].verdict in wide[2] and wide[2].split()[:2] == table.split()[:2]
-    explained = {"equal": "equal within 5%", "unclear?": "2 runs a side are needed", "slower =": "=: equal within 5%"}
-    assert explained.get(short, "") in " ".join(rest)

@@ -14,7 +14,8 @@ from suite.report.facts.entry import Entry
 from suite.report.facts.kind import FAMILIES, kind_of
 from suite.report.facts.model import build
 from suite.report.plots.series import backend_colours, series_of
-from suite.report.terminal import print_folder_comparison, print_headline
+from suite.report.terminal import print_headline
+from suite.report.text.comparison import print_comparison
 from suite.report.text.markdown import render
 from suite.report.text.summary import sentences
 from suite.spec.base import UsageError
@@ -210,7 +211,7 @@ def test_the_headline_has_a_table_for_each_kind_of_work(
 def test_compare_names_rows_that_look_alike_and_did_other_work(capsys: pytest.CaptureFixture[str]) -> None:
     before = [*made.repeats(2), *made.repeats(2, size="3M"), *made.repeats(2, size="8M")]
     after = [
-        *made.repeats(2),
+        *(made.entry(repeat=repeat) for repeat in (11, 12)),
         *made.repeats(2, size="3M", work=made.workload(algorithm="grpo", group=4)),
         *made.repeats(2, size="8M", work=made.workload(rollouts=16)),
         *made.repeats(2, size="25M"),
@@ -218,19 +219,19 @@ def test_compare_names_rows_that_look_alike_and_did_other_work(capsys: pytest.Ca
     found = compare_entries(before, after)
     assert [row.size for row in found.rows] == ["1M"]
     assert found.other_work == (
-        "deepspeed 3M zero2: PPO on GPT-2 / GRPO in groups of 4 on GPT-2",
-        "deepspeed 8M zero2: 8 samples / 16 samples",
+        "deepspeed 3M zero2 on 1 rank: PPO on GPT-2 / GRPO in groups of 4 on GPT-2",
+        "deepspeed 8M zero2 on 1 rank: 8 samples / 16 samples",
     )
-    print_folder_comparison(found)
+    print_comparison(found)
     printed = capsys.readouterr().out
-    assert "not compared, because the work differs: deepspeed 3M zero2: PPO on GPT-2 / GRPO" in printed
-    assert re.search(r"only on the second side: .*deepspeed 3M", printed)
-    with pytest.raises(UsageError, match=r"of equal backend, layout and work: deepspeed 1M zero2: PPO .* / GRPO"):
+    assert "before: deepspeed 3M zero2 on 1 rank: other work: PPO on GPT-2 / GRPO" in printed
+    assert "after: deepspeed 25M zero2 on 1 rank" in printed
+    with pytest.raises(UsageError, match=r"of equal backend, layout and work: deepspeed 1M zero2 on .*: PPO .* / GRPO"):
         compare_entries(made.repeats(1), made.repeats(1, work=made.workload(algorithm="grpo", group=4)))
 
 
 def test_compare_says_what_it_can_of_settings_that_have_no_short_name() -> None:
-    with pytest.raises(UsageError, match="settings of the workload or lengths of the samples"):
+    with pytest.raises(UsageError, match="ppo_epochs 1 / 2"):
         compare_entries(made.repeats(1), made.repeats(1, work=made.workload(ppo_epochs=2)))
 
 

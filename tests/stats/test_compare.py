@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from suite.stats.compare import compare, ratio_interval, welch
 from suite.stats.intervals import RunSeconds
+from suite.stats.moderated import Prior
 
 
 def runs_at(*rates: float) -> list[RunSeconds]:
@@ -49,7 +50,7 @@ def test_one_run_on_a_side_gives_a_ratio_without_bounds_and_no_verdict(left, rig
     assert "at least 2" in comparison.reasons[0]
 
 
-def test_runs_without_any_spread_are_compared_exactly():
+def test_runs_without_any_spread_are_compared():
     assert compare(runs_at(1.0, 1.0), runs_at(1.0, 1.0)).verdict == "not distinguishable"
     assert compare(runs_at(1.0, 1.0), runs_at(1.0, 1.0)).equivalent is True
     assert compare(runs_at(2.0, 2.0), runs_at(1.0, 1.0)).verdict == "faster"
@@ -107,11 +108,33 @@ def test_among_equal_sides_the_best_beats_another_at_most_once_in_twenty_groups(
         best, *others = sorted(
             (noisy_runs(source, runs, 1.0, 0.05) for _ in range(sides)), key=lambda side: -sum(run.rate for run in side)
         )
-        pairs = sides * (sides - 1) // 2
-        together += any(compare(other, best, pairs=pairs).verdict == "slower" for other in others)
+        together += any(compare(other, best, sides=sides).verdict == "slower" for other in others)
         alone += any(compare(other, best).verdict == "slower" for other in others)
     assert together / trials <= 0.07
     assert sides < 6 or alone / trials > 0.2
+
+
+def test_more_sides_widen_the_interval_as_all_their_pairs_do_and_less_with_a_prior():
+    a, b = runs_at(1.0, 1.02, 0.98), runs_at(1.1, 1.12, 1.08)
+    assert ratio_interval(a, b, sides=4) == ratio_interval(a, b, pairs=6)
+    prior = Prior(variance=4e-4, degrees=20.0, most=60.0)
+    by_range, by_pairs = ratio_interval(a, b, prior=prior, sides=4), ratio_interval(a, b, pairs=6, prior=prior)
+    assert by_pairs.low < by_range.low < ratio_interval(a, b, prior=prior).low
+    assert ratio_interval(a, b, sides=4).high > by_range.high
+
+
+def test_a_prior_tells_a_difference_that_few_runs_do_not():
+    a, b = runs_at(1.05, 1.07, 1.03), runs_at(1.0, 1.02, 0.98)
+    prior = Prior(variance=4e-4, degrees=30.0, most=60.0)
+    assert compare(a, b).verdict == "not distinguishable"
+    assert compare(a, b, prior=prior).verdict == "faster"
+    assert welch(a, b, prior).degrees == 60.0, "no more than all runs of the plan together"
+
+
+def test_equal_figures_of_a_few_runs_are_no_proof():
+    assert compare(runs_at(1.001, 1.001), runs_at(1.0, 1.0)).verdict == "not distinguishable"
+    low, high = (lambda ratio: (ratio.low, ratio.high))(ratio_interval(runs_at(*[2.0] * 5), runs_at(*[1.0] * 5)))
+    assert 1.99 < low < 2.0 < high < 2.01
 
 
 def test_more_pairs_widen_the_interval_and_leave_the_ratio():

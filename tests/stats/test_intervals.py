@@ -13,12 +13,15 @@ from hypothesis import strategies as st
 from suite.stats.intervals import (
     Interval,
     RunSeconds,
+    by_lag_one,
+    by_slow_waves,
     mean_interval,
     pooled_mean,
     pooled_rate,
     rate_interval,
-    student_quantile,
 )
+from suite.stats.moderated import LEAST_SPREAD, Prior
+from suite.stats.quantiles import student_quantile
 
 times = st.lists(st.floats(min_value=1e-3, max_value=1e3), min_size=1, max_size=30).map(tuple)
 works = st.floats(min_value=1, max_value=1e9)
@@ -95,26 +98,31 @@ def test_the_pooled_interval_holds_its_value(runs):
     assert 0 < interval.low <= interval.value <= interval.high
 
 
-def test_the_within_run_interval_is_students_t_by_hand():
-    interval = rate_interval(RunSeconds(2.0, (1.0, 3.0, 1.0, 3.0)))
+def test_the_within_run_interval_of_old_bundles_is_students_t_by_hand():
+    interval = rate_interval(RunSeconds(2.0, (1.0, 3.0, 1.0, 3.0)), by_lag_one)
     half = 3.182446305284263 * math.sqrt(4 / 3 / 4) / 2  # t(3), s^2 = 4/3, mean 2; negative autocorrelation is ignored
     assert interval.value == 1.0
     assert interval.high == pytest.approx(math.exp(half), rel=1e-9)
     assert interval.low == pytest.approx(math.exp(-half), rel=1e-9)
 
 
-def test_positive_autocorrelation_widens_the_interval():
+def test_three_iterations_have_students_t_whatever_their_order():
+    interval = rate_interval(RunSeconds(1.0, (1.0, 1.2, 0.8)))
+    assert math.log(interval.high) == pytest.approx(student_quantile(2) * 0.2 / math.sqrt(3))
+
+
+def test_equal_iterations_do_not_prove_that_there_is_no_noise():
+    interval = rate_interval(RunSeconds(1.0, (0.5,) * 4))
+    assert math.log(interval.high / 2) == pytest.approx(student_quantile(2) * LEAST_SPREAD / 2)
+
+
+@pytest.mark.parametrize("half_width", [by_lag_one, by_slow_waves])
+def test_positive_autocorrelation_widens_the_interval(half_width):
     rising, mixed = (1.0, 1.1, 1.2, 1.3, 1.4, 1.5), (1.0, 1.5, 1.1, 1.4, 1.2, 1.3)
-    wide, narrow = rate_interval(RunSeconds(1.0, rising)), rate_interval(RunSeconds(1.0, mixed))
+    wide = rate_interval(RunSeconds(1.0, rising), half_width)
+    narrow = rate_interval(RunSeconds(1.0, mixed), half_width)
     assert wide.value == pytest.approx(narrow.value)
     assert wide.high - wide.low > 1.2 * (narrow.high - narrow.low)
-
-
-@pytest.mark.parametrize(
-    ("probability", "degrees", "expected"), [(0.975, 2, 4.302652729696142), (0.95, 4, 2.131846786)]
-)
-def test_student_quantiles_are_those_of_the_tables(probability, degrees, expected):
-    assert student_quantile(degrees, probability) == pytest.approx(expected, rel=1e-8)
 
 
 @pytest.mark.parametrize("runs", [3, 5])
@@ -170,9 +178,17 @@ def test_one_run_pools_to_its_own_interval():
     assert pooled_rate([run]) == rate_interval(run)
 
 
-def test_equal_runs_have_an_interval_of_no_width():
+def test_equal_runs_do_not_prove_that_there_is_no_noise():
     run = RunSeconds(4.0, (0.5, 0.5, 0.5))
-    assert pooled_rate([run, run]) == Interval(8.0, pytest.approx(8.0), pytest.approx(8.0))
+    interval = pooled_rate([run, run])
+    assert math.log(interval.high / 8) == pytest.approx(student_quantile(1) * LEAST_SPREAD / math.sqrt(2))
+
+
+def test_a_prior_narrows_the_interval_of_a_few_runs():
+    runs = [RunSeconds(1.0, (seconds,)) for seconds in (1.0, 1.03, 0.98)]
+    alone, helped = pooled_rate(runs), pooled_rate(runs, Prior(variance=4e-4, degrees=12.0, most=40.0))
+    assert helped.value == alone.value
+    assert alone.low < helped.low < helped.high < alone.high
 
 
 def test_no_run_is_refused():
@@ -193,5 +209,5 @@ def test_scaling_an_interval_scales_its_bounds(factor):
 
 
 def test_statistics_load_neither_numpy_nor_scipy_at_import():
-    code = "import sys, suite.stats.scaling, suite.stats.steady_state; print({'numpy', 'scipy'} & set(sys.modules))"
+    code = "import sys, suite.stats.scaling, suite.stats.steady_state, suite.stats.moderated; print({'numpy', 'scipy'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"

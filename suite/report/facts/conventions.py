@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, Entry
 from suite.spec.algorithms import PPO_NAME
 from suite.stats.compare import DEFAULT_MARGIN
+from suite.stats.moderated import FEWEST_ROWS
 
 
 def conventions(entries: Sequence[Entry]) -> tuple[str, ...]:
@@ -49,13 +50,16 @@ _RATE = (
 )
 _ROWS = "Rows: runs of equal manifest hash are pooled, each a fresh set of processes; only runs that succeeded count."
 _INTERVAL = (
-    "Intervals: [low, high] at 95 %, Student's t on the logarithms of the runs' rates; with one run they come from "
+    "Intervals: [low, high] at 95 %, Student's t on the logarithms of the runs' rates; where at least "
+    f"{FEWEST_ROWS} rows have several runs on one machine and kind of device, the variance of each is drawn to what "
+    "they share (moderated, Smyth 2004); with one run they come from "
     "its iterations alone and are too narrow to cover another run. Phases, runs' peaks of memory and each phase's eta "
-    "have theirs by the same method; a phase that took no measurable time has none."
+    "have theirs by the same method, each from its own runs alone; a phase that took no measurable time has none."
 )
 _RANKING = (
     f"Ranking: ratio to the best of equal work on equally many ranks (Welch on logarithms; the bounds of a group of "
-    f"more than two rows hold for all its pairs together, by Bonferroni); groups are tested one by one, so of twenty "
+    f"more than two rows hold for all its pairs together, by the studentized range where variances are moderated, else "
+    f"by Bonferroni); groups are tested one by one, so of twenty "
     f"groups of equal rates one would show a difference; not distinguishable does not mean equal, which needs the "
     f"ratio's 90 % interval within {DEFAULT_MARGIN * 100:g} % of 1; {RUNS_TO_PUBLISH} runs are needed to publish, "
     f"{RUNS_TO_RANK} to rank. The ratios of phases beside the whole are of the rates in them alone; their bounds "

@@ -10,6 +10,7 @@ from suite.report.facts.entry import Entry
 from suite.report.facts.failures import FailureRow, failure_rows
 from suite.report.facts.machines import Machine, assign_machines
 from suite.report.facts.network import NetworkLine, network_lines, network_runs
+from suite.report.facts.noise import share_noise, two_mode_lines
 from suite.report.facts.pool import Row, group_entries, pool_rows
 from suite.report.facts.ranking import Ranking, rank
 from suite.report.facts.scaling import Scalings, scale
@@ -67,12 +68,12 @@ class ReportModel:
 def build(entries: Sequence[Entry], title: str | None = None, caveats: Sequence[str] = ()) -> ReportModel:
     """The report of these runs; the order in which they are given does not matter.
 
-    ``caveats``: what a reader must know of how the runs were read, a line each; slow networks are added.
+    ``caveats``: what a reader must know of how the runs were read, a line each; slow networks and rows of two modes are added.
     """
     entries = sorted(entries, key=lambda entry: (entry.record.run.id, entry.path))
     letters, machines = assign_machines(entries)
     groups = group_entries(entries, letters)
-    rows = pool_rows(groups)
+    rows = share_noise(pool_rows(groups))
     networks = network_runs(rows, groups)
     starts = [entry.record.run.started for entry in entries if entry.record.run.started is not None]
     ends = [entry.record.run.ended for entry in entries if entry.record.run.ended is not None]
@@ -98,5 +99,5 @@ def build(entries: Sequence[Entry], title: str | None = None, caveats: Sequence[
         networks=network_lines(networks),
         conventions=conventions(entries),
         recorded_conventions=recorded_conventions(entries),
-        caveats=(*caveats, *slow_networks(networks)),
+        caveats=(*caveats, *slow_networks(networks), *two_mode_lines(rows)),
     )

@@ -51,8 +51,11 @@ class Difference:
         return self.share > 0.5
 
 
-def phase_ratios(row: Row, best: Row, pairs: int) -> tuple[PhaseRatio, ...]:
-    """Of every part that both rows took time for in all of their runs. ``pairs``: of rows in the group."""
+def phase_ratios(row: Row, best: Row, sides: int) -> tuple[PhaseRatio, ...]:
+    """Of every part that both rows took time for in all of their runs. ``sides``: how many rows the group has.
+
+    Phases do not vary as whole iterations do, so that what rows share of their noise is not used.
+    """
     assert row.samples_per_iteration and best.samples_per_iteration, "a ranked row has counts"
     few = min(len(row.measured), len(best.measured)) < RUNS_TO_PUBLISH
     found = []
@@ -62,7 +65,7 @@ def phase_ratios(row: Row, best: Row, pairs: int) -> tuple[PhaseRatio, ...]:
         runs = phase_runs(row.samples_per_iteration, _by_run(row, phases))
         best_runs = phase_runs(best.samples_per_iteration, _by_run(best, phases))
         if runs and best_runs:
-            result = compare(runs, best_runs, pairs=pairs * len(COMPARED))
+            result = compare(runs, best_runs, pairs=len(COMPARED), sides=sides)
             found.append(PhaseRatio(name, result.ratio, None if few else result.verdict))
     return tuple(found)
 

@@ -15,16 +15,27 @@ from suite.report.facts.variants import LaunchSetting, assign_launch_settings, v
 from suite.spec.base import digest
 from suite.spec.manifest import Manifest
 from suite.stats.intervals import Interval, RunSeconds, pooled_rate
+from suite.stats.moderated import Prior
 from suite.theory.parameters import parameter_count
 
 _UNSTEADY = ("drifting", "no steady state")
 
 
 @dataclass(frozen=True)
+class TwoModes:
+    """So many of the runs are slower than the others by more than noise; ``loss`` is the share of the others' rate."""
+
+    slow: int
+    runs: int
+    loss: float
+
+
+@dataclass(frozen=True)
 class Row:
     """One configuration: the runs of equal manifest hash in one launch. Figures come only from runs that succeeded.
 
-    ``started``: when the runs in ``measured`` began, in Unix seconds, as far as that is known.
+    ``started``: when the runs in ``measured`` began, in Unix seconds, as far as that is known. ``unseeded_hash``: equal
+    for rows that differ in their seed alone. ``prior``: what its runs' variance shares with other rows'.
     """
 
     number: int
@@ -46,6 +57,8 @@ class Row:
     work_hash: str
     lengths_hash: str
     series_hash: str
+    unseeded_hash: str
+    seed: int
     runs: int
     runs_ok: int
     runs_interrupted: int
@@ -76,6 +89,8 @@ class Row:
     predicted_samples_per_second: float | None
     run_ids: tuple[str, ...]
     path: str
+    prior: Prior | None = None
+    two_modes: TwoModes | None = None
 
     @property
     def without_rate(self) -> str:
@@ -177,6 +192,8 @@ def _row(number: int, group: RowRuns, variant: str) -> Row:
         work_hash=manifest.work_hash,
         lengths_hash=lengths_hash_of(manifest),
         series_hash=series_hash(manifest, machine, group.launch),
+        unseeded_hash=unseeded_hash(manifest, machine, group.launch),
+        seed=manifest.measure.seed,
         runs=len(entries),
         runs_ok=len(records),
         runs_interrupted=sum(entry.record.status == "interrupted" for entry in entries),
@@ -244,6 +261,14 @@ def series_hash(manifest: Manifest, machine: str, launch: LaunchSetting) -> str:
             "machine": machine,
             "place": launch,
         }
+    )
+
+
+def unseeded_hash(manifest: Manifest, machine: str, launch: LaunchSetting) -> str:
+    """Equal hashes are one configuration, with whatever seed."""
+    seeded = {"run": True, "hash": True, "work_hash": True, "measure": {"seed"}, "work": {"lengths"}}
+    return digest(
+        {"manifest": manifest.model_dump(mode="json", exclude=seeded), "machine": machine, "place": launch}
     )
 
 

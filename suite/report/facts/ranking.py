@@ -38,13 +38,17 @@ class RankedRow:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows of equal work on equally many ranks, fastest first. ``lead`` is the best's rate over the runner-up's."""
+    """Rows of equal work on equally many ranks, fastest first. ``lead`` is the best's rate over the runner-up's.
+
+    ``seed``: of all of its rows, where others of the same configurations have other seeds and so a group of their own.
+    """
 
     size: str
     ranks: int
     workload: str
     work: WorkKind
     setting: Setting
+    seed: int | None
     lead: Interval
     places: tuple[RankedRow, ...]
 
@@ -62,23 +66,41 @@ class Ranking:
 
 
 def rank(rows: Sequence[Row]) -> Ranking:
-    """Group the rows that have a rate by work, ranks and setting, and compare within each group."""
+    """Group the rows that have a rate by work, ranks and setting, and compare within each group.
+
+    Rows that differ in their seed alone do not compete: where there are such, the rows of each seed are a group.
+    """
     alike: dict[tuple, list[Row]] = defaultdict(list)
     for row in rows:
         if row.measured:
             alike[row.setting, row.work_hash, row.lengths_hash, row.ranks, row.samples_per_iteration].append(row)
-    groups = tuple(_group(members) for members in alike.values() if len(members) > 1)
-    apart = tuple(members[0] for members in alike.values() if len(members) == 1)
-    return Ranking(groups=groups, apart=apart)
+    groups, apart = [], []
+    for together in alike.values():
+        by_seed = _by_seed(together)
+        for seed, members in by_seed.items():
+            if len(members) > 1:
+                groups.append(_group(members, seed if len(by_seed) > 1 else None))
+            else:
+                apart += members
+    return Ranking(groups=tuple(groups), apart=tuple(apart))
 
 
-def _group(rows: Sequence[Row]) -> Group:
+def _by_seed(rows: Sequence[Row]) -> dict[int, list[Row]]:
+    """All rows under the seed of the first, unless some differ in their seed alone."""
+    has_copies = len({row.unseeded_hash for row in rows}) < len(rows)
+    found: dict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row.seed if has_copies else rows[0].seed].append(row)
+    return found
+
+
+def _group(rows: Sequence[Row], seed: int | None) -> Group:
     ordered = sorted(rows, key=lambda row: (-_rate(row), row.number))
     best, others = ordered[0], ordered[1:]
-    pairs = len(ordered) * (len(ordered) - 1) // 2
-    against_best = [compare(row.measured, best.measured, pairs=pairs) for row in others]
+    sides = len(ordered)
+    against_best = [compare(row.measured, best.measured, prior=best.prior, sides=sides) for row in others]
     others_ranked = [
-        _ranked_row(row, best, comparison, pairs) for row, comparison in zip(others, against_best, strict=True)
+        _ranked_row(row, best, comparison, sides) for row, comparison in zip(others, against_best, strict=True)
     ]
     return Group(
         size=best.size,
@@ -86,12 +108,13 @@ def _group(rows: Sequence[Row]) -> Group:
         workload=best.workload,
         work=best.work,
         setting=best.setting,
-        lead=ratio_interval(best.measured, others[0].measured, pairs),
+        seed=seed,
+        lead=ratio_interval(best.measured, others[0].measured, prior=best.prior, sides=sides),
         places=(_best(best, others_ranked), *others_ranked),
     )
 
 
-def _ranked_row(row: Row, best: Row, comparison: Comparison, pairs: int) -> RankedRow:
+def _ranked_row(row: Row, best: Row, comparison: Comparison, sides: int) -> RankedRow:
     runs = min(len(row.measured), len(best.measured))
     too_few = runs < RUNS_TO_PUBLISH
     return RankedRow(
@@ -101,7 +124,7 @@ def _ranked_row(row: Row, best: Row, comparison: Comparison, pairs: int) -> Rank
         equivalent=None if too_few else comparison.equivalent,
         provisional=not too_few and runs < RUNS_TO_RANK,
         in_turns=_took_turns(row.started, best.started),
-        by_phase=phase_ratios(row, best, pairs),
+        by_phase=phase_ratios(row, best, sides),
         difference=difference(row, best),
     )
 

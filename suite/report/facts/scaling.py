@@ -81,7 +81,7 @@ def _work_unit(row: Row, kind: Scaling) -> float:
 
 
 def _point(kind: Scaling, base: Row, row: Row) -> Point:
-    curve = scaling_curve(kind, {base.ranks: base.measured, row.ranks: row.measured})
+    curve = scaling_curve(kind, {base.ranks: base.measured, row.ranks: row.measured}, base.prior)
     point = curve.points[-1]
     return Point(row, point.speedup, point.eta, point.above_one, _phase_eta(base, row))
 

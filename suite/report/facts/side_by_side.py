@@ -41,7 +41,7 @@ def side_by_side(rows: Sequence[Row]) -> tuple[SideBySide, ...]:
 def _group(rows: Sequence[Row]) -> SideBySide:
     ordered = sorted(rows, key=lambda row: (row.setting.kind, -_rate(row), row.number))
     best = ordered[0]
-    others = [Side(row, compare(row.measured, best.measured).ratio) for row in ordered[1:]]
+    others = [Side(row, compare(row.measured, best.measured, prior=best.prior).ratio) for row in ordered[1:]]
     return SideBySide(size=best.size, ranks=best.ranks, sides=(Side(best, None), *others))
 
 

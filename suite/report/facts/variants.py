@@ -25,7 +25,7 @@ class LaunchSetting(NamedTuple):
 
     def settings(self) -> dict[str, str]:
         """By the names that a table has for them."""
-        return {"launcher": self.launcher or "?", "image": _short(self.image) if self.image else "none"}
+        return {"launcher": self.launcher or "?", "image": short_image(self.image) if self.image else "none"}
 
 
 def launch_setting_of(record: Record) -> LaunchSetting:
@@ -102,7 +102,7 @@ def _flatten(value: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield prefix + key, field
 
 
-def _short(image: str) -> str:
+def short_image(image: str) -> str:
     """The beginning of a digest; a name as it is."""
     repository, at, digest = image.rpartition("@")
     return f"{repository}{at}{digest[:_SHORT_DIGEST]}" if digest.startswith("sha256:") else image

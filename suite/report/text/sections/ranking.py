@@ -133,6 +133,15 @@ def _table(groups: Sequence[Group]) -> Table:
             "Unsteady: iterations of some runs of this row kept getting slower or faster, or spread too far "
             "(Throughput says how many), so their rates depend on when they were measured, which no interval covers."
         )
+    if any(ranked.row.two_modes for _, ranked in members):
+        notes.append(
+            "Two modes: some runs of this row are slower than its others by more than noise (Caveats says how many and by "
+            "how much), so neither its rate nor its interval is that of a run that nothing slowed."
+        )
+    if any(group.seed is not None for group in groups):
+        notes.append(
+            "Seeds: rows that differ in their seed alone do not compete; the rows of each seed are ranked by themselves."
+        )
     if any(_is_stale(ranked) for _, ranked in members):
         notes.append(
             "Stale samples: this row trains on samples of older weights (Generation says how many updates older), so "
@@ -162,6 +171,7 @@ def _remarks(ranked: RankedRow) -> str:
     remarks = (["equal within 5 %"] if ranked.equivalent else []) + (["provisional"] if ranked.provisional else [])
     remarks += [] if ranked.in_turns else ["not in turns"]
     remarks += ["unsteady"] if ranked.row.unsteady_runs else []
+    remarks += ["two modes"] if ranked.row.two_modes else []
     remarks += ["stale samples"] if _is_stale(ranked) else []
     return f" ({', '.join(remarks)})" if remarks else ""
 

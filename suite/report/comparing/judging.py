@@ -1,0 +1,204 @@
+"""The rows of a comparison: whole iterations, phases and peaks of memory, each judged over all rows together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from suite.report.comparing.model import ComparedMemory, ComparedPhase, ComparedRow, MemoryVerdict
+from suite.report.comparing.pairing import Measured
+from suite.report.comparing.verdicts import JudgedTogether, Sides, judge_together
+from suite.report.facts.costs import phase_runs
+from suite.report.formatting.numbers import counted
+from suite.spec.phases import ALL_NAMES
+from suite.stats.compare import ComparisonVerdict
+from suite.stats.intervals import RunSeconds, log_rates
+from suite.stats.moderated import slow_runs
+
+Pair = tuple[Measured, Measured]
+
+
+def judge(pairs: Sequence[Pair], margin: float) -> tuple[ComparedRow, ...]:
+    """One row for each pair. Whole iterations are one family of tests that hold the level together; so are all phases of
+    all rows, all peaks of memory, and the claims that two rates are equal within ``margin``."""
+    reasons = [copies(*pair) for pair in pairs]
+    sides = [(before.row.measured, after.row.measured) for before, after in pairs]
+    whole = judge_together(sides, reasons, [_machine(pair, place) for place, pair in enumerate(pairs)])
+    equal = whole.equal(margin)
+    changed = [whole.verdict(place) != "not distinguishable" for place in range(len(pairs))]
+    phases = _phases(pairs, reasons, changed)
+    memories = _memories(pairs)
+    return tuple(
+        _row(pair, whole, place, equal[place], margin, phases[place], memories[place])
+        for place, pair in enumerate(pairs)
+    )
+
+
+def _machine(pair: Pair, place: int) -> str:
+    """What rows have in common whose runs vary alike: the machine; nothing where the sides were on different ones."""
+    before, after = (side.hardware for side in pair)
+    return repr(before) if before == after else f"row {place}"
+
+
+def _row(
+    pair: Pair,
+    whole: JudgedTogether,
+    place: int,
+    equal: bool | None,
+    margin: float,
+    phases: tuple[ComparedPhase, ...],
+    memory: ComparedMemory | None,
+) -> ComparedRow:
+    (before, after), one, verdict = pair, whole.each[place], whole.verdict(place)
+    runs = (len(before.row.measured), len(after.row.measured))
+    slow = [len(slow_runs(log_rates(side.row.measured), whole.priors[_machine(pair, place)])) for side in pair]
+    low, high = whole.bounds(place)
+    decided = verdict != "not distinguishable" or bool(equal)
+    return ComparedRow(
+        name=after.name,
+        size=after.row.size,
+        ranks=after.row.ranks,
+        backend=after.row.backend,
+        layout=after.row.layout,
+        runs_before=runs[0],
+        runs_after=runs[1],
+        ratio=one.ratio,
+        low=low,
+        high=high,
+        verdict=verdict,
+        equivalent=equal,
+        probability=one.probability,
+        log_error=one.difference.error if one.difference else None,
+        degrees=one.difference.degrees if one.difference else None,
+        reason=one.reason,
+        runs_needed=None if decided else whole.runs_needed(place, runs, margin),
+        unsteady_before=before.row.unsteady_runs,
+        unsteady_after=after.row.unsteady_runs,
+        slow_before=slow[0],
+        slow_after=slow[1],
+        phases=phases,
+        memory=memory,
+    )
+
+
+def copies(before: Measured, after: Measured) -> str | None:
+    """What shows that runs of this pair are no repeats of each other; null where nothing does.
+
+    Of no two runs do all iterations last the same to the last digit, and no clock gives two runs of equal length.
+    """
+    first, second = ([run.seconds for run in side.row.measured] for side in (before, after))
+    shared = len(set(first) & set(second))
+    if shared:
+        return f"{counted(shared, 'run')} on both sides: equal seconds to the last digit"
+    twice = sum(len(runs) - len(set(runs)) for runs in (first, second))
+    if twice:
+        return f"{counted(twice, 'run')} with the seconds of another to the last digit: copies, no repeats"
+    if any(len(runs) > 1 and len({math.fsum(seconds) for seconds in runs}) == 1 for runs in (first, second)):
+        return "all runs of a side last the same to the last digit: no spread, which no clock gives"
+    return None
+
+
+def _phases(
+    pairs: Sequence[Pair], reasons: Sequence[str | None], changed: Sequence[bool]
+) -> list[tuple[ComparedPhase, ...]]:
+    """``changed``: rows that differ as a whole, of which phases have a share."""
+    places: dict[tuple[int, str], int] = {}
+    sides: list[Sides] = []
+    for place, ((before, after), reason) in enumerate(zip(pairs, reasons, strict=True)):
+        for name in ALL_NAMES:
+            first, second = _phase_runs(before, name), _phase_runs(after, name)
+            if first and second and reason is None:
+                places[place, name] = len(sides)
+                sides.append((first, second))
+    # a phase varies like that phase of other rows, and not like other phases of its own
+    tests = judge_together(
+        sides, [None] * len(sides), [f"{name} {_machine(pairs[place], place)}" for place, name in places]
+    )
+    return [
+        tuple(_phase(pair, name, tests, places.get((place, name)), changed[place]) for name in _names(pair))
+        for place, pair in enumerate(pairs)
+    ]
+
+
+def _names(pair: Pair) -> list[str]:
+    told = {phase.name for side in pair for phase in side.row.phases}
+    return [name for name in ALL_NAMES if name in told]
+
+
+def _phase(pair: Pair, name: str, tests: JudgedTogether, place: int | None, changed: bool) -> ComparedPhase:
+    before, after = (_seconds(side, name) for side in pair)
+    change = _iteration(pair[1]) - _iteration(pair[0])
+    told: dict[str, float | None] = {"ratio": before / after if before and after else None, "low": None, "high": None}
+    verdict: ComparisonVerdict | None = None
+    if place is not None:
+        told["ratio"] = tests.each[place].ratio
+        told["low"], told["high"] = tests.bounds(place)
+        verdict = tests.verdict(place) if tests.each[place].difference else None
+    return ComparedPhase(
+        name=name,
+        before_seconds=before,
+        after_seconds=after,
+        verdict=verdict,
+        share_of_change=((after or 0.0) - (before or 0.0)) / change if changed and change else None,
+        **told,
+    )
+
+
+def _phase_runs(side: Measured, name: str) -> tuple[RunSeconds, ...]:
+    by_run = next((phase.by_run for phase in side.row.phases if phase.name == name), ())
+    return phase_runs(side.row.samples_per_iteration or 1, by_run)
+
+
+def _seconds(side: Measured, name: str) -> float | None:
+    return next((phase.seconds for phase in side.row.phases if phase.name == name), None)
+
+
+def _iteration(side: Measured) -> float:
+    return math.fsum(phase.seconds for phase in side.row.phases)
+
+
+def _memories(pairs: Sequence[Pair]) -> list[ComparedMemory | None]:
+    """Peaks of the runs that have a rate. Unlike seconds, peaks may well be equal to the byte."""
+    peaks = [(_peaks(before), _peaks(after)) for before, after in pairs]
+    known = [
+        (place, before, after)
+        for place, (before, after) in enumerate(peaks)
+        if before is not None and after is not None and before[0] == after[0]
+    ]
+    sides = [(_as_rates(before[1]), _as_rates(after[1])) for _, before, after in known]
+    tests = judge_together(sides, [None] * len(sides), [f"row {place}" for place, _, _ in known])
+    found: list[ComparedMemory | None] = [None] * len(pairs)
+    for test, (place, before, after) in enumerate(known):
+        low, high = tests.bounds(test)
+        found[place] = ComparedMemory(
+            of="reserved" if before[0] == "reserved" else "resident",
+            before_bytes=math.fsum(before[1]) / len(before[1]),
+            after_bytes=math.fsum(after[1]) / len(after[1]),
+            ratio=tests.each[test].ratio,
+            low=low,
+            high=high,
+            verdict=_MORE_OR_LESS[tests.verdict(test)] if tests.each[test].difference else None,
+        )
+    return found
+
+
+_MORE_OR_LESS: dict[ComparisonVerdict, MemoryVerdict] = {
+    "faster": "more",
+    "slower": "less",
+    "not distinguishable": "not distinguishable",
+}
+
+
+def _peaks(side: Measured) -> tuple[str, tuple[int, ...]] | None:
+    """What the peaks are of, and the peak of each run; null where one run does not know it."""
+    memories = [run.record.memory for run in side.runs.entries if run.record.throughput is not None]
+    for field, meaning in (("peak_reserved_bytes", "reserved"), ("peak_allocated_bytes", "resident")):
+        peaks = [getattr(memory, field) if memory is not None else None for memory in memories]
+        known = tuple(peak for peak in peaks if peak)
+        if known and len(known) == len(memories):
+            return meaning, known
+    return None
+
+
+def _as_rates(peaks: Sequence[int]) -> tuple[RunSeconds, ...]:
+    return tuple(RunSeconds(float(peak), (1.0,)) for peak in peaks)

@@ -1,0 +1,150 @@
+"""What a comparison of two sides holds: every row that both measured, what differs around them, and what is left out."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from suite.spec.base import Frozen
+from suite.stats.compare import ComparisonVerdict
+
+Side = Literal["before", "after"]
+#: Why a row or a bundle cannot be judged, or must not be taken as it is.
+Lack = Literal["no partner", "ambiguous", "failed", "damaged", "altered", "running", "suspect", "copies", "one run"]
+MemoryVerdict = Literal["more", "less", "not distinguishable"]
+GateOutcome = Literal["kept", "below", "undecided"]
+FactKind = Literal["machine", "version", "launch", "setting", "state", "host"]
+
+
+class Unjudged(Frozen):
+    """What a gate cannot be met with: a row or a bundle of one side (null: of both), and why."""
+
+    lack: Lack
+    side: Side | None
+    name: str = Field(description="the row, or the bundle's path")
+    detail: str
+
+
+class FactDifference(Frozen):
+    """Something around the measurement that is not the same on both sides of some rows."""
+
+    name: str
+    kind: FactKind
+    before: tuple[str, ...] = Field(description="distinct values; empty: not told")
+    after: tuple[str, ...]
+    rows: tuple[str, ...] = Field(description="names of the rows that differ so")
+
+
+class Surroundings(Frozen):
+    """Where, with what and how both sides were measured. ``label`` says what kind of comparison this is."""
+
+    label: str
+    equal: bool
+    alike: tuple[str, ...] = Field(description="facts that are known and equal on both sides of every row")
+    differences: tuple[FactDifference, ...]
+
+
+class ComparedPhase(Frozen):
+    """One phase of one row: mean seconds per iteration. ``ratio`` is of rates, before over after in seconds: above 1
+    is faster. Null where a side did not tell the phase, or took no measurable time in one of its runs."""
+
+    name: str
+    before_seconds: float | None
+    after_seconds: float | None
+    ratio: float | None
+    low: float | None
+    high: float | None
+    verdict: ComparisonVerdict | None = Field(description="null: it could not be tested")
+    share_of_change: float | None = Field(
+        description="of the change of the whole iteration; above 1 where others made up for some of it, below 0 where "
+        "this one did; null where the whole did not change distinguishably"
+    )
+
+
+class ComparedMemory(Frozen):
+    """Peaks of memory, mean over the runs. ``ratio`` is after over before: above 1 is more memory."""
+
+    of: Literal["reserved", "resident"] = Field(description="on a GPU by the allocator, on a CPU above the start")
+    before_bytes: float
+    after_bytes: float
+    ratio: float
+    low: float | None
+    high: float | None
+    verdict: MemoryVerdict | None = Field(description="null: it could not be tested; so with equal peaks in all runs")
+
+
+class RowGate(Frozen):
+    """One row against the gate. ``at_least`` and ``at_most``: one-sided bounds of the ratio, null without a spread."""
+
+    outcome: GateOutcome
+    at_least: float | None
+    at_most: float | None
+    runs_needed: int | None = Field(description="runs a side that would likely decide; null: decided, or not known")
+
+
+class ComparedRow(Frozen):
+    """One row that both sides have: the rate of the second over that of the first.
+
+    Bounds and verdict hold with those of all other rows. ``reason``: why there was nothing to test.
+    """
+
+    name: str
+    size: str
+    ranks: int
+    backend: str
+    layout: str
+    runs_before: int
+    runs_after: int
+    ratio: float
+    low: float | None
+    high: float | None
+    verdict: ComparisonVerdict
+    equivalent: bool | None
+    probability: float | None = Field(description="of such a ratio where there is no difference, for this row alone")
+    log_error: float | None = Field(description="standard error of the ratio's logarithm")
+    degrees: float | None = Field(description="its degrees of freedom")
+    reason: str | None
+    runs_needed: int | None = Field(description="runs a side that would likely decide; null: decided, or not known")
+    unsteady_before: int = Field(description="runs whose iterations drifted or spread too far")
+    unsteady_after: int
+    slow_before: int = Field(description="runs that stand apart below the others of their side")
+    slow_after: int
+    phases: tuple[ComparedPhase, ...]
+    memory: ComparedMemory | None
+    gate: RowGate | None = None
+
+    @property
+    def decided(self) -> bool:
+        """Whether it is known to differ, or to be equal within the margin."""
+        return self.verdict != "not distinguishable" or bool(self.equivalent)
+
+
+class FolderComparison(Frozen):
+    """Every row that both sides measured, and what else there is on only one of them.
+
+    ``other_work``: rows that both sides have in name, backend and layout, but of which they did different work, with
+    what differs. ``unjudged``: all that a gate cannot be met with.
+    """
+
+    rows: tuple[ComparedRow, ...]
+    surroundings: Surroundings
+    unjudged: tuple[Unjudged, ...]
+    only_before: tuple[str, ...]
+    only_after: tuple[str, ...]
+    other_work: tuple[str, ...] = ()
+    margin: float
+    level: float = Field(description="error rate that all rows hold together")
+    method: str
+
+
+class Gate(Frozen):
+    """What came of a gate on all rows. ``lacking``: rows and bundles that it cannot be met with, allowed or not."""
+
+    gate: float
+    passed: bool
+    missed: int = Field(description="rows below the gate")
+    undecided: int
+    lacking: int
+    allow_missing: bool
+    strict: bool

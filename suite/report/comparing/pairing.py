@@ -1,0 +1,301 @@
+"""Which row of one side is compared with which of the other, and why the others are with none."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from suite.report.comparing.model import Side, Unjudged
+from suite.report.facts.entry import Entry
+from suite.report.facts.machines import assign_machines
+from suite.report.facts.pool import Row, RowRuns, group_entries, pool_rows
+from suite.report.formatting.numbers import counted
+from suite.spec.manifest import Manifest
+
+#: Parts of a manifest that say which run it is or when it is given up, not what is measured and how.
+_NO_SETTING = ("schema", "run", "hash", "work_hash", "note", "source", "limits", "stack")
+#: What stands for all of a shape, a workload or a layout where the name or the label differs.
+_SAID_BY = {"size": "size.name", "layout": "layout"}
+_MOST_SETTINGS = 4
+#: Rows without a partner whose nearest row is looked for; each is held against all of the other side.
+_MOST_NEAREST = 20
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A row with the runs it was made from."""
+
+    row: Row
+    runs: RowRuns
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.runs.manifest
+
+    @property
+    def name(self) -> str:
+        """What lists call it."""
+        ranks = counted(self.row.ranks, "rank")
+        return f"{self.row.backend} {self.row.size} {self.row.layout} on {ranks}"
+
+    @cached_property
+    def hardware(self) -> tuple[str, ...]:
+        """Kind of device, its name and the processor, as far as they are known: what runs of one kind of machine share."""
+        told = [run.record.environment.worker for run in self.runs.entries]
+        facts = next(filter(None, told), {})
+        device = facts.get("device")
+        return (
+            self.row.setting.device,
+            repr(device.get("name") if isinstance(device, dict) else None),
+            repr(facts.get("cpu")),
+        )
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """Every setting by its dotted name."""
+        return settings_of(self.manifest)
+
+
+@dataclass
+class Pairs:
+    """Rows of both sides by partner, and all that has none."""
+
+    paired: list[tuple[Measured, Measured]] = field(default_factory=list)
+    only: dict[Side, list[Measured]] = field(default_factory=lambda: {"before": [], "after": []})
+    ambiguous: list[tuple[list[Measured], list[Measured]]] = field(default_factory=list)
+    without_rate: dict[Side, list[Measured]] = field(default_factory=lambda: {"before": [], "after": []})
+
+
+def measured_rows(entries: Sequence[Entry]) -> list[Measured]:
+    """The rows of one side, with and without a rate."""
+    entries = sorted(entries, key=lambda entry: (entry.record.run.id, entry.path))
+    letters, _ = assign_machines(entries)
+    groups = group_entries(entries, letters)
+    return [Measured(row, group) for row, group in zip(pool_rows(groups), groups, strict=True)]
+
+
+def pair(before: Sequence[Measured], after: Sequence[Measured]) -> Pairs:
+    """Rows of equal backend, layout and work on equally many ranks; versions and machines may differ.
+
+    Where a side has several such rows, those pair that are alike in how they were measured too: iterations, seed,
+    threads; then in machine, launcher, image and stack. What is left on one side alone has no partner, and what is left
+    on both could pair in several ways and is ambiguous.
+    """
+    found = Pairs()
+    sides: dict[Side, Sequence[Measured]] = {"before": before, "after": after}
+    alike: dict[tuple, dict[Side, list[Measured]]] = defaultdict(lambda: {"before": [], "after": []})
+    for side, rows in sides.items():
+        found.without_rate[side] = [one for one in rows if not one.row.measured]
+        for one in rows:
+            if one.row.measured:
+                alike[_work(one)][side].append(one)
+    for group in alike.values():
+        _pair_alike(group["before"], group["after"], found)
+    return found
+
+
+def _pair_alike(before: list[Measured], after: list[Measured], found: Pairs) -> None:
+    """Rows that do the same work in the same way, on both sides."""
+    if len(before) == len(after) == 1:
+        found.paired.append((before[0], after[0]))
+        return
+    for closer in (_measuring, _place):
+        before, after = _pair_closer(before, after, closer, found)
+    if before and after:
+        found.ambiguous.append((before, after))
+    else:
+        found.only["before"] += before
+        found.only["after"] += after
+
+
+def _pair_closer(
+    before: list[Measured], after: list[Measured], closer: Callable[[Measured], tuple], found: Pairs
+) -> tuple[list[Measured], list[Measured]]:
+    """Pair what is alone on both sides by this key; what is left of each side."""
+    by_key: dict[tuple, tuple[list[Measured], list[Measured]]] = defaultdict(lambda: ([], []))
+    for place, rows in enumerate((before, after)):
+        for one in rows:
+            by_key[closer(one)][place].append(one)
+    left: tuple[list[Measured], list[Measured]] = ([], [])
+    for first, second in by_key.values():
+        if len(first) == len(second) == 1:
+            found.paired.append((first[0], second[0]))
+        else:
+            left[0].extend(first)
+            left[1].extend(second)
+    return left
+
+
+def _work(one: Measured) -> tuple:
+    """What must be equal for a ratio of rates to mean anything."""
+    row, setting = one.row, one.row.setting
+    return (row.work_hash, row.lengths_hash, row.ranks, *_way(one), setting.device, setting.precision)
+
+
+def _way(one: Measured) -> tuple:
+    return (one.row.backend, one.row.layout, one.row.setting.track)
+
+
+def _measuring(one: Measured) -> tuple:
+    measure = one.manifest.measure
+    return tuple(sorted((name, repr(value)) for name, value in measure.model_dump(mode="json").items()))
+
+
+def _place(one: Measured) -> tuple:
+    """As ``_measuring``, on the same kind of machine, in the same launch, with the same stack."""
+    return (*_measuring(one), *one.hardware, one.runs.launch, tuple(sorted(one.manifest.stack.items())))
+
+
+def lacking(pairs: Pairs, other_work: dict[int, str]) -> Iterator[Unjudged]:
+    """Every row that could not be paired, with what is nearest to it; one whose partner failed is told by that alone.
+    ``other_work``: by row's identity, what its look-
+    alike of the other side did otherwise."""
+    everything = {"before": _all(pairs, "before"), "after": _all(pairs, "after")}
+    sides: tuple[tuple[Side, Side], ...] = (("before", "after"), ("after", "before"))
+    for side, other in sides:
+        lost = {_work(one) for one in pairs.without_rate[other]}
+        for place, one in enumerate(one for one in pairs.only[side] if _work(one) not in lost):
+            detail = other_work.get(id(one)) or (nearest(one, everything[other]) if place < _MOST_NEAREST else "")
+            yield Unjudged(lack="no partner", side=side, name=one.name, detail=detail)
+    for rows in pairs.ambiguous:
+        yield from _ambiguous(*rows)
+    for side, _ in sides:
+        for one in pairs.without_rate[side]:
+            yield Unjudged(lack="failed", side=side, name=one.name, detail=_failure(one))
+
+
+def _all(pairs: Pairs, side: Side) -> list[Measured]:
+    place = ("before", "after").index(side)
+    return [*(pair[place] for pair in pairs.paired), *pairs.only[side], *pairs.without_rate[side]]
+
+
+def _ambiguous(before: Sequence[Measured], after: Sequence[Measured]) -> Iterator[Unjudged]:
+    ways = _differing_ways([*before, *after])
+    first, second = (" and ".join(_way_text(one, ways) for one in rows) for rows in (before, after))
+    detail = f"measured as {first} before, and as {second} after; name the bundles to compare"
+    yield Unjudged(lack="ambiguous", side=None, name=before[0].name, detail=detail)
+
+
+def _differing_ways(rows: Sequence[Measured]) -> list[str]:
+    flat = [_how(one) for one in rows]
+    return [
+        name for name in dict.fromkeys(key for one in flat for key in one) if len({one.get(name) for one in flat}) > 1
+    ]
+
+
+def _way_text(one: Measured, names: Sequence[str]) -> str:
+    how = _how(one)
+    shown = [f"{name} {how.get(name, '-')}" for name in names[:_MOST_SETTINGS]]
+    return "(" + ", ".join(shown or ["machine " + one.runs.machine]) + ")"
+
+
+def _how(one: Measured) -> dict[str, str]:
+    """How it was measured: settings, launch, stack and machine."""
+    packages = {f"{name} version": version for name, version in one.manifest.stack.items()}
+    settings = {name: str(value) for name, value in one.settings.items()}
+    return {**settings, **one.runs.launch.settings(), **packages, "machine": one.runs.machine}
+
+
+def _failure(one: Measured) -> str:
+    kinds = sorted({run.record.failure.kind for run in one.runs.entries if run.record.failure})
+    why = f": {', '.join(kinds)}" if kinds else ""
+    return f"{one.row.without_rate}, {counted(one.row.runs, 'run')}{why}"
+
+
+def partly_failed(side: Side, one: Measured) -> Iterator[Unjudged]:
+    """A row some of whose runs failed, though others have a rate."""
+    lost = [run for run in one.runs.entries if run.record.status == "failed"]
+    if lost:
+        kinds = sorted({run.record.failure.kind for run in lost if run.record.failure})
+        detail = f"{len(lost)} of {counted(one.row.runs, 'run')}: {', '.join(kinds) or 'unknown'}"
+        yield Unjudged(lack="failed", side=side, name=one.name, detail=detail)
+
+
+def look_alikes(pairs: Pairs) -> list[tuple[Measured, Measured]]:
+    """Rows without a partner that look like one of the other side: of one name, on as many ranks, by the same stack."""
+    waiting: dict[tuple, list[Measured]] = defaultdict(list)
+    for one in pairs.only["after"]:
+        waiting[_appearance(one)].append(one)
+    return [(one, waiting[_appearance(one)].pop(0)) for one in pairs.only["before"] if waiting.get(_appearance(one))]
+
+
+def _appearance(one: Measured) -> tuple:
+    setting = one.row.setting
+    return (one.row.size, one.row.ranks, *_way(one), setting.device, setting.precision)
+
+
+def what_differs(before: Measured, after: Measured) -> str:
+    """Of two rows that look alike: the kind of work, the workload, the samples, or else each setting."""
+    one, other = before.row, after.row
+    pairs = (
+        (one.work.text, other.work.text),
+        (f"workload {one.workload}", f"workload {other.workload}"),
+        (f"{one.samples_per_iteration} samples", f"{other.samples_per_iteration} samples"),
+    )
+    for first, second in pairs:
+        if first != second:
+            return f"{first} / {second}"
+    return _listed(differing_settings(before, after))
+
+
+def nearest(one: Measured, others: Sequence[Measured]) -> str:
+    """The row of the other side that differs in the fewest settings, and those."""
+    if not others:
+        return "the other side has no row"
+    other = min(others, key=lambda each: len(differing_settings(one, each)))
+    differing = differing_settings(one, other)
+    if not differing:
+        return "measured in more ways here than on the other side"
+    return f"nearest is {other.name}: {_listed(differing)}"
+
+
+def nearest_pair(before: Sequence[Measured], after: Sequence[Measured]) -> str:
+    """Of the first rows of each side those that differ in the fewest settings, and these."""
+    both = [(one, other) for one in before[:_MOST_NEAREST] for other in after[:_MOST_NEAREST]]
+    one, other = min(both, key=lambda pair: len(differing_settings(*pair)))
+    return f"nearest are {one.name} and {other.name}: {_listed(differing_settings(one, other))}"
+
+
+def differing_settings(one: Measured, other: Measured) -> list[tuple[str, str, str]]:
+    """Name and both values of every setting in which two rows differ; a shape or a layout with another name counts
+    as one."""
+    first, second = one.settings, other.settings
+    names = [name for name in dict.fromkeys([*first, *second]) if first.get(name) != second.get(name)]
+    for part, named in _SAID_BY.items():
+        if named in names:
+            names = [name for name in names if name == named or not name.startswith(f"{part}.")]
+    if all(name == "workload.name" for name in names if name.startswith("workload.")):
+        names = [name for name in names if name != "workload.name"]
+    return [(name, _short(first.get(name)), _short(second.get(name))) for name in names]
+
+
+def settings_of(manifest: Manifest) -> dict[str, Any]:
+    """Every setting by its dotted name; of lists of lengths nothing, since workload and seed make them."""
+    body = manifest.model_dump(mode="json", by_alias=True)
+    body["work"] = {"samples": manifest.work.global_rollouts}
+    flat = dict(_flatten({name: value for name, value in body.items() if name not in _NO_SETTING}))
+    return {"layout": manifest.layout.label(), **flat}
+
+
+def _flatten(value: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, inner in value.items():
+        if key in _NO_SETTING:
+            continue
+        if isinstance(inner, dict):
+            yield from _flatten(inner, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", inner
+
+
+def _short(value: Any) -> str:
+    text = "-" if value is None else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _listed(settings: Sequence[tuple[str, str, str]]) -> str:
+    shown = [f"{name.split('.', 1)[-1]} {one} / {other}" for name, one, other in settings[:_MOST_SETTINGS]]
+    more = len(settings) - len(shown)
+    return ", ".join([*shown, f"and {more} more"] if more > 0 else shown)

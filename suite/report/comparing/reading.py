@@ -1,0 +1,45 @@
+"""What reading two sides found to be wrong with their bundles, as a comparison tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from suite.report.comparing.model import Lack, Side, Unjudged
+from suite.report.reading import Found
+
+#: How ``suite.report.reading`` words what keeps a bundle from being taken as it is.
+_WORDED: tuple[tuple[str, Lack], ...] = (
+    ("record.json is not what its events give", "altered"),
+    ("still being run", "running"),
+)
+
+
+def left_out(before: Found, after: Found) -> tuple[Unjudged, ...]:
+    """Every bundle that could not be read, is not finished, or whose record was changed."""
+    return (*_left_out("before", before), *_left_out("after", after))
+
+
+def notes(before: Found, after: Found) -> list[str]:
+    """What else a reader must know, a line each: copies that were left out, records that were taken as stored."""
+    lines = [line for found in (before, after) for line in found.caveats if _lack_of(line) is None]
+    # versions stand in the table of what differs
+    return [line for line in dict.fromkeys(lines) if not line.startswith("runs of different versions")]
+
+
+def _left_out(side: Side, found: Found) -> Iterator[Unjudged]:
+    for line in found.damaged:
+        yield _unjudged("damaged", side, line)
+    for line in found.caveats:
+        lack = _lack_of(line)
+        if lack:
+            yield _unjudged(lack, side, line)
+
+
+def _lack_of(line: str) -> Lack | None:
+    return next((lack for words, lack in _WORDED if words in line), None)
+
+
+def _unjudged(lack: Lack, side: Side, line: str) -> Unjudged:
+    """``path: what is wrong``."""
+    path, _, detail = line.partition(": ")
+    return Unjudged(lack=lack, side=side, name=path, detail=detail)

@@ -1,0 +1,98 @@
+"""What is not the same around the rows of a comparison, and so what kind of comparison it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from suite.bundle.record import Record
+from suite.report.comparing.model import FactDifference, FactKind, Surroundings
+from suite.report.comparing.pairing import Measured, differing_settings
+from suite.report.facts.environment import FIGURES, apart, facts_of, figures_of, shown
+from suite.report.formatting.numbers import listed
+
+#: What makes a comparison one across something, in the order in which a label has them.
+_ACROSS: tuple[tuple[FactKind, str], ...] = (
+    ("machine", "machines"),
+    ("version", "versions"),
+    ("launch", "launchers"),
+    ("setting", "settings"),
+    ("state", "states of the machine"),
+)
+ALIKE = "like with like"
+_OTHER_HOST = "on another host of the same kind"
+_SEED = "seed"
+
+_Key = tuple[str, FactKind, tuple[str, ...], tuple[str, ...]]
+
+
+@dataclass
+class _Found:
+    """Differences by what they are, with the rows that have them; names of facts that are known, and of those that
+    differ anywhere."""
+
+    rows: dict[_Key, list[str]] = field(default_factory=dict)
+    known: dict[str, None] = field(default_factory=dict)
+    differing: set[str] = field(default_factory=set)
+
+    def add(self, row: str, name: str, kind: FactKind, before: tuple[str, ...], after: tuple[str, ...]) -> None:
+        self.known[name] = None
+        if before != after:
+            self.differing.add(name)
+            self.rows.setdefault((name, kind, before, after), []).append(row)
+
+
+def surroundings_of(pairs: Sequence[tuple[Measured, Measured]]) -> Surroundings:
+    """Over all pairs of rows. Facts that only one side tells are a difference too, for all that is known."""
+    found = _Found()
+    for before, after in pairs:
+        _facts(before, after, found)
+        for name, first, second in differing_settings(before, after):
+            found.add(after.name, name.rpartition(".")[2], "setting", (first,), (second,))
+    order = [kind for kind, _ in _ACROSS] + ["host"]
+    differences = [
+        FactDifference(name=name, kind=kind, before=before, after=after, rows=tuple(rows))
+        for (name, kind, before, after), rows in found.rows.items()
+    ]
+    differences.sort(key=lambda one: order.index(one.kind))
+    return Surroundings(
+        label=_label(differences),
+        equal=not differences,
+        alike=tuple(name for name in found.known if name not in found.differing),
+        differences=tuple(differences),
+    )
+
+
+def _facts(before: Measured, after: Measured, found: _Found) -> None:
+    sides = [_records(side) for side in (before, after)]
+    first, second = (facts_of(records) for records in sides)
+    for name in dict.fromkeys([*first, *second]):
+        kind = (first.get(name) or second[name])[0]
+        found.add(after.name, name, kind, *(facts[name][1] if name in facts else () for facts in (first, second)))
+    figures = [figures_of(records) for records in sides]
+    for figure in FIGURES:
+        one, other = (side[figure.name] for side in figures)
+        if apart(figure, one, other):
+            found.add(after.name, figure.name, "state", (shown(figure, one),), (shown(figure, other),))
+
+
+def _records(side: Measured) -> list[Record]:
+    """Of the runs that have a rate, as the row's figures do."""
+    return [run.record for run in side.runs.entries if run.record.throughput is not None]
+
+
+def _label(differences: Sequence[FactDifference]) -> str:
+    """``across machines and versions``; seeds alone are no other settings."""
+    kinds = list(_kinds(differences))
+    if kinds:
+        return f"across {listed(kinds)}"
+    return _OTHER_HOST if differences else ALIKE
+
+
+def _kinds(differences: Sequence[FactDifference]) -> Iterator[str]:
+    for kind, name in _ACROSS:
+        names = {one.name for one in differences if one.kind == kind}
+        if names == {_SEED}:
+            yield "seeds"
+        elif names:
+            yield name

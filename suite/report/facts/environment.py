@@ -1,0 +1,198 @@
+"""What was around a measurement: device, versions, launcher, state of the machine; and how two sides differ in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Literal
+
+from suite.bundle.record import Record
+from suite.report.facts.variants import launch_setting_of, short_image
+from suite.report.formatting.numbers import GIB, number
+
+FactKind = Literal["machine", "version", "launch", "setting", "state", "host"]
+#: Measured figures of both sides that are within this factor of each other say nothing.
+_ALIKE = 1.25
+#: A load below this share of the processors is a quiet machine, whatever its figure.
+_QUIET = 0.5
+
+Reader = Callable[[Record], str]
+
+
+@dataclass(frozen=True)
+class FactReader:
+    """How one fact is read off a record; empty text where it is not told."""
+
+    name: str
+    kind: FactKind
+    read: Reader
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured figure of a machine, which no two runs have alike: it differs where the sides lie apart.
+
+    ``least``: what is below it counts as this much.
+    """
+
+    name: str
+    unit: str
+    scale: float
+    read: Callable[[Record], float | None]
+    least: float = 0.0
+
+
+def _look(facts: Any, *names: str) -> Any:
+    value: Any = facts
+    for name in names:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list) and all(isinstance(one, (str, int)) for one in value):
+        return ".".join(str(one) for one in value)
+    return str(value) if isinstance(value, (str, int, float)) else ""
+
+
+def _worker(*names: str) -> Reader:
+    return lambda record: _text(_look(record.environment.worker, *names))
+
+
+def _driver(*names: str) -> Reader:
+    return lambda record: _text(_look(record.environment.driver, *names))
+
+
+def _bytes(*names: str) -> Reader:
+    """In GiB, to a digit behind the point: kernels of one machine do not always keep the same few pages."""
+
+    def read(record: Record) -> str:
+        value = _look(record.environment.worker, *names)
+        return f"{value / GIB:.1f} GiB" if isinstance(value, (int, float)) else ""
+
+    return read
+
+
+def _commit(record: Record) -> str:
+    commit, _, changed = _driver("git_commit")(record).partition("+")
+    return f"{commit[:12]}{' with changes' if changed else ''}" if commit else ""
+
+
+def _image(record: Record) -> str:
+    image = launch_setting_of(record).image
+    return short_image(image) if image else "none"
+
+
+def _variables(record: Record) -> dict[str, str]:
+    """What the environment of the ranks sets for their libraries; without paths and devices, which launches choose."""
+    found = _look(record.environment.worker, "variables")
+    told = {name: _text(value) for name, value in found.items()} if isinstance(found, Mapping) else {}
+    return {name: value for name, value in told.items() if "/" not in value and not name.endswith("VISIBLE_DEVICES")}
+
+
+def _packages(record: Record) -> dict[str, str]:
+    found = _look(record.environment.worker, "packages")
+    return {name: _text(version) for name, version in found.items()} if isinstance(found, Mapping) else {}
+
+
+def _device(record: Record) -> str:
+    return "CPU" if record.run.device == "cpu" else _worker("device", "name")(record)
+
+
+def _with_unit(unit: str, *names: str) -> Reader:
+    return lambda record: f"{text} {unit}" if (text := _worker(*names)(record)) else ""
+
+
+READERS: tuple[FactReader, ...] = (
+    FactReader("device", "machine", _device),
+    FactReader("devices of the host", "machine", _worker("device", "count")),
+    FactReader("device memory", "machine", _bytes("device", "memory_bytes")),
+    FactReader("CPU", "machine", _worker("cpu", "model")),
+    FactReader("cores", "machine", _worker("cpu", "cores")),
+    FactReader("hardware threads", "machine", _worker("cpu", "threads")),
+    FactReader("host memory", "machine", _bytes("memory_bytes")),
+    FactReader("top clock", "machine", _with_unit("MHz", "idle", "sm_clock_mhz_max")),
+    FactReader("power limit", "machine", _with_unit("W", "idle", "power_limit_watts")),
+    FactReader("driver", "version", _worker("driver")),
+    FactReader("CUDA", "version", _worker("cuda")),
+    FactReader("NCCL", "version", _worker("nccl")),
+    FactReader("kernel", "version", _worker("kernel")),
+    FactReader("Python", "version", _worker("python")),
+    FactReader("suite", "version", _driver("suite_version")),
+    FactReader("suite's commit", "version", _commit),
+    FactReader("image", "version", _image),
+    FactReader("launcher", "launch", lambda record: record.run.launcher or ""),
+    FactReader("container runtime", "launch", _driver("engine", "name")),
+    FactReader("container runtime's version", "version", _driver("engine", "version")),
+    FactReader("torch threads", "setting", _worker("threads", "torch")),
+    FactReader("usable CPUs", "machine", _worker("threads", "cpus")),
+    FactReader("CPUs of a rank", "launch", _worker("affinity", "cpus")),
+    FactReader("allocator", "setting", _worker("allocator", "backend")),
+    FactReader("TF32", "setting", _worker("allow_tf32")),
+    FactReader("held down by", "state", _worker("idle", "throttle_reasons")),
+    FactReader("host", "host", _worker("host")),
+)
+
+
+def _number(*names: str) -> Callable[[Record], float | None]:
+    def read(record: Record) -> float | None:
+        value = _look(record.environment.worker, *names)
+        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+    return read
+
+
+def _load(record: Record) -> float | None:
+    """Per processor that the rank may use."""
+    load, cpus = (_look(record.environment.worker, "idle", name) for name in ("load", "cpus"))
+    known = isinstance(load, (int, float)) and isinstance(cpus, int) and cpus > 0
+    return load / cpus if known else None
+
+
+FIGURES: tuple[Figure, ...] = (
+    Figure("load per CPU at the start", "", 1, _load, _QUIET),
+    Figure("clock before the run", "MHz", 1, _number("idle", "sm_clock_mhz")),
+    Figure("measured matrix product", "TFLOP/s", 1e12, _number("ceilings", "matmul_flops")),
+    Figure("measured copy", "GB/s", 1e9, _number("ceilings", "copy_bytes_per_second")),
+)
+
+
+def facts_of(records: Sequence[Record]) -> dict[str, tuple[FactKind, tuple[str, ...]]]:
+    """Every fact by its name, with its distinct values over these records; packages and variables are
+    facts of their own.
+
+    A fact that no record tells is left out.
+    """
+    found: dict[str, tuple[FactKind, set[str]]] = {}
+    for record in records:
+        told: list[tuple[str, FactKind, str]] = [(one.name, one.kind, one.read(record)) for one in READERS]
+        told += [(name, "version", version) for name, version in _packages(record).items()]
+        told += [(name, "setting", value) for name, value in _variables(record).items()]
+        for name, kind, value in told:
+            if value:
+                found.setdefault(name, (kind, set()))[1].add(value)
+    return {name: (kind, tuple(sorted(values))) for name, (kind, values) in found.items()}
+
+
+def figures_of(records: Sequence[Record]) -> dict[str, tuple[float, ...]]:
+    """Measured figures by name, one of each record that tells it, in units of their own."""
+    read = {figure.name: [figure.read(record) for record in records] for figure in FIGURES}
+    return {name: tuple(one for one in values if one is not None) for name, values in read.items()}
+
+
+def apart(figure: Figure, before: Sequence[float], after: Sequence[float]) -> bool:
+    """Whether a measured figure is another on the second side: no value of one side lies among the other's, and their
+    medians are more than a quarter apart."""
+    if not before or not after:
+        return False
+    first, second = ([max(value, figure.least) for value in values] for values in (before, after))
+    overlapping = min(first) <= max(second) and min(second) <= max(first)
+    low, high = sorted((median(first), median(second)))
+    return not overlapping and (low <= 0 or high / low > _ALIKE)
+
+
+def shown(figure: Figure, values: Sequence[float]) -> str:
+    """``0.9 to 1.2 TFLOP/s``."""
+    low, high = (number(value / figure.scale, 2) for value in (min(values), max(values)))
+    return f"{low if low == high else f'{low} to {high}'} {figure.unit}".rstrip()

@@ -1,0 +1,57 @@
+"""What the rows of a folder share of their noise, and which of their runs stand apart from the others."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from suite.report.facts.pool import Row, TwoModes
+from suite.stats.intervals import log_rates, pooled_rate
+from suite.stats.moderated import Prior, mean_of, moderate, slow_runs
+
+
+def share_noise(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """The rows with intervals from the variance that is moderated over all rows of a machine and kind of device."""
+    alike: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        alike[_place(row)].append(row)
+    priors = {place: moderate([log_rates(row.measured) for row in found]) for place, found in alike.items()}
+    return tuple(_with(row, priors[_place(row)]) if row.measured else row for row in rows)
+
+
+def two_mode_lines(rows: Sequence[Row]) -> tuple[str, ...]:
+    """One line for each row with runs that are slower than its others by more than its noise."""
+    return tuple(
+        f"{row.name}: {found.slow} of {found.runs} runs {'is' if found.slow == 1 else 'are'} {found.loss:.1%} slower than "
+        f"the others (two modes); its rate is of all of them, and its interval need not hold that of either"
+        for row in rows
+        if (found := row.two_modes) is not None
+    )
+
+
+def _place(row: Row) -> tuple[str, str]:
+    return row.setting.machine, row.setting.device
+
+
+def _with(row: Row, prior: Prior | None) -> Row:
+    rate = pooled_rate(row.measured, prior)
+    before, tokens, per_device = row.samples_per_second, row.tokens_per_second, row.tokens_per_second_per_device
+    assert before and tokens and per_device, "a measured row has rates"
+    return replace(
+        row,
+        samples_per_second=rate,
+        tokens_per_second=rate.scaled(tokens.value / before.value),
+        tokens_per_second_per_device=rate.scaled(per_device.value / before.value),
+        prior=prior,
+        two_modes=_two_modes(log_rates(row.measured), prior),
+    )
+
+
+def _two_modes(logs: Sequence[float], prior: Prior | None) -> TwoModes | None:
+    slow = slow_runs(logs, prior)
+    if not slow:
+        return None
+    others = [log for index, log in enumerate(logs) if index not in slow]
+    return TwoModes(len(slow), len(logs), 1 - math.exp(mean_of([logs[index] for index in slow]) - mean_of(others)))

@@ -1,0 +1,73 @@
+"""A table on a terminal: in the widest of its forms that fits, with what that abbreviates and leaves out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from suite.report.formatting.console import console
+from suite.spec.base import printable
+
+#: One row of a table, title -> plain text; all rows of a table have the same titles in the same order.
+Cells = dict[str, str]
+#: Columns of words; the others hold figures.
+_LEFT = ("size", "backend", "layout", "verdict", "phase", "fact", "before", "after", "gate")
+
+
+@dataclass(frozen=True)
+class Form:
+    """A way to show a table, with the line that explains its abbreviations, and the columns it has no room for."""
+
+    rows: Sequence[Cells]
+    legend: str = ""
+    left_out: tuple[str, ...] = ()
+    compact: bool = True
+
+
+def without(row: Cells, *titles: str) -> Cells:
+    """The row less these columns."""
+    return {title: cell for title, cell in row.items() if title not in titles}
+
+
+def explained(rows: Sequence[Cells], legend: dict[str, str]) -> str:
+    """The explanation of each abbreviation that a verdict has."""
+    return "; ".join(text for mark, text in legend.items() if any(mark in row["verdict"] for row in rows))
+
+
+def print_widest(forms: Sequence[Form]) -> None:
+    """The first form that fits the terminal, with what it abbreviates and leaves out; in a pipe the first."""
+    screen = console()
+    chosen = forms[0]
+    if sys.stdout.isatty():
+        unlimited = screen.options.update(width=10_000)
+        fitting = (form for form in forms if screen.measure(_drawn(form), options=unlimited).maximum <= screen.width)
+        chosen = next(fitting, forms[-1])
+    screen.print(_drawn(chosen))
+    if chosen.legend:
+        print_line(chosen.legend)
+    if chosen.left_out:
+        print_line(f"not shown at {screen.width} columns: {', '.join(chosen.left_out)}")
+
+
+def print_line(text: str) -> None:
+    """A line that a terminal does not break within a word."""
+    if sys.stdout.isatty():
+        console().print(printable(text), markup=False, highlight=False)
+    else:
+        print(printable(text))
+
+
+def _drawn(form: Form) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    if form.compact:
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+    for title in form.rows[0]:
+        table.add_column(title, justify="left" if title in _LEFT else "right")
+    for row in form.rows:
+        table.add_row(*(escape(cell) for cell in row.values()))
+    return table

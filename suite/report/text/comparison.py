@@ -1,0 +1,282 @@
+"""A comparison on a terminal: what kind it is, its rows, where the time went, what differs around, what is lacking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from suite.report.comparing.model import (
+    ComparedPhase,
+    ComparedRow,
+    FactDifference,
+    FolderComparison,
+    Gate,
+    Lack,
+    Unjudged,
+)
+from suite.report.formatting.console import console
+from suite.report.formatting.escape import visible
+from suite.report.formatting.forms import Cells, Form, explained, print_line, print_widest, without
+from suite.report.formatting.numbers import GIB, UNKNOWN, counted, listed, number
+from suite.spec.base import printable
+
+#: Lines of one kind before the rest is only counted; ``--json`` has all of them.
+MOST_LINES = 5
+_MOST_FACTS = 3
+_MOST_ROWS_WITH_PHASES = 8
+_SHORT_VERDICTS = {"not distinguishable": "unclear"}
+_LACKS: dict[Lack, str] = {
+    "no partner": "without partner",
+    "ambiguous": "measured in several ways",
+    "failed": "with failed runs",
+    "damaged": "left out, damaged",
+    "altered": "with records that are not what their events give",
+    "running": "left out, still being run",
+    "suspect": "with suspect runs",
+    "copies": "that prove nothing",
+    "one run": "with too few runs",
+}
+_OF_BUNDLES = ("damaged", "altered", "running")
+_SIDES = {"before": "before: ", "after": "after: ", None: ""}
+
+
+def print_comparison(result: FolderComparison, gate: Gate | None = None, all_phases: bool = False) -> None:
+    """Everything but the details of what is lacking beyond a few lines each."""
+    for line in headline(result):
+        print_line(line)
+    if result.rows:
+        print_widest(_forms(result.rows, result.margin))
+        for line in _level(result):
+            print_line(line)
+    _print_phases(result.rows, all_phases)
+    _print_surroundings(result)
+    for line in (*_marks(result.rows), *_lacking(result.unjudged), *_needed(result.rows, result.margin)):
+        print_line(line)
+    for line in gate_lines(result, gate) if gate else ():
+        print_line(line)
+
+
+def headline(result: FolderComparison) -> Iterator[str]:
+    """What kind of comparison it is, with the facts that make it one, and how many rows ended how."""
+    around = result.surroundings
+    named = [one for one in around.differences if one.kind != "host"]
+    facts = [f"{one.name} {_values(one.before)} -> {_values(one.after)}" for one in named[:_MOST_FACTS]]
+    more = [f"{len(named) - _MOST_FACTS} more below"] if len(named) > _MOST_FACTS else []
+    yield f"{around.label}{': ' if facts else ''}{'; '.join([*facts, *more])}"
+    ways = {
+        "slower": [row for row in result.rows if row.verdict == "slower"],
+        "faster": [row for row in result.rows if row.verdict == "faster"],
+        f"equal within {result.margin:.0%}": [row for row in result.rows if _is_equal(row)],
+        "undecided": [row for row in result.rows if not row.decided],
+    }
+    counts = [f"{len(rows)} {way}" for way, rows in ways.items() if rows]
+    yield f"{counted(len(result.rows), 'row')} compared{': ' if counts else ''}{', '.join(counts)}"
+
+
+def gate_lines(result: FolderComparison, gate: Gate) -> Iterator[str]:
+    """Whether the gate is met, and why not."""
+    at = f"the gate of {gate.gate:g}"
+    count = len(result.rows)
+    if gate.missed:
+        yield f"{gate.missed} of {counted(count, 'row')} {'is' if gate.missed == 1 else 'are'} below {at}"
+    if gate.undecided:
+        fate = "which fails with --strict" if gate.strict else "which passes without --strict"
+        yield (
+            f"{gate.undecided} of {counted(count, 'row')} could be on either side of {at}, {fate}"
+            f"{_runs_text([row.gate.runs_needed for row in result.rows if row.gate and row.gate.outcome == 'undecided'])}"
+        )
+    if gate.lacking:
+        things = counted(gate.lacking, "row or bundle", "rows and bundles")
+        fate = "allowed by --allow-missing" if gate.allow_missing else "which --allow-missing would let pass"
+        yield f"{things} cannot be judged, {fate}"
+    yield f"gate {gate.gate:g}: {'met' if gate.passed else 'not met'}"
+
+
+def _is_equal(row: ComparedRow) -> bool:
+    return row.verdict == "not distinguishable" and bool(row.equivalent)
+
+
+def _level(result: FolderComparison) -> Iterator[str]:
+    tested = [row for row in result.rows if row.probability is not None]
+    if len(tested) > 1:
+        share = f"{result.level:.0%}"
+        yield (
+            f"intervals and verdicts hold for all rows together ({result.method}): equal sides show a difference in at "
+            f"most {share} of cases, and of those shown at most {share} are expected to be false"
+        )
+
+
+def _forms(rows: Sequence[ComparedRow], margin: float) -> list[Form]:
+    legend_of = {
+        "unclear": "unclear: not distinguishable",
+        "equal": f"equal: not distinguishable, and equal within {margin:.0%}",
+        " =": f"=: equal within {margin:.0%}",
+        "?": "?: cannot be tested, see below",
+        "~": "~: not all runs were steady, or some were slow",
+    }
+    whole = [_compared(row, row.verdict + _remarks(row, margin)) for row in rows]
+    short = [_compared(row, _short(row)) for row in rows]
+    legend = explained(short, legend_of)
+    return [
+        Form(whole, compact=False),
+        Form(short, legend),
+        Form([without(row, "runs") for row in short], legend, ("runs",)),
+        Form([without(row, "runs", "layout") for row in short], legend, ("runs", "layout")),
+    ]
+
+
+def _remarks(row: ComparedRow, margin: float) -> str:
+    remarks = [f", equal within {margin:.0%}"] if row.equivalent else []
+    remarks += [" (cannot be tested)"] if row.probability is None else []
+    remarks += [" (unsteady)"] if row.unsteady_before or row.unsteady_after else []
+    remarks += [" (slow runs)"] if row.slow_before or row.slow_after else []
+    return "".join(remarks)
+
+
+def _short(row: ComparedRow) -> str:
+    shaky = "~" if row.unsteady_before or row.unsteady_after or row.slow_before or row.slow_after else ""
+    if _is_equal(row):
+        return f"equal{shaky}"
+    mark = "?" if row.probability is None else " =" if row.equivalent else ""
+    return f"{_SHORT_VERDICTS.get(row.verdict, row.verdict)}{shaky}{mark}"
+
+
+def _compared(row: ComparedRow, verdict: str) -> Cells:
+    cells = {
+        "size": visible(row.size, 24),
+        "ranks": str(row.ranks),
+        "backend": visible(row.backend, 24),
+        "layout": printable(row.layout),
+        "runs": f"{row.runs_before} / {row.runs_after}",
+        "ratio [95 %]": _ratio(row.ratio, row.low, row.high),
+        "verdict": verdict,
+    }
+    return cells | ({"gate": row.gate.outcome} if row.gate else {})
+
+
+def _ratio(ratio: float | None, low: float | None, high: float | None) -> str:
+    if ratio is None:
+        return UNKNOWN
+    return f"{ratio:.3f}" if low is None or high is None else f"{ratio:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def _print_phases(rows: Sequence[ComparedRow], all_phases: bool) -> None:
+    """Of rows that differ, as a whole or in a phase, or in what they need; of one row alone in any case."""
+    told = [row for row in rows if row.phases]
+    shown = [row for row in told if all_phases or len(rows) == 1 or _has_moved(row)]
+    if not all_phases:
+        shown = shown[:_MOST_ROWS_WITH_PHASES]
+    if shown:
+        print_line("where the time went, in seconds per iteration; ratios of rates, of memory of bytes:")
+    for row in shown:
+        print_line(f"{row.name}:")
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        for title in ("phase", "before", "after", "ratio [95 %]", "of the change", "verdict"):
+            table.add_column(title, justify="left" if title in ("phase", "verdict") else "right")
+        for cells in _phase_cells(row):
+            table.add_row(*map(escape, cells))
+        console().print(table)
+    if len(shown) < len(told):
+        print_line(f"phases of {counted(len(told) - len(shown), 'more row')}: --phases")
+
+
+def _has_moved(row: ComparedRow) -> bool:
+    unmoved = ("not distinguishable", None)
+    memory = row.memory is not None and row.memory.verdict not in unmoved
+    return memory or row.verdict != "not distinguishable" or any(one.verdict not in unmoved for one in row.phases)
+
+
+def _phase_cells(row: ComparedRow) -> Iterator[tuple[str, ...]]:
+    for phase in row.phases:
+        yield (
+            *(phase.name, number(phase.before_seconds), number(phase.after_seconds)),
+            *(_ratio(phase.ratio, phase.low, phase.high), _share(phase)),
+            _SHORT_VERDICTS.get(phase.verdict or "", phase.verdict or ""),
+        )
+    memory = row.memory
+    if memory is not None:
+        before, after = (f"{number(size / GIB)} GiB" for size in (memory.before_bytes, memory.after_bytes))
+        verdict = _SHORT_VERDICTS.get(memory.verdict or "", memory.verdict or "")
+        yield "memory peak", before, after, _ratio(memory.ratio, memory.low, memory.high), "", verdict
+
+
+def _share(phase: ComparedPhase) -> str:
+    return UNKNOWN if phase.share_of_change is None else f"{phase.share_of_change:.0%}"
+
+
+def _print_surroundings(result: FolderComparison) -> None:
+    """A table of what differs, or one line."""
+    around = result.surroundings
+    if not result.rows:
+        return
+    if around.equal:
+        print_line(f"environment: equal in all {counted(len(around.alike), 'fact')} that are known of it")
+        return
+    print_line("environment: what differs")
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for title in ("fact", "before", "after", "rows"):
+        table.add_column(title, justify="right" if title == "rows" else "left", overflow="fold")
+    for one in around.differences:
+        rows = "all" if len(one.rows) == len(result.rows) else f"{len(one.rows)} of {len(result.rows)}"
+        table.add_row(*map(escape, (one.name, _values(one.before), _values(one.after), rows)))
+    console().print(table)
+    print_line(f"the same: {counted(len(around.alike), 'other fact')}")
+
+
+def _values(values: Sequence[str]) -> str:
+    shown = [visible(value, 60) for value in values[:MOST_LINES]]
+    more = [f"{len(values) - MOST_LINES} more"] if len(values) > MOST_LINES else []
+    return ", ".join([*shown, *more]) or UNKNOWN
+
+
+def _marks(rows: Sequence[ComparedRow]) -> Iterator[str]:
+    """Rows that could not be tested, each with the reason."""
+    yield from _few(f"not tested: {row.name}: {row.reason}" for row in rows if row.reason)
+
+
+def _lacking(unjudged: Sequence[Unjudged]) -> Iterator[str]:
+    """By what is lacking: how many, and the first of them."""
+    for lack, words in _LACKS.items():
+        found = [one for one in unjudged if one.lack == lack]
+        if found:
+            noun = "bundle" if lack in _OF_BUNDLES else "row"
+            yield f"{counted(len(found), noun)} {words}:"
+            yield from _few(_lack_line(one) for one in found)
+
+
+def _lack_line(one: Unjudged) -> str:
+    return f"  {_SIDES[one.side]}{visible(one.name, 200)}{': ' if one.detail else ''}{visible(one.detail, 400)}"
+
+
+def _few(lines: Iterator[str]) -> Iterator[str]:
+    found = list(lines)
+    yield from found[:MOST_LINES]
+    if len(found) > MOST_LINES:
+        yield f"  and {len(found) - MOST_LINES} more; --json has them all"
+
+
+def _needed(rows: Sequence[ComparedRow], margin: float) -> Iterator[str]:
+    """How many runs would decide between a difference and equality, where that is open."""
+    open_rows = [row for row in rows if not row.decided and row.reason is None]
+    if open_rows:
+        yield (
+            f"{counted(len(open_rows), 'row')} could differ or be equal within {margin:.0%}"
+            f"{_runs_text([row.runs_needed for row in open_rows])}"
+        )
+
+
+def _runs_text(needed: Sequence[int | None]) -> str:
+    """The most runs a side that any of the rows takes."""
+    known = [count for count in needed if count is not None]
+    unknown = len(needed) - len(known)
+    texts = []
+    if known:
+        least, most = min(known), max(known)
+        span = str(most) if least == most else f"{least} to {most}"
+        texts.append(f"{span} runs a side would likely decide {'it' if len(needed) == 1 else 'them'}")
+    if unknown:
+        texts.append(f"{'it' if len(needed) == 1 else f'{unknown} of them'} cannot be told how many runs would decide")
+    return f"; {listed(texts)}" if texts else ""

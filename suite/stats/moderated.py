@@ -1,0 +1,163 @@
+"""How far runs of a row vary: by its own few runs, and by what all rows of a plan have in common.
+
+Five runs tell little of their own spread, and a Student's t pays dearly for that; sixteen rows of five tell much of how
+runs vary on a machine. The variances of the rows are taken for draws from one distribution, whose scale and width come
+from the rows themselves (Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004): the more alike the
+rows' variances are, the more each is drawn to what they share.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from suite.stats.quantiles import student_quantile, variance_ratio_quantile
+
+#: No runs are taken to vary less, as a standard deviation of log rates (0.1 %): equal figures of a few runs do not
+#: prove that there is no noise.
+LEAST_SPREAD = 0.001
+#: Fewer rows do not tell how alike their variances are.
+FEWEST_ROWS = 6
+#: Degrees of freedom of the prior below which the rows are too unlike to share anything.
+_FEWEST_DEGREES = 1.0
+#: Standard errors that are added to the estimated width of the rows' variances, so that rows which look alike by chance
+#: do not share more than they have in common.
+_CAUTION = 1.0
+#: A row whose variance is above this quantile of what the others have lends nothing from them.
+_UNLIKE = 0.99
+#: Level at which runs of a row are called slow: of rows without such runs at most about one in a hundred is.
+_SLOW_LEVEL = 0.01
+_MOST_ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What rows of a plan have in common: the ``variance`` of a run's log rate, worth ``degrees`` of freedom.
+
+    ``most``: degrees of freedom of all runs together; no row ever has more.
+    """
+
+    variance: float
+    degrees: float
+    most: float
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Variance of the values around their mean, and with how many degrees of freedom it is known."""
+
+    variance: float
+    degrees: float
+
+
+def mean_of(values: Sequence[float]) -> float:
+    """Arithmetic mean."""
+    return math.fsum(values) / len(values)
+
+
+def spread(values: Sequence[float], prior: Prior | None = None) -> Spread:
+    """Variance of at least two values, drawn to the prior's where there is one, and never below ``LEAST_SPREAD``.
+
+    Posterior of an inverse chi squared prior: both variances weighted by their degrees of freedom, which add up. Values
+    that vary much more than the prior's rows do (above its 99 % quantile) are left to themselves.
+    """
+    degrees = len(values) - 1
+    mean = mean_of(values)
+    own = max(math.fsum((value - mean) ** 2 for value in values) / degrees, LEAST_SPREAD**2)
+    if prior is None or own > prior.variance * variance_ratio_quantile(degrees, prior.degrees, _UNLIKE):
+        return Spread(own, float(degrees))
+    together = degrees + prior.degrees
+    variance = (degrees * own + prior.degrees * prior.variance) / together
+    return Spread(max(variance, LEAST_SPREAD**2), min(together, max(prior.most, degrees)))
+
+
+def moderate(groups: Sequence[Sequence[float]]) -> Prior | None:
+    """What the rows of a plan share, from the log rates of the runs of each; rows of one run tell nothing.
+
+    Null for fewer than ``FEWEST_ROWS`` rows and where the rows have too little in common. Rows with slow runs
+    (``slow_runs``) are left out of it while enough others are left.
+    """
+    rows = [tuple(values) for values in groups if len(values) >= 2]
+    prior, kept = _fit([spread(values) for values in rows]), rows
+    for _ in range(_MOST_ROUNDS):
+        alike = [values for values in rows if not slow_runs(values, prior)]
+        if alike == kept or len(alike) < FEWEST_ROWS:
+            break
+        prior, kept = _fit([spread(values) for values in alike]), alike
+    return prior
+
+
+def slow_runs(values: Sequence[float], prior: Prior | None = None) -> tuple[int, ...]:
+    """Indices of the runs that stand apart below the others by log rate: fewer than half, and at least three in all.
+
+    The runs are split at each gap below the upper half. A gap counts when it is wider than noise within the two parts
+    explains (their pooled variance, with the prior's; Student's t at a level shared by the splits). One side only:
+    a run can lose time to something else on the machine, and none gains any.
+    """
+    count = len(values)
+    if count < 3:
+        return ()
+    order = sorted(range(count), key=lambda index: values[index])
+    found = 0
+    for slow in range(1, (count - 1) // 2 + 1):
+        below, above = [values[index] for index in order[:slow]], [values[index] for index in order[slow:]]
+        degrees = count - 2 + (prior.degrees if prior else 0.0)
+        squares = _squares(below) + _squares(above) + (prior.degrees * prior.variance if prior else 0.0)
+        deviation = math.sqrt(max(squares / degrees, LEAST_SPREAD**2))
+        if above[0] - below[-1] > _gap_quantile(count, degrees) * deviation:
+            found = slow
+    return tuple(sorted(order[:found]))
+
+
+def _gap_quantile(count: int, degrees: float) -> float:
+    return student_quantile(degrees, 1 - _SLOW_LEVEL / count)
+
+
+def _squares(values: Sequence[float]) -> float:
+    mean = mean_of(values)
+    return math.fsum((value - mean) ** 2 for value in values)
+
+
+def _fit(rows: Sequence[Spread]) -> Prior | None:
+    """Moments of the logarithms of the rows' variances, whose sampling noise is known (digamma, trigamma)."""
+    count = len(rows)
+    if count < FEWEST_ROWS:
+        return None
+    moments = [_log_moments(row.degrees) for row in rows]
+    logs = [math.log(row.variance) - mean for row, (mean, _, _) in zip(rows, moments, strict=True)]
+    centre, sampling = mean_of(logs), mean_of([variance for _, variance, _ in moments])
+    between = math.fsum((log - centre) ** 2 for log in logs) / (count - 1) - sampling
+    error = math.sqrt(2 * sampling**2 / (count - 1) + mean_of([fourth for _, _, fourth in moments]) / count)
+    degrees = _degrees_of(between + _CAUTION * error)
+    if degrees is None or degrees < _FEWEST_DEGREES:
+        return None
+    likely = _degrees_of(between)
+    shift = 0.0 if likely is None else _log_moments(likely)[0]
+    return Prior(variance=math.exp(centre + shift), degrees=degrees, most=math.fsum(row.degrees for row in rows))
+
+
+@lru_cache(maxsize=1024)
+def _log_moments(degrees: float) -> tuple[float, float, float]:
+    """Mean, variance and fourth cumulant of the log of a chi squared over its degrees of freedom."""
+    from scipy.special import digamma, polygamma
+
+    half = degrees / 2
+    return float(digamma(half)) - math.log(half), float(polygamma(1, half)), float(polygamma(3, half))
+
+
+def _degrees_of(variance: float) -> float | None:
+    """Degrees of a chi squared whose logarithm has this variance (inverse of trigamma by Newton); null for none left."""
+    from scipy.special import polygamma
+
+    if variance <= 1e-6:
+        return None
+    half = 0.5 + 1 / variance
+    for _ in range(50):
+        trigamma = float(polygamma(1, half))
+        step = trigamma * (1 - trigamma / variance) / float(polygamma(2, half))
+        half += step
+        if -step < 1e-8 * half:
+            break
+    return 2 * half

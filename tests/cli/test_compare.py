@@ -1,0 +1,153 @@
+"""`suite compare` from the command line: sides, gates, exit codes, JSON, and evidence that was changed."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.bundle.derive import derive
+from suite.bundle.store import Bundle
+from suite.cli.app import app
+from tests.synthetic import make_bundle, synthetic_manifest
+
+
+def add_runs(root: Path, runs: int, seconds: float, first: int = 1, spread: float = 0.004, **asked: Any) -> Path:
+    """Bundles whose iterations last so long, each run a little otherwise."""
+    noise = random.Random(f"{root.name} {first} {sorted(asked)}")
+    for repeat in range(first, first + runs):
+        mean = seconds * (1 + spread * noise.gauss(0, 1))
+        lasted = [mean * (1 + spread * noise.gauss(0, 1)) for _ in range(10)]
+        path = make_bundle(root, synthetic_manifest(repeat=repeat, **asked), seconds=lasted)
+        Bundle(path).write_record(derive(Bundle(path)))
+    return root
+
+
+@pytest.fixture
+def compare(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Exit code, standard output and standard error of a comparison."""
+
+    def run(*arguments: Any) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            app(["compare", *map(str, arguments)], prog_name="suite")
+        told = capsys.readouterr()
+        return int(ended.value.code or 0), told.out, told.err
+
+    return run
+
+
+def test_a_loss_is_found_and_fails_the_gate(tmp_path: Path, compare: Any) -> None:
+    before, after = add_runs(tmp_path / "before", 4, 1.0), add_runs(tmp_path / "after", 4, 1.2)
+    code, out, _ = compare(before, after, "--gate", "0.95")
+    assert code == 3 and "1 of 1 row is below the gate of 0.95" in out and out.endswith("gate 0.95: not met\n")
+    code, out, _ = compare(before, after, "--gate", "0.8")
+    assert code == 0 and "kept" in out and "gate 0.8: met" in out
+    assert compare(before, after)[0] == 0
+
+
+def test_the_json_holds_everything(tmp_path: Path, compare: Any) -> None:
+    before, after = add_runs(tmp_path / "before", 4, 1.0), add_runs(tmp_path / "after", 4, 1.2)
+    code, out, _ = compare(before, after, "--gate", "0.95", "--json")
+    told = json.loads(out)
+    (row,) = told["rows"]
+    assert code == 3 and told["gate"]["passed"] is False and (told["missed"], told["undecided"]) == (1, 0)
+    assert row["low"] < row["ratio"] < row["high"] and row["ratio"] == pytest.approx(1 / 1.2, abs=0.01)
+    assert row["gate"]["outcome"] == "below" and row["gate"]["at_most"] < 0.95
+    assert {phase["name"] for phase in row["phases"]} >= {"generate", "score", "reference", "reward", "train", "other"}
+    assert sum(phase["share_of_change"] for phase in row["phases"]) == pytest.approx(1)
+    assert row["memory"]["verdict"] == "not distinguishable"
+    assert told["surroundings"]["label"] == "like with like" and told["unjudged"] == []
+    assert json.loads(compare(before, after, "--json")[1])["gate"] is None
+
+
+def test_a_gate_fails_on_what_vanished_unless_it_may_be_missing(tmp_path: Path, compare: Any) -> None:
+    before = add_runs(tmp_path / "before", 3, 1.0)
+    add_runs(before, 3, 1.0, backend="megatron")
+    after = add_runs(tmp_path / "after", 3, 1.0)
+    code, out, _ = compare(before, after, "--gate", "0.9")
+    assert code == 3 and "1 row without partner:" in out and "1 row or bundle cannot be judged" in out
+    code, out, _ = compare(before, after, "--gate", "0.9", "--allow-missing")
+    assert code == 0 and "allowed by --allow-missing" in out
+
+
+def test_a_gate_fails_on_damaged_and_changed_bundles(tmp_path: Path, compare: Any) -> None:
+    before, after = add_runs(tmp_path / "before", 3, 1.0), add_runs(tmp_path / "after", 4, 1.0)
+    first, second, *_ = sorted(path for path in after.iterdir() if path.is_dir())
+    (first / "manifest.json").write_text("{")
+    record = second / "record.json"
+    record.write_text(record.read_text().replace('"status": "ok"', '"status": "failed"'))
+    code, out, _ = compare(before, after, "--gate", "0.9")
+    assert code == 3 and "1 bundle left out, damaged:" in out
+    assert "1 bundle with records that are not what their events give:" in out
+    told = json.loads(compare(before, after, "--gate", "0.9", "--json")[1])
+    assert sorted(one["lack"] for one in told["unjudged"]) == ["altered", "damaged"]
+    assert all(one["side"] == "after" and one["name"].startswith(str(after)) for one in told["unjudged"])
+    assert compare(before, after, "--gate", "0.9", "--allow-missing")[0] == 0
+
+
+def test_a_folder_of_copies_proves_nothing(tmp_path: Path, compare: Any) -> None:
+    before = add_runs(tmp_path / "before", 3, 1.0)
+    shutil.copytree(before, tmp_path / "after")
+    code, out, _ = compare(before, tmp_path / "after", "--gate", "0.95")
+    assert code == 3 and "equal within" not in out.split("where the time went")[0].split("\n")[1]
+    assert "3 runs on both sides: equal seconds to the last digit" in out
+    one = next(path for path in sorted((tmp_path / "after").iterdir()))
+    for name in ("a", "b"):
+        shutil.copytree(one, tmp_path / "twins" / name)
+    code, out, err = compare(before, tmp_path / "twins", "--gate", "0.5")
+    assert code == 3 and "too few runs" in out and "the same run as" in err
+
+
+def test_undecided_rows_fail_a_strict_gate(tmp_path: Path, compare: Any) -> None:
+    before = add_runs(tmp_path / "before", 3, 1.0, spread=0.1)
+    after = add_runs(tmp_path / "after", 3, 1.0, spread=0.1)
+    code, out, _ = compare(before, after, "--gate", "0.95")
+    assert code == 0 and "either side of the gate of 0.95, which passes without --strict" in out
+    code, out, _ = compare(before, after, "--gate", "0.95", "--strict")
+    assert code == 3 and "which fails with --strict" in out and "runs a side would likely decide it" in out
+
+
+def test_a_row_in_two_ways_is_told_apart_by_naming_bundles(tmp_path: Path, compare: Any) -> None:
+    before = add_runs(tmp_path / "before", 3, 1.0)
+    add_runs(before, 3, 1.0, iterations=20)
+    after = add_runs(tmp_path / "after", 3, 1.0, iterations=12)
+    add_runs(before, 3, 2.0, backend="megatron")
+    add_runs(after, 3, 2.0, backend="megatron")
+    code, out, _ = compare(before, after, "--gate", "0.9")
+    assert code == 3 and "1 row measured in several ways:" in out and "iterations 20" in out
+    short = [
+        path
+        for path in before.iterdir()
+        if json.loads((path / "manifest.json").read_text())["measure"]["iterations"] == 8
+    ]
+    named = [word for path in short for word in ("--before", path)]
+    code, out, _ = compare(*named, "--after", after, "--gate", "0.9")
+    assert code == 0 and "2 rows compared" in out and "across settings: iterations 8 -> 12" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("somewhere",), "two sides"),
+        (("--before", "somewhere"), "two sides"),
+        ((".", ".", "--strict"), "give --gate too"),
+        ((".", ".", "--allow-missing"), "give --gate too"),
+        ((".", ".", "--gate", "0"), "above 0"),
+        ((".", ".", "--gate", "nan"), "above 0"),
+        ((".", ".", "--gate", "much"), "gate"),
+        (("nowhere", "nowhere"), "nowhere"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_2(arguments: tuple[str, ...], words: str, compare: Any) -> None:
+    code, out, err = compare(*arguments)
+    assert code == 2 and words in err and "Traceback" not in err and not out
+
+
+def test_sides_without_a_common_row_are_bad_input_that_names_the_difference(tmp_path: Path, compare: Any) -> None:
+    before, after = add_runs(tmp_path / "before", 2, 1.0), add_runs(tmp_path / "after", 2, 1.0, backend="megatron")
+    code, _, err = compare(before, after, "--gate", "0.9")
+    assert code == 2 and "name deepspeed / megatron" in err

@@ -1,0 +1,87 @@
+"""The examples that a user copies: they are valid, and every option in them is one that the commands have."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from suite.cli.app import load
+from tests.cli.test_help import commands
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKFLOW = ROOT / "examples" / "github-actions" / "regression-gate.yml"
+GUIDE = ROOT / "docs" / "regression-gates.md"
+
+
+def suite_commands(script: str, variables: dict[str, str]) -> list[list[str]]:
+    """The words of every call of suite in a shell script, variables of the job put in."""
+    lines = script.replace("\\\n", " ").splitlines()
+    calls = [line.strip() for line in lines if re.match(r"\s*suite \w", line)]
+    for name, value in variables.items():
+        calls = [call.replace(f"${name}", value) for call in calls]
+    return [shlex.split(re.split(r" > | \|\| | # ", call)[0])[1:] for call in calls]
+
+
+def unknown_options(words: list[str]) -> list[str]:
+    """Options that the command does not have; an unknown command is one too."""
+    known = commands()
+    name = next((" ".join(words[:count]) for count in (2, 1) if " ".join(words[:count]) in known), None)
+    if name is None:
+        return words[:1]
+    params = load(name.split()[-1], known[name]).params
+    options = {option for param in params for option in (*param.opts, *param.secondary_opts)}
+    return [word for word in words if word.startswith("-") and word.split("=")[0] not in options]
+
+
+def workflow_calls() -> list[list[str]]:
+    workflow: dict[Any, Any] = yaml.safe_load(WORKFLOW.read_text())
+    calls = []
+    for job in workflow["jobs"].values():
+        assert job["runs-on"] and job["timeout-minutes"] and job["steps"]
+        for step in job["steps"]:
+            assert ("run" in step) != ("uses" in step)
+            calls += suite_commands(step.get("run", ""), job.get("env", {}))
+    return calls
+
+
+def test_the_workflow_is_whole_and_its_commands_have_their_options() -> None:
+    workflow = yaml.safe_load(WORKFLOW.read_text())
+    # YAML 1.1 reads the key `on` as true, as GitHub's own examples have it
+    assert set(workflow) == {"name", True, "concurrency", "jobs"}
+    calls = workflow_calls()
+    assert [words[0] for words in calls] == ["doctor", "run", "compare", "compare", "compare"]
+    assert [unknown_options(words) for words in calls] == [[]] * len(calls)
+    gate = calls[2]
+    assert gate[gate.index("--gate") + 1] == "0.95" and "--strict" in gate
+
+
+def test_the_commands_of_the_guide_have_their_options() -> None:
+    blocks = re.findall(r"```(?:bash|sh)?\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    calls = [words for block in blocks for words in suite_commands(block, {})]
+    assert len(calls) >= 4
+    assert [unknown_options(words) for words in calls] == [[]] * len(calls)
+
+
+@pytest.mark.parametrize("words", [["compare", "a", "b", "--gaet", "1"], ["frobnicate"], ["run", "--repeat", "3"]])
+def test_a_wrong_option_would_be_found(words: list[str]) -> None:
+    assert unknown_options(words)
+
+
+def test_the_table_of_runs_is_what_the_power_of_the_test_gives() -> None:
+    from suite.stats.deciding import runs_to_decide
+
+    table = GUIDE.read_text().split("<!-- runs:begin -->")[1].split("<!-- runs:end -->")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.strip().splitlines()]
+    losses = [float(cell.strip(" %")) / 100 for cell in rows[0][1:]]
+    import math
+
+    assert len(rows) == 7
+    for noise, *cells in rows[2:]:
+        spread = float(noise.strip(" %")) / 100
+        needed = [runs_to_decide(math.log(0.95 / (1 - loss)), spread, 0.05) for loss in losses]
+        assert [int(cell) for cell in cells] == needed

@@ -1,0 +1,370 @@
+"""Two sides against each other: what pairs, what is judged together, what differs around, and what a gate makes of it."""
+
+from __future__ import annotations
+
+import math
+import random
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from suite.report.compare import compare_entries
+from suite.report.comparing.gate import hold_to
+from suite.report.comparing.model import ComparedRow, FolderComparison
+from suite.report.comparing.verdicts import judge_together
+from suite.report.facts.entry import Entry
+from suite.spec.base import UsageError
+from suite.spec.layout import Layout
+from suite.spec.resolve import make_manifest
+from suite.stats.intervals import RunSeconds
+from tests.report import entries as made
+
+SIZES = ("1M", "3M", "8M", "25M")
+
+
+def side(runs: int, first: int = 1, **asked: Any) -> list[Entry]:
+    """Runs from repeat ``first`` on: other repeats have other noise."""
+    return [made.entry(repeat=repeat, **asked) for repeat in range(first, first + runs)]
+
+
+def measured_otherwise(entry: Entry, **measure: Any) -> Entry:
+    """The same run under another seed or number of threads."""
+    body = entry.manifest
+    manifest = make_manifest(
+        plan=body.run.plan,
+        repeat=body.run.repeat,
+        backend=body.backend,
+        size=body.size,
+        workload=body.workload,
+        layout=body.layout,
+        measure=body.measure.model_copy(update=measure),
+        limits=body.limits,
+        stack=body.stack,
+        track=body.track,
+    )
+    run = entry.record.run.model_copy(update={"id": manifest.run.id, "manifest_hash": manifest.hash})
+    return Entry(manifest, entry.record.model_copy(update={"run": run}), entry.path)
+
+
+def lacks(result: FolderComparison) -> list[tuple[str, str | None]]:
+    return [(one.lack, one.side) for one in result.unjudged]
+
+
+def noisy(source: random.Random, runs: int, rate: float, spread: float) -> tuple[RunSeconds, ...]:
+    return tuple(RunSeconds(1.0, (math.exp(source.gauss(-math.log(rate), spread)),)) for _ in range(runs))
+
+
+class TestTogether:
+    @pytest.mark.parametrize(
+        ("runs", "spreads"),
+        [(3, (0.03, 0.03)), (5, (0.03, 0.03)), (3, (0.01, 0.1)), (5, (0.01, 0.1))],
+        ids=["3 runs", "5 runs", "3 runs of unlike rows", "5 runs of unlike rows"],
+    )
+    def test_equal_sides_of_16_rows_show_a_difference_in_at_most_one_case_in_twenty(
+        self, runs: int, spreads: tuple[float, float]
+    ) -> None:
+        source = random.Random(21)
+        trials, rows, false, alone = 400, 16, 0, 0
+        for _ in range(trials):
+            found = [math.exp(source.uniform(*map(math.log, spreads))) for _ in range(rows)]
+            sides = [(noisy(source, runs, 1.0, one), noisy(source, runs, 1.0, one)) for one in found]
+            judged = judge_together(sides, [None] * rows, [""] * rows)
+            false += any(judged.family.positive)
+            alone += any(one.probability <= 0.05 for one in judged.each)
+        # 400 cases at 5 % are 31 or fewer in 99 of 100 simulations
+        assert false <= 31
+        assert alone > 0.3 * trials
+
+    def test_a_loss_of_all_rows_is_found_where_one_row_alone_would_not_be(self) -> None:
+        source = random.Random(22)
+        sides = [(noisy(source, 5, 1.0, 0.03), noisy(source, 5, 0.95, 0.03)) for _ in range(16)]
+        judged = judge_together(sides, [None] * 16, [""] * 16)
+        assert sum(judged.family.positive) >= 12
+        assert {judged.verdict(place) for place in range(16)} <= {"slower", "not distinguishable"}
+
+    def test_an_interval_leaves_1_out_exactly_where_there_is_a_verdict(self) -> None:
+        source = random.Random(23)
+        before = [one for size in SIZES for one in side(4, size=size, spread=0.02)]
+        after = [one for size in SIZES for one in side(4, 11, size=size, spread=0.02, rate=source.uniform(18, 22))]
+        result = compare_entries(before, after)
+        assert len(result.rows) == 4 and result.method == "Benjamini-Hochberg"
+        for row in result.rows:
+            assert row.low < row.ratio < row.high
+            assert (row.low > 1 or row.high < 1) == (row.verdict != "not distinguishable")
+        assert {row.verdict for row in result.rows} >= {"slower", "faster"}
+
+    def test_rows_that_are_open_say_how_many_runs_would_decide(self) -> None:
+        (row,) = compare_entries(side(3, spread=0.05), side(3, 11, spread=0.05)).rows
+        assert not row.decided and row.runs_needed > 3
+        (row,) = compare_entries(side(3, spread=0.002), side(3, 11, spread=0.002, rate=10)).rows
+        assert row.verdict == "slower" and row.runs_needed is None
+        (row,) = compare_entries(side(1), side(3, 11)).rows
+        assert row.runs_needed is None and "at least 2 a side" in row.reason
+
+
+class TestPhases:
+    def test_the_phase_that_got_slower_is_found_with_its_share_of_the_change(self) -> None:
+        slower = dict(made.SHARES, train=made.SHARES["train"] + 0.25)
+        whole = sum(slower.values())
+        shares = {name: share / whole for name, share in slower.items()}
+        before, after = side(5, rate=20, spread=0.003), side(5, 11, rate=20 / whole, spread=0.003, shares=shares)
+        (row,) = compare_entries(before, after).rows
+        phases = {phase.name: phase for phase in row.phases}
+        assert row.verdict == "slower"
+        assert phases["train"].verdict == "slower" and phases["train"].share_of_change == pytest.approx(1, abs=0.1)
+        assert phases["train"].after_seconds == pytest.approx(phases["train"].before_seconds * 0.65 / 0.4, rel=0.02)
+        assert phases["train"].low < phases["train"].ratio < phases["train"].high < 1
+        assert phases["generate"].verdict == "not distinguishable"
+        assert sum(phase.share_of_change for phase in row.phases) == pytest.approx(1)
+
+    def test_without_a_change_of_the_whole_no_phase_has_a_share_of_it(self) -> None:
+        (row,) = compare_entries(side(4), side(4, 11)).rows
+        assert {phase.share_of_change for phase in row.phases} == {None}
+
+    def test_more_memory_is_more_even_where_every_run_has_the_same_peak(self) -> None:
+        (row,) = compare_entries(side(3), side(3, 11, peak_factor=1.8)).rows
+        assert row.memory.verdict == "more" and row.memory.of == "resident"
+        assert row.memory.ratio == pytest.approx(1.8 / 1.6, rel=1e-6)
+        (row,) = compare_entries(side(3), side(3, 11)).rows
+        assert row.memory.verdict == "not distinguishable" and row.memory.ratio == 1
+
+    def test_a_phase_of_one_side_alone_has_no_ratio(self) -> None:
+        shares = {**made.SHARES, "sync": 0.05}
+        (row,) = compare_entries(side(3), side(3, 11, shares=shares)).rows
+        sync = next(phase for phase in row.phases if phase.name == "sync")
+        assert (sync.before_seconds, sync.ratio, sync.verdict) == (None, None, None)
+
+
+class TestSurroundings:
+    def test_equal_ones_are_said_to_be_equal(self) -> None:
+        around = compare_entries(side(3), side(3, 11)).surroundings
+        assert around.equal and around.label == "like with like" and not around.differences
+        assert {"CPU", "torch", "kernel", "host memory"} <= set(around.alike)
+
+    @pytest.mark.parametrize(
+        ("facts", "label", "names"),
+        [
+            ({"cpu": {"model": "Other CPU", "cores": 4, "threads": 8}}, "across machines", {"CPU", "cores"}),
+            ({"packages": {**made.CPU_FACTS["packages"], "torch": "2.14.0"}}, "across versions", {"torch"}),
+            ({"kernel": "6.2.0", "memory_bytes": 32 << 30}, "across machines and versions", {"kernel", "host memory"}),
+            ({"threads": {"torch": 2, "openmp": 2, "cpus": 2}}, "across", {"torch threads"}),
+            ({"variables": {"OMP_NUM_THREADS": "2"}}, "across settings", {"OMP_NUM_THREADS"}),
+            ({"host": "bench-2"}, "on another host of the same kind", {"host"}),
+            ({"ceilings": {"matmul_flops": 4.0e10}}, "across states of the machine", {"measured matrix product"}),
+        ],
+        ids=["CPU", "torch", "kernel and memory", "threads", "variables", "host", "clocks"],
+    )
+    def test_what_differs_names_the_comparison(self, facts: dict[str, Any], label: str, names: set[str]) -> None:
+        around = compare_entries(side(3), side(3, 11, facts={**made.CPU_FACTS, **facts})).surroundings
+        assert around.label.startswith(label) and names <= {one.name for one in around.differences}
+        assert all(one.before != one.after and one.rows for one in around.differences)
+
+    def test_a_machine_under_load_is_told_from_a_quiet_one(self) -> None:
+        quiet, busy = ({**made.CPU_FACTS, "idle": {"load": load, "cpus": 2}} for load in (0.3, 12.0))
+        around = compare_entries(side(3, facts=quiet), side(3, 11, facts=busy)).surroundings
+        (one,) = around.differences
+        assert (one.name, one.before, one.after) == ("load per CPU at the start", ("0.15",), ("6.0",))
+        calmer = {**made.CPU_FACTS, "idle": {"load": 0.8, "cpus": 2}}
+        assert compare_entries(side(3, facts=quiet), side(3, 11, facts=calmer)).surroundings.equal
+
+    def test_a_difference_of_some_rows_is_told_with_these_rows(self) -> None:
+        other = {**made.CPU_FACTS, "kernel": "6.9"}
+        after = [*side(3, 11), *side(3, 11, size="3M", facts=other)]
+        (one,) = compare_entries([*side(3), *side(3, size="3M")], after).surroundings.differences
+        assert one.name == "kernel" and [name.split()[1] for name in one.rows] == ["3M"]
+
+    def test_other_iterations_and_seeds_are_told(self) -> None:
+        around = compare_entries(side(3), side(3, 11, iterations=8)).surroundings
+        assert around.label == "across settings"
+        assert [(one.name, one.before, one.after) for one in around.differences] == [("iterations", ("6",), ("8",))]
+        reseeded = [measured_otherwise(one, seed=7) for one in side(3, 11)]
+        assert compare_entries(side(3), reseeded).surroundings.label == "across seeds"
+
+
+class TestPairing:
+    def test_a_row_measured_in_two_ways_does_not_keep_the_others_from_being_compared(self) -> None:
+        before = [*side(3), *side(3, iterations=20), *side(3, size="3M")]
+        result = compare_entries(before, [*side(3, 11, iterations=12), *side(3, 11, size="3M")])
+        assert [row.size for row in result.rows] == ["3M"]
+        (one,) = result.unjudged
+        assert one.lack == "ambiguous" and "iterations 6" in one.detail and "iterations 20" in one.detail
+
+    def test_of_several_ways_those_pair_that_both_sides_have(self) -> None:
+        before = [*side(3), *side(3, iterations=20)]
+        result = compare_entries(before, [*side(3, 11), *side(3, 11, iterations=20, rate=10)])
+        assert [row.verdict for row in result.rows] == ["not distinguishable", "slower"] and not result.unjudged
+        result = compare_entries(before, side(3, 11))
+        assert len(result.rows) == 1 and lacks(result) == [("no partner", "before")]
+
+    def test_seeds_pair_with_their_own(self) -> None:
+        before, after = side(3), side(3, 11)
+        before += [measured_otherwise(one, seed=7) for one in side(3, 4)]
+        after += [measured_otherwise(one, seed=7) for one in side(3, 14, rate=10)]
+        result = compare_entries(before, after)
+        assert sorted(row.verdict for row in result.rows) == ["not distinguishable", "slower"]
+        assert result.surroundings.equal
+
+    def test_sides_that_share_no_row_say_what_keeps_the_nearest_apart(self) -> None:
+        with pytest.raises(UsageError, match=r"nearest are deepspeed 1M .*: backend\S* deepspeed / megatron"):
+            compare_entries(side(1), side(1, backend="megatron"))
+        with pytest.raises(UsageError, match=r"track equal-config / tuned$"):
+            compare_entries([*side(1), *side(1, size="8M")], side(1, track="tuned"))
+        with pytest.raises(UsageError, match="no run of the second side has a rate"):
+            compare_entries(side(1), [made.failed()])
+
+    def test_a_row_without_partner_names_its_nearest(self) -> None:
+        layout = Layout(nodes=1, devices_per_node=1, data=1, zero_stage=3)
+        result = compare_entries([*side(2), *side(2, size="8M")], [*side(2, 11), *side(2, size="8M", layout=layout)])
+        assert lacks(result) == [("no partner", "before"), ("no partner", "after")]
+        assert (
+            "nearest is deepspeed 8M" in result.unjudged[0].detail and "zero_stage 2 / 3" in result.unjudged[0].detail
+        )
+
+
+class TestLacking:
+    def test_failed_rows_are_told_once_with_how_they_failed(self) -> None:
+        after = [*side(2, 11), made.failed(size="3M", repeat=1), made.failed(size="3M", repeat=2)]
+        result = compare_entries([*side(2), *side(2, size="3M")], after)
+        (one,) = result.unjudged
+        assert (one.lack, one.side) == ("failed", "after") and one.detail == "failed, 2 runs: oom_device"
+        assert result.only_before and not result.only_after
+
+    def test_a_row_some_of_whose_runs_failed_is_judged_and_told(self) -> None:
+        result = compare_entries(side(3), [*side(3, 11), made.failed(repeat=20)])
+        assert len(result.rows) == 1 and lacks(result) == [("failed", "after")]
+        assert result.unjudged[0].detail == "1 of 4 runs: oom_device"
+
+    def test_one_run_a_side_proves_nothing(self) -> None:
+        result = compare_entries(side(3), side(1, 11, rate=10))
+        assert lacks(result) == [("one run", "after")]
+        (row,) = result.rows
+        assert (row.verdict, row.low, row.probability) == ("not distinguishable", None, None)
+
+    def test_runs_that_doubt_themselves_are_told_with_their_reasons(self) -> None:
+        after = side(3, 11)
+        for one in after[:2]:
+            vars(one.record)["validity"] = SimpleNamespace(status="suspect", reasons=("load 12 on 2 CPUs",))
+        result = compare_entries(side(3), after)
+        assert [(one.lack, one.detail) for one in result.unjudged] == [
+            ("suspect", "2 of 3 runs: load 12 on 2 CPUs"),
+        ]
+
+    def test_copies_prove_nothing(self) -> None:
+        runs = side(3)
+        result = compare_entries(runs, runs)
+        (row,) = result.rows
+        assert lacks(result) == [("copies", None)] and "3 runs on both sides" in row.reason
+        assert (row.verdict, row.equivalent, row.probability) == ("not distinguishable", None, None)
+        one = made.entry(repeat=11, rate=10)
+        twins = [one, self.renamed(one, 12), self.renamed(one, 13)]
+        result = compare_entries(runs, twins)
+        assert lacks(result) == [("copies", None)] and "2 runs with the seconds of another" in result.rows[0].reason
+        assert {phase.verdict for phase in result.rows[0].phases} == {None}
+
+    @staticmethod
+    def renamed(entry: Entry, repeat: int) -> Entry:
+        run = entry.record.run.model_copy(update={"id": f"copy-{repeat}", "repeat": repeat, "started": 1e9 + repeat})
+        return Entry(entry.manifest, entry.record.model_copy(update={"run": run}), f"runs/copy-{repeat}")
+
+    def test_runs_of_equal_length_prove_nothing(self) -> None:
+        def exact(rate: float, first: int) -> list[Entry]:
+            found = []
+            for place, one in enumerate(side(3, first, iterations=3)):
+                mean = 8 / rate
+                seconds = (
+                    1.0,
+                    1.0,
+                    *(mean * factor for factor in ((0.5, 1, 1.5), (1, 0.5, 1.5), (1.5, 1, 0.5))[place]),
+                )
+                state = one.record.iterations.model_copy(update={"seconds": seconds})
+                found.append(Entry(one.manifest, one.record.model_copy(update={"iterations": state}), one.path))
+            return found
+
+        (row,) = compare_entries(exact(20, 1), exact(19, 11)).rows
+        assert row.verdict == "not distinguishable" and "no spread" in row.reason
+
+
+class TestGate:
+    @staticmethod
+    def at(gate: float, result: FolderComparison, **how: bool) -> tuple[list[str], bool]:
+        result, outcome = hold_to(result, gate, **how)
+        return [row.gate.outcome for row in result.rows], outcome.passed
+
+    def test_rows_are_below_keep_to_it_or_are_undecided(self) -> None:
+        before = [one for size in ("1M", "3M", "8M") for one in side(5, size=size, spread=0.002)]
+        after = [
+            *side(5, 11, size="1M", spread=0.002, rate=17),
+            *side(5, 11, size="3M", spread=0.002, rate=19.9),
+            *side(5, 11, size="8M", spread=0.08, rate=19.5),
+        ]
+        result = compare_entries(before, after)
+        assert self.at(0.95, result) == (["below", "kept", "undecided"], False)
+        assert self.at(0.8, result)[0] == ["kept", "kept", "kept"]
+
+    def test_undecided_rows_fail_only_if_asked_to_and_say_how_many_runs_would_decide(self) -> None:
+        result = compare_entries(side(3, spread=0.08), side(3, 11, spread=0.08))
+        assert self.at(0.97, result) == (["undecided"], True)
+        assert self.at(0.97, result, strict=True) == (["undecided"], False)
+        (row,) = hold_to(result, 0.97)[0].rows
+        assert row.gate.at_least < 0.97 < row.gate.at_most and row.gate.runs_needed > 3
+
+    @pytest.mark.parametrize(
+        "after",
+        [
+            side(3, 11),
+            [*side(3, 11), made.failed(size="3M")],
+            [*side(3, 11), *side(1, 11, size="3M")],
+            [*side(3, 11), *side(3, 11, size="3M"), made.failed(repeat=9)],
+        ],
+        ids=["vanished", "failed", "one run", "partly failed"],
+    )
+    def test_what_is_missing_fails_unless_it_may(self, after: list[Entry]) -> None:
+        result = compare_entries([*side(3), *side(3, size="3M")], after)
+        assert self.at(0.5, result)[1] is False
+        assert self.at(0.5, result, allow_missing=True)[1] is True
+
+    def test_a_single_run_never_misses_a_gate_for_sure(self) -> None:
+        result = compare_entries(side(1), side(1, 11, rate=5))
+        assert self.at(0.95, result) == (["undecided"], False)
+        assert self.at(0.95, result, allow_missing=True) == (["undecided"], True)
+        assert self.at(0.95, result, allow_missing=True, strict=True) == (["undecided"], False)
+
+    @pytest.mark.parametrize("gate", [0.0, -1.0, math.inf, math.nan])
+    def test_a_gate_is_a_share(self, gate: float) -> None:
+        with pytest.raises(UsageError, match="above 0"):
+            hold_to(compare_entries(side(2), side(2, 11)), gate)
+
+    def test_rows_at_the_gate_fail_it_in_at_most_one_case_in_twenty(self) -> None:
+        source = random.Random(31)
+        trials = 400
+        missed = sum(not hold_to(comparison(source, 16, 5, 0.95), 0.95)[1].passed for _ in range(trials))
+        assert missed <= 31
+
+    def test_the_chance_to_catch_a_loss_is_what_the_guide_says(self) -> None:
+        """Ten runs a side at 5 % noise, a gate of 0.95 and a true loss of 10 %: see docs/regression-gates.md."""
+        source = random.Random(32)
+        trials = 400
+        caught = sum(not hold_to(comparison(source, 1, 12, 0.9), 0.95)[1].passed for _ in range(trials))
+        assert 0.7 < caught / trials < 0.9
+
+
+@cache
+def any_comparison() -> FolderComparison:
+    return compare_entries(side(2), side(2, 11))
+
+
+def comparison(source: random.Random, rows: int, runs: int, ratio: float) -> FolderComparison:
+    """Rows whose true ratio is this, at 5 % noise between runs."""
+    sides = [(noisy(source, runs, 1.0, 0.05), noisy(source, runs, ratio, 0.05)) for _ in range(rows)]
+    judged = judge_together(sides, [None] * rows, [""] * rows)
+    blank = any_comparison()
+
+    def row(place: int) -> ComparedRow:
+        one = judged.each[place]
+        told = {"runs_before": runs, "runs_after": runs, "ratio": one.ratio, "probability": one.probability}
+        told |= {"log_error": one.difference.error, "degrees": one.difference.degrees}
+        return blank.rows[0].model_copy(update=told)
+
+    return blank.model_copy(update={"rows": tuple(row(place) for place in range(rows))})

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from suite.stats.multiple import LEVEL, one_sided, together, two_sided
+
+probabilities = st.lists(st.floats(min_value=0, max_value=1), min_size=1, max_size=30)
+
+
+def test_the_example_of_the_paper() -> None:
+    """Benjamini and Hochberg 1995, section 3.2: of 15 tests four are positive where Bonferroni finds three."""
+    found = (0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459)
+    found += (0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0000)
+    family = together(found)
+    assert sum(family.positive) == 4 and family.positive[:4] == (True,) * 4
+    assert family.each == pytest.approx(0.05 * 4 / 15)
+    assert sum(one <= 0.05 / 15 for one in found) == 3
+
+
+def test_a_test_alone_keeps_its_level() -> None:
+    assert together([0.049]).positive == (True,)
+    assert together([0.051]).positive == (False,)
+    assert together([0.02]).each == together([0.9]).each == together([]).each == LEVEL
+
+
+@given(probabilities)
+def test_an_interval_leaves_its_value_out_exactly_where_its_test_is_positive(found: list[float]) -> None:
+    family = together(found)
+    assert all(
+        (one <= family.each) == positive for one, positive in zip(found, family.positive, strict=True)
+    ) or not any(family.positive)
+    if not any(family.positive):
+        assert family.each == LEVEL / len(found) and min(found) > family.each
+
+
+@given(probabilities, st.randoms())
+def test_the_order_of_the_tests_does_not_matter(found: list[float], source: random.Random) -> None:
+    shuffled = found[:]
+    source.shuffle(shuffled)
+    assert dict(zip(shuffled, together(shuffled).positive, strict=True)) == dict(
+        zip(found, together(found).positive, strict=True)
+    )
+
+
+@given(probabilities)
+def test_what_bonferroni_finds_is_found_and_what_is_above_the_level_is_not(found: list[float]) -> None:
+    for one, positive in zip(found, together(found).positive, strict=True):
+        assert positive or one > LEVEL / len(found)
+        assert not positive or one <= LEVEL
+
+
+def test_tails_agree_with_students_t() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    assert two_sided(-0.3, 0.1, 6.5) == pytest.approx(2 * stats.t.sf(3, 6.5))
+    assert one_sided(-0.3, 0.1, 6.5) == pytest.approx(stats.t.sf(-3, 6.5))
+
+
+@pytest.mark.parametrize("found", [[-0.1], [1.1], [float("nan")]])
+def test_what_is_no_probability_is_refused(found: list[float]) -> None:
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        together(found)
+
+
+def test_no_spread_is_no_proof() -> None:
+    with pytest.raises(ValueError, match="spread"):
+        two_sided(0.1, 0.0, 4)

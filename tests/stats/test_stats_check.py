@@ -1,0 +1,38 @@
+"""The simulation of ``make stats-check`` on few plans, and that it tells what is broken."""
+
+from __future__ import annotations
+
+import pytest
+
+from suite.stats import intervals, moderated
+
+numpy = pytest.importorskip("numpy")
+
+from benchmarks import stats_check  # noqa: E402
+
+#: What chance adds or takes with so few plans, at most.
+SLACK = 0.03
+PLANS = 60
+
+
+@pytest.mark.parametrize("title", list(stats_check.PARTS))
+def test_what_is_promised_holds_in_a_small_simulation(title: str) -> None:
+    lines = [line for line in stats_check.PARTS[title](PLANS) if line.bounds]
+    assert lines
+    outside = [line for line in lines if not line.bounds[0] - SLACK <= line.share <= line.bounds[1] + SLACK]
+    assert not outside
+
+
+def test_an_interval_without_students_t_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intervals, "student_quantile", lambda degrees: 1.5)
+    lines = list(stats_check.coverage_lines(20))
+    assert {line.holds for line in lines if line.what == "plain"} == {False}
+    assert "FAILS" in stats_check.table("covered", lines)
+
+
+def test_rows_that_share_too_much_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    pooled = moderated.Prior(variance=1e-4, degrees=1e6, most=1e6)
+    monkeypatch.setattr(stats_check, "moderate", lambda groups: pooled)
+    monkeypatch.setattr(moderated, "variance_ratio_quantile", lambda above, below, probability: 1e9)
+    noisy = [line for line in stats_check.coverage_lines(20) if line.what.startswith("noisy rows")]
+    assert noisy and not any(line.holds for line in noisy)
