@@ -16,7 +16,8 @@ from suite.report.facts.environment_differences import EnvironmentDifference, en
 from suite.report.facts.pool import counted_seconds
 from suite.spec.base import Frozen
 from suite.stats.compare import compare
-from suite.stats.intervals import RunSeconds, log_rates, student_quantile
+from suite.stats.intervals import RunSeconds, log_rates
+from suite.stats.quantiles import student_quantile
 
 ReproductionVerdict = Literal["reproduced", "not reproduced", "cannot tell"]
 #: More runs than this are not worth a number.
@@ -131,7 +132,10 @@ def _fewest(room: float, spread: float, counts: tuple[int, int], add: tuple[int,
         first, second = counts[0] + number * add[0], counts[1] + number * add[1]
         if min(first, second) < 2:
             continue
-        half = student_quantile(first + second - 2) * spread * math.sqrt(1 / first + 1 / second)
+        share = 1 / first + 1 / second
+        # Welch's degrees of freedom for equal variances
+        degrees = share**2 / (1 / (first**2 * (first - 1)) + 1 / (second**2 * (second - 1)))
+        half = student_quantile(degrees) * spread * math.sqrt(share)
         if half <= room:
             return number * add[0], number * add[1]
     return None
