@@ -10,10 +10,11 @@ RUNS ?= runs
 RESULTS ?= results
 RANKS ?= 1 2
 REPEATS ?= 3
+PRECISION ?= 5%
 TORCH ?=
 TORCH_INDEX ?=
-BUDGET ?= 7m
-GRPO_BUDGET ?= 2m
+BUDGET ?= 260s
+GRPO_BUDGET ?= 80s
 GPU_BUDGET ?= 25m
 WHEELS ?= wheels
 PYTHON_VERSION ?= 3.12
@@ -30,8 +31,8 @@ VLLM_STAMP := $(VENV)/.vllm
 # its lock is for these machines; on others its tests are skipped
 VLLM_WHERE_IT_IS := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),$(VLLM_STAMP))
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
-# Short, so that 60 runs fit into minutes on two cores; the report says whether that was enough to be steady.
-BENCH_MEASURE = $(BACKENDS) $(RANKS:%=--ranks %) --repeats $(REPEATS) --warmup 1 --iterations 5
+# Runs are added where intervals are still wide; both budgets together keep `make bench` below six minutes on two cores.
+BENCH_MEASURE = $(BACKENDS) $(RANKS:%=--ranks %) --repeats $(REPEATS) --precision $(PRECISION) --warmup 2 --iterations 5
 GPU_MEASURE = --workload gpu-one --ranks 1 --device cuda --precision bf16 --budget $(GPU_BUDGET)
 BACKENDS := --backend deepspeed --backend megatron
 VERMIN := $(BIN)/vermin -q -t=3.8- --eval-annotations --no-tips --violations suite/worker

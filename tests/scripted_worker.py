@@ -9,6 +9,8 @@
     sleep         whether that time really passes; default false: it is only claimed
     beat          seconds between heartbeats while time passes; default: none
     noise, seed   spread of a log-normal factor on each iteration and rank; the same seed gives the same times
+    run_noise     spread of a log-normal factor on all iterations of a run, which follows from the seed and the run's id
+    of            object by backend: what the script has in addition for that backend
     skew          list by rank: share by which that rank is slower
     counts        fields of the counts to replace
     memory_bytes  peak of every phase
@@ -82,6 +84,8 @@ class Worker:
         self.events = events
         self.world_size = world_size
         self.random = random.Random(f"{script.get('seed', 0)}-{events.rank}")
+        of_run = random.Random(f"{script.get('seed', 0)}-{manifest['run']['id']}")
+        self.run_factor = of_run.lognormvariate(0, script.get("run_noise", 0))
         self.completed = self.calls = 0
         self.phase: str | None = "setup"
 
@@ -90,7 +94,8 @@ class Worker:
         measure = self.manifest["measure"]
         try:
             self.start()
-            for iteration in range(measure["warmup"] + measure["iterations"]):
+            counted = self.manifest["run"].get("iterations") or measure["iterations"]
+            for iteration in range(measure["warmup"] + counted):
                 self.iterate(iteration)
         except ScriptedError as error:
             self.events.emit(
@@ -146,7 +151,7 @@ class Worker:
         base = told[min(iteration, len(told) - 1)] if isinstance(told, list) else told
         skew = self.script.get("skew", [])
         slower = skew[self.events.rank] if self.events.rank < len(skew) else 0.0
-        return base * (1 + slower) * self.random.lognormvariate(0, self.script.get("noise", 0))
+        return base * (1 + slower) * self.run_factor * self.random.lognormvariate(0, self.script.get("noise", 0))
 
     def pass_time(self, seconds: float, iteration: int) -> None:
         if not self.script.get("sleep"):
@@ -265,6 +270,7 @@ def main() -> int:
     arguments = parser.parse_args()
     manifest = json.loads(Path(arguments.manifest).read_text())
     script = json.loads(os.environ.get("SUITE_SCRIPT", "{}"))
+    script.update(script.get("of", {}).get(manifest["backend"]["name"], {}))
     events = EventFile(arguments.bundle, int(os.environ.get("RANK", "0")))
     return Worker(manifest, script, events, int(os.environ.get("WORLD_SIZE", "1"))).run()
 

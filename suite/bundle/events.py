@@ -180,7 +180,7 @@ def _check_start(event: Event, manifest: Manifest, where: str) -> None:
 
 
 def _check_iterations(completed: int, claimed: int, manifest: Manifest, where: str) -> None:
-    asked = manifest.measure.warmup + manifest.measure.iterations
+    asked = manifest.measure.warmup + manifest.iterations
     if not completed == claimed == asked:
         raise DamagedBundle(
             f"{where}: ended ok after {claimed} iterations; {completed} were written, {asked} were asked for"

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from suite.cli.exits import DONE, GATE_NOT_MET, INTERRUPTED, RUN_FAILED, command
 from suite.cli.options.groups import takes_groups
 from suite.cli.options.launchers import HERE, Where
+
+if TYPE_CHECKING:
+    from suite.spec.manifest import Manifest
+    from suite.spec.stopping import Stopping
+
+#: runs that --precision makes at most, and before its first look
+_MOST_RUNS, _LEAST_RUNS = 30, 4
 
 
 @command
@@ -18,14 +25,26 @@ def rerun(
     manifest: Annotated[Path, typer.Argument(help="a bundle, or its manifest.json")],
     repeats: Annotated[
         int | None,
-        typer.Option(help="runs to make [default: as many as there are to compare with, at least 3, at most 10]"),
+        typer.Option(
+            min=1, max=1000, help="runs to make [default: as many as there are to compare with, at least 3, at most 10]"
+        ),
     ] = None,
-    margin: Annotated[str, typer.Option(help="how far the rate may be off and still be reproduced, e.g. 3%")] = "5%",
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE%", help="add runs until the 95 % interval of the new rate is that narrow, at most 30"
+        ),
+    ] = None,
+    margin: Annotated[
+        str, typer.Option(help="how far the rate may be off and still be reproduced, e.g. 3%")
+    ] = "5%",
     strict: Annotated[bool, typer.Option("--strict", help="exit 3 too where the runs cannot tell")] = False,
-    extend: Annotated[bool, typer.Option("--extend", help="add to the last rerun until it has --repeats runs")] = False,
-    runs: Annotated[Path, typer.Option(help="results folder for the new runs", rich_help_panel="Output")] = Path(
-        "runs"
-    ),
+    extend: Annotated[
+        bool, typer.Option("--extend", help="add to the last rerun until it has --repeats runs")
+    ] = False,
+    runs: Annotated[
+        Path, typer.Option(help="results folder for the new runs", rich_help_panel="Output")
+    ] = Path("runs"),
     where: Where = HERE,
     oversubscribe: Annotated[
         bool, typer.Option(help="allow more CPU ranks than cores", rich_help_panel="Where it runs")
@@ -37,29 +56,49 @@ def rerun(
 ) -> int:
     """Run a manifest again, exactly as it was, and say whether its rate is reproduced.
 
-    All repeats beside the named bundle are what the new runs are compared with. Exit 0: reproduced, or it cannot be
-    told; 3: not reproduced; 1: a run failed.
+    All repeats beside the named bundle are what the new runs are compared with. A manifest of a plan that asked for a
+    precision is repeated until that is reached. Exit 0: reproduced, or it cannot be told; 3: not reproduced; 1: a run
+    failed.
     """
+    from functools import partial
+
     from suite.cli.options.reading import print_json
+    from suite.conduct.planning.plan import Plan
     from suite.conduct.running.display import live_view, print_rerun
     from suite.conduct.running.ledger import Settings
+    from suite.conduct.running.pursuit import Pursuit
+    from suite.conduct.running.reached import follow
     from suite.conduct.running.reproduction import rerun_outcome
-    from suite.conduct.running.rerun import default_repeats, read_manifest, repeats_of, require_same_stack, rerun_plan
+    from suite.conduct.running.rerun import (
+        default_repeats,
+        first_by_rule,
+        read_manifest,
+        repeats_of,
+        require_same_stack,
+        rerun_plan,
+    )
     from suite.conduct.running.session import run_plan
     from suite.spec.typed import share
 
     within = share("--margin", margin)
     wanted, _ = read_manifest(manifest)
+    rule = _rule(wanted, repeats, precision, extend)
     before, unread = repeats_of(wanted, manifest)
     machine, launcher = where.open(wanted.measure.device, (wanted.backend.name,))
     machine.require_room(wanted.layout.ranks, oversubscribe, threads=wanted.measure.threads_per_rank)
     require_same_stack(wanted, machine.stacks([wanted.backend.name])[wanted.backend.name])
     image = machine.images([wanted.backend.name])[wanted.backend.name]
-    plan = rerun_plan(wanted, runs, repeats or default_repeats(before), image, extend)
     view = live_view(to_stderr=as_json)
     for line in unread:
         view.notice(line)
-    summary = run_plan(plan, Settings(root=runs, python=machine.python), launcher, view)
+    work_on = partial(run_plan, settings=Settings(root=runs, python=machine.python), launcher=launcher, view=view)
+    if rule is None:
+        plan = rerun_plan(wanted, runs, repeats or default_repeats(before), image, extend)
+        summary = work_on(plan)
+    else:
+        first = first_by_rule(wanted, runs, rule, lambda begun: Pursuit([begun], rule, runs, view).is_unfinished(), image)
+        plan = Plan(id=first.run.plan, manifests=(first,), skipped=(), notes=())
+        plan, summary, _ = follow(Pursuit([first], rule, runs, view), plan, work_on)
     outcome = rerun_outcome(before, plan, runs, within)
     if as_json:
         print_json(outcome.document())
@@ -72,3 +111,20 @@ def rerun(
     verdict = outcome.reproduction and outcome.reproduction.verdict
     missed = ("not reproduced", "cannot tell") if strict else ("not reproduced",)
     return GATE_NOT_MET if verdict in missed else DONE
+
+
+def _rule(manifest: Manifest, repeats: int | None, precision: str | None, extend: bool) -> Stopping | None:
+    """The rule by which runs are added: what was typed, else the manifest's own precision; ``None``: a fixed number."""
+    from suite.spec.base import UsageError
+    from suite.spec.stopping import Stopping
+    from suite.spec.typed import share
+
+    if precision is not None:
+        if repeats is not None or extend:
+            raise UsageError("--precision says itself how many runs there are; leave out --repeats and --extend")
+        width = share("--precision", precision)
+        return Stopping(precision=width, least=_LEAST_RUNS, most=_MOST_RUNS, iterations="fixed")
+    own = manifest.run.stopping
+    if repeats is not None or extend or own is None or own.precision is None:
+        return None
+    return own.model_copy(update={"difference": None})

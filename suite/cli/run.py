@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -74,15 +75,19 @@ def run(
     suite run --ladder cpu --ranks 1 --ranks 2
     suite run --size 1.3B --ranks 8 --backend deepspeed --zero 1 --zero 3
     suite run --preset ladder --dry-run
+    suite run --ladder cpu --precision 3% --budget 20m
 
     Each repeat is a run in fresh processes, and repeats of different rows alternate. Runs that the results folder
-    already holds are skipped; an interrupted run is done again.
+    already holds are skipped; an interrupted run is done again. With --precision 3% or --difference 5% rows get runs
+    until their intervals are that narrow, --budget ends, or a row cannot get there.
     """
     from suite.cli.options.reading import print_json, rank_counts, seconds
     from suite.conduct.planning.plan import make_joint_plan
     from suite.conduct.planning.preflight import preflight
     from suite.conduct.running import display
     from suite.conduct.running.ledger import Settings
+    from suite.conduct.running.pursuit import Pursuit, compared_with_none
+    from suite.conduct.running.reached import follow, lines
     from suite.conduct.running.session import run_plan, states
     from suite.conduct.running.side_by_side import require_containers, run_side_by_side
     from suite.spec.base import UsageError
@@ -108,6 +113,9 @@ def run(
     stacks = machine.found_stacks if elsewhere else machine.stacks
     plan = make_joint_plan(requests, stacks(largest.backends), machine.images(largest.backends))
     found = preflight(plan.manifests, machine.device_name, work.price, machine.host_memory_bytes)
+    rule = requests[0].stopping
+    for name in [] if rule is None else compared_with_none(plan.firsts, rule):
+        warn("note: ", f"{name} is compared with no other row")
     try:
         machine.require_generation(plan.manifests)
         machine.require_memory(plan.manifests)
@@ -121,14 +129,22 @@ def run(
     refuse(found, to_do, work.force)
     if settings.budget_seconds is not None and found.of(to_do).totals()["seconds"] > settings.budget_seconds:
         warn("note: ", f"the budget of {budget} is expected to end before the plan does; the same command goes on")
-    if parallel > 1:
-        summary = run_side_by_side(plan, settings, machine, launcher, display.crowd_view(as_json), parallel)
+    view = display.crowd_view(as_json) if parallel > 1 else display.live_view(to_stderr=as_json)
+    work_on = (
+        partial(run_side_by_side, settings=settings, machine=machine, launcher=launcher, view=view, most=parallel)
+        if parallel > 1
+        else partial(run_plan, settings=settings, launcher=launcher, view=view)
+    )
+    found_out = None
+    if rule is None:
+        summary = work_on(plan)
     else:
-        summary = run_plan(plan, settings, launcher, display.live_view(to_stderr=as_json))
+        plan, summary, found_out = follow(Pursuit(plan.firsts, rule, runs, view), plan, work_on)
     if as_json:
-        print_json({"plan": plan.id, **summary.model_dump(mode="json")})
+        told = {} if found_out is None else {"precision": found_out.model_dump(mode="json")}
+        print_json({"plan": plan.id, **summary.model_dump(mode="json"), **told})
     else:
-        display.print_summary(summary, plan, runs)
+        display.print_summary(summary, plan, runs, () if found_out is None else lines(found_out))
     if summary.interrupted:
         return INTERRUPTED
     return RUN_FAILED if summary.failed or summary.failed_before else DONE

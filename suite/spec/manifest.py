@@ -11,6 +11,7 @@ from suite.spec.device import Precision
 from suite.spec.fields import Declared, Declaring
 from suite.spec.layout import Layout
 from suite.spec.shape import Shape
+from suite.spec.stopping import Stopping
 from suite.spec.workload import Workload
 
 MANIFEST_SCHEMA: Literal["suite/manifest/1"] = "suite/manifest/1"
@@ -70,12 +71,18 @@ class Work(Declaring):
         return self
 
 
-class Run(Frozen):
-    """Which execution this is; the only part of a manifest outside its hash."""
+class Run(Declaring):
+    """Which execution this is; the only part of a manifest outside its hash, so that its runs are of one row."""
 
     id: str
     plan: str = Field(description="hash of the request the run belongs to")
     repeat: int = Field(ge=1)
+    stopping: Annotated[Stopping | None, Declared(written="when set")] = Field(
+        default=None, description="the rule by which its row gets more runs; absent: a fixed number of repeats"
+    )
+    iterations: Annotated[int | None, Declared(written="when set")] = Field(
+        default=None, gt=0, description="counted iterations of this run, where the rule chose others than the measure has"
+    )
 
 
 class Manifest(Frozen):
@@ -94,6 +101,11 @@ class Manifest(Frozen):
     stack: dict[str, str] = Field(description="package -> version the worker must find")
     hash: str
     work_hash: str
+
+    @property
+    def iterations(self) -> int:
+        """Counted iterations that this run is asked for."""
+        return self.run.iterations or self.measure.iterations
 
     @model_validator(mode="after")
     def _lengths_are_drawn(self) -> "Manifest":

@@ -23,6 +23,7 @@ from suite.spec.manifest import (
     work_hash,
 )
 from suite.spec.shape import Shape
+from suite.spec.stopping import Stopping
 from suite.spec.workload import Workload
 
 
@@ -125,6 +126,7 @@ def make_manifest(
     stack: dict[str, str],
     track: Track = "equal-config",
     image: str | None = None,
+    stopping: Stopping | None = None,
 ) -> Manifest:
     """Resolve and hash one run. The run id is readable, and unique by the manifest's hash, the image and the repeat.
 
@@ -146,9 +148,20 @@ def make_manifest(
     body["hash"] = whole
     body["work_hash"] = work_hash(size, workload, layout.ranks, measure.seed)
     body["run"] = Run(
-        id=run_id(backend.name, size.name, layout.ranks, whole, repeat, image), plan=plan, repeat=repeat
+        id=run_id(backend.name, size.name, layout.ranks, whole, repeat, image),
+        plan=plan,
+        repeat=repeat,
+        stopping=stopping,
     ).model_dump()
     return Manifest.model_validate(body)
+
+
+def as_repeat(manifest: Manifest, repeat: int, iterations: int | None = None) -> Manifest:
+    """The same manifest as another repeat of its row; ``iterations``: counted ones, where they are not the measure's."""
+    row, _, _ = manifest.run.id.rpartition("-r")
+    own = None if iterations == manifest.measure.iterations else iterations
+    run = manifest.run.model_copy(update={"id": f"{row}-r{repeat}", "repeat": repeat, "iterations": own})
+    return manifest.model_copy(update={"run": run})
 
 
 def run_id(backend: str, size: str, ranks: int, whole_hash: str, repeat: int, image: str | None = None) -> str:

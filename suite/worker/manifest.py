@@ -26,6 +26,13 @@ def read_manifest(path: str) -> Dict[str, Any]:
     return manifest
 
 
+def asked_iterations(manifest: Dict[str, Any]) -> int:
+    """Iterations of this run, warm-up in: of a run that was added for its precision the counted ones may be its own."""
+    measure = manifest["measure"]
+    counted = manifest.get("run", {}).get("iterations") or measure["iterations"]
+    return int(measure["warmup"] + counted)
+
+
 def check_world_size(manifest: Dict[str, Any], identity: RankIdentity) -> None:
     """Raise ConfigError unless the launcher started as many ranks as the layout has."""
     layout = manifest["layout"]

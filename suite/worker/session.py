@@ -19,6 +19,7 @@ from suite.worker.generation import find_generator
 from suite.worker.generation.base import Generator
 from suite.worker.idle import cpu_idle, gpu_idle, require_idle
 from suite.worker.loop import Loop
+from suite.worker.manifest import asked_iterations
 from suite.worker.memory import MemoryProbe
 from suite.worker.network import measure_network
 from suite.worker.nvml import DeviceSampler, open_gpu, open_gpus
@@ -102,7 +103,7 @@ def run(
     model_seconds = time.perf_counter() - began
     log.emit("memory", iteration=None, phase="setup", **memory.peaks())
     memory.forget_setup()
-    iterations = manifest["measure"]["warmup"] + manifest["measure"]["iterations"]
+    iterations = asked_iterations(manifest)
     if isinstance(subject, Trainer):
         subject.run(PhaseClock(world, log, memory, sampler, progress), iterations)
     elif split is not None:

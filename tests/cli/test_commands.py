@@ -40,6 +40,7 @@ def test_every_command_explains_itself_and_offers_json(command: str) -> None:
 
 
 RUN = ("run", "--device", "cpu", "--size", "1M", "--ranks", "1", "--repeats", "1", "--dry-run")
+RULED = ("run", "--device", "cpu", "--size", "1M", "--ranks", "1", "--backend", "megatron", "--dry-run")
 
 
 @pytest.mark.parametrize(
@@ -66,6 +67,14 @@ RUN = ("run", "--device", "cpu", "--size", "1M", "--ranks", "1", "--repeats", "1
         ((*RUN, "--budget", "soon"), "no duration"),
         ((*RUN, "--timeout", "0s"), "no duration"),
         ((*RUN, "--precision", "fp7"), "precision"),
+        ((*RUN, "--precision", "fp32", "--precision", "bf16"), "two number formats, fp32 and bf16"),
+        ((*RUN, "--precision", "0%"), "--precision is a percentage such as 3%, not '0%'"),
+        ((*RUN, "--precision", "3%", "--precision", "4%"), "two widths, 3% and 4%"),
+        ((*RUN, "--precision", "3%"), "--repeats 1: intervals that are looked at need 3 runs at least"),
+        ((*RULED, "--difference", "5"), "--difference is a percentage such as 3%, not '5'"),
+        ((*RULED, "--difference", "5%"), "no two rows of this plan are"),
+        ((*RULED, "--precision", "3%", "--most-repeats", "3"), "at most 3 runs of a row are fewer than the least, 4"),
+        (("submit", "slurm", "--size", "1M", "--precision", "3%", "--dry-run"), "which a submitted plan cannot"),
         ((*RUN, "--track", "mine"), "track"),
         ((*RUN, "--scaling", "medium"), "scaling"),
         ((*RUN, "--reference", "half"), "--reference 'half': must be 'full' or 'hydra'"),

@@ -82,7 +82,13 @@ class Nodes:
         """Every run that is asked for, and what is expected of it. Raises UsageError."""
         from suite.conduct.planning.plan import make_joint_plan
         from suite.conduct.planning.preflight import preflight
+        from suite.spec.base import UsageError
 
+        if work.stopping is not None:
+            raise UsageError(
+                "--precision 3% and --difference add runs by what those before came to, which a submitted plan cannot; "
+                "give --repeats"
+            )
         machine = self.machine(launcher.image_python)
         given = self.nodes is not None or self.gpus_per_node is not None or work.preset is None
         ranks = ((self.nodes or 1) * self.ranks_per_node,) if given else ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from suite.conduct.planning.machine import Machine
     from suite.conduct.planning.request import Request
     from suite.spec.presets import Preset
+    from suite.spec.stopping import Stopping
 
 Names = list[str] | None
 MEASURING = "Measuring"
+USUAL_REPEATS = 3
 
 
 @dataclass(frozen=True)
@@ -74,21 +76,43 @@ class Basics:
         ),
     ] = None
     precision: Annotated[
-        str | None,
-        typer.Option(help="fp32, bf16 or fp16 [default: bf16 on cuda, fp32 on cpu]", rich_help_panel=MEASURING),
+        Names,
+        typer.Option(
+            help="fp32, bf16 or fp16 [default: bf16 on cuda, fp32 on cpu]; as 3%: add runs until the 95 % interval of each "
+            "rate is that narrow (may be given beside the other)",
+            rich_help_panel=MEASURING,
+        ),
     ] = None
+    difference: Annotated[
+        str | None,
+        typer.Option(
+            help="as 5%: add runs until rows of equal work are told apart, or are equivalent within that",
+            rich_help_panel=MEASURING,
+        ),
+    ] = None
+    most_repeats: Annotated[
+        int,
+        typer.Option(
+            min=1, max=1000, help="runs that --precision and --difference give a row at most", rich_help_panel=MEASURING
+        ),
+    ] = 30
     warmup: Annotated[int, typer.Option(help="iterations recorded but not counted", rich_help_panel=MEASURING)] = 2
     iterations: Annotated[
         int | None,
         typer.Option(
-            help="iterations counted in each run [default: 8, or on a known GPU by the time that one should take]",
+            help="iterations counted in each run [default: 8, or on a known GPU by the time that one should take; those of "
+            "runs that --precision or --difference add, by spread and start-up of the first]",
             rich_help_panel=MEASURING,
         ),
     ] = None
     repeats: Annotated[
-        int,
-        typer.Option(help="runs of each row in fresh processes; 3 to publish, 5 to rank", rich_help_panel=MEASURING),
-    ] = 3
+        int | None,
+        typer.Option(
+            help="runs of each row in fresh processes; 3 to publish, 5 to rank [default: 3; with --precision or --difference "
+            "their least, 4]",
+            rich_help_panel=MEASURING,
+        ),
+    ] = None
     seed: Annotated[int, typer.Option(help="seed of weights, prompts and sampling", rich_help_panel=MEASURING)] = 1234
     threads: Annotated[
         int | None,
@@ -174,7 +198,7 @@ class Work(LayoutOptions, WorkloadOptions, Basics):
             "workload": self.workload,
             "work": workload_changes(self),
             "track": self.track,
-            "precision": self.precision,
+            "precision": self.number_format,
         }
         given = checked(lambda: GivenOptions.model_validate(options))
         common = self._common(machine)
@@ -185,6 +209,47 @@ class Work(LayoutOptions, WorkloadOptions, Basics):
         for line in replaced(preset, given, common):
             typer.echo(line, err=True)
         return requests
+
+    @property
+    def number_format(self) -> str | None:
+        """What ranks compute in, where it was named. Raises UsageError where it was named twice."""
+        from suite.spec.base import UsageError
+
+        named = [text for text in self.precision or () if "%" not in text]
+        if len(named) > 1:
+            raise UsageError(f"--precision names two number formats, {named[0]} and {named[1]}")
+        return named[0] if named else None
+
+    @property
+    def stopping(self) -> Stopping | None:
+        """The rule that adds runs, where a precision or a difference is asked for. Raises UsageError."""
+        from suite.cli.options.reading import checked
+        from suite.spec.base import UsageError
+        from suite.spec.stopping import FEWEST_RUNS, USUAL_LEAST, Stopping
+        from suite.spec.typed import share
+
+        widths = [text for text in self.precision or () if "%" in text]
+        if len(widths) > 1:
+            raise UsageError(f"--precision asks for two widths, {widths[0]} and {widths[1]}")
+        if not widths and self.difference is None:
+            return None
+        least = USUAL_LEAST if self.repeats is None else self.repeats
+        if least < FEWEST_RUNS:
+            raise UsageError(f"--repeats {least}: intervals that are looked at need {FEWEST_RUNS} runs at least")
+        body = {
+            "precision": share("--precision", widths[0]) if widths else None,
+            "difference": None if self.difference is None else share("--difference", self.difference),
+            "least": least,
+            "most": self.most_repeats,
+            "iterations": "chosen" if self.iterations is None else "fixed",
+        }
+        return cast("Stopping", checked(lambda: Stopping.model_validate(body)))
+
+    def _repeats(self) -> dict[str, Any]:
+        rule = self.stopping
+        if rule is None:
+            return {"repeats": USUAL_REPEATS if self.repeats is None else self.repeats}
+        return {"repeats": rule.least, "stopping": rule}
 
     @property
     def _preset(self) -> Preset | None:
@@ -208,7 +273,7 @@ class Work(LayoutOptions, WorkloadOptions, Basics):
                 **({} if self.iterations is None else {"iterations": self.iterations}),
             },
             "limits": {name: value for name, value in limits.items() if value is not None},
-            "repeats": self.repeats,
+            **self._repeats(),
             "device_memory_bytes": machine.device_memory_bytes,
             "device_name": machine.device_name,
             "left_open": tuple(name for name, value in asked.items() if value is None),

@@ -35,6 +35,11 @@ class Plan(Frozen):
     skipped: tuple[Skipped, ...]
     notes: tuple[str, ...]
 
+    @property
+    def firsts(self) -> tuple[Manifest, ...]:
+        """The first repeat of every row, in order."""
+        return tuple(manifest for manifest in self.manifests if manifest.run.repeat == 1)
+
 
 class _Point(Frozen):
     """One row of the report to be: everything but the repeat."""
@@ -93,6 +98,7 @@ def make_joint_plan(
             stack=stack_of(find_backend(point.backend), point.layout, stacks[point.backend]),
             track=request.track,
             image=images.get(point.backend),
+            stopping=request.stopping,
         )
         for point, repeat in ordered
     )
@@ -242,6 +248,9 @@ def _interleaved(points: list[_Point], repeats: int) -> list[tuple[_Point, int]]
 
 
 def _notes(request: Request, drivers: list[BackendDriver]) -> Iterator[str]:
+    rule = request.stopping
+    if rule is not None:
+        yield f"{rule.least} runs of each row are the least, {rule.most} the most: {rule.text()}"
     options = {name: fact.option for name, fact in declared(LayoutChoices)}
     asked = [name for name, value in request.layout if not is_default(request.layout, name) and value is not False]
     for name in sorted(asked):

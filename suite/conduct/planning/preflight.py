@@ -127,7 +127,7 @@ def preflight(
                 expected=expected,
                 refused=refused,
                 unchecked=unchecked,
-                iterations=manifest.measure.iterations,
+                iterations=manifest.iterations,
                 limit_seconds=manifest.limits.run_seconds,
                 hang_seconds=manifest.limits.silence_seconds,
             )

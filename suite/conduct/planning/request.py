@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt
 
 from suite.conduct.planning.allowance import Open
 from suite.spec.base import Frozen, Track, UsageError
 from suite.spec.catalogue import find_ladder, find_size, load_shape
+from suite.spec.fields import Declared, Declaring
 from suite.spec.layout import LayoutChoices
 from suite.spec.manifest import Limits, Measure
 from suite.spec.shape import Shape
+from suite.spec.stopping import Stopping
 from suite.spec.workload import Scaling, Workload
 
 
-class Request(Frozen):
+class Request(Declaring):
     """A cross product of backends, sizes, rank counts and layouts on one workload, repeated."""
 
     backends: tuple[str, ...] = Field(min_length=1)
@@ -30,6 +32,9 @@ class Request(Frozen):
     measure: Measure
     limits: Limits = Limits()
     repeats: int = Field(default=3, gt=0, le=1000)
+    stopping: Annotated[Stopping | None, Declared(written="when set")] = Field(
+        default=None, description="the rule by which rows get more runs; `repeats` are then its least"
+    )
     track: Track = "equal-config"
     device_memory_bytes: int | None = None
     # What a plan is made by, and no part of what identifies it:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -142,11 +142,14 @@ def crowd_view(to_stderr: bool = False) -> View:
     return CrowdView(sys.stderr if to_stderr else sys.stdout)
 
 
-def print_summary(summary: Summary, plan: Plan, root: Path) -> None:
-    """What was done, in a few lines, the result of each configuration, and the next command."""
+def print_summary(summary: Summary, plan: Plan, root: Path, reached: Iterable[str] = ()) -> None:
+    """What was done, in a few lines, the result of each configuration, and the next command.
+
+    ``reached``: what a stopping rule came to.
+    """
     done = len(summary.done_before)
     _print_results(results(plan, root))
-    lines = []
+    lines = list(reached)
     if not (summary.measured or summary.failed or summary.interrupted or summary.left_by_budget or summary.busy):
         count = done + len(summary.failed_before)
         lines.append(f"{root} already holds {'the run' if count == 1 else f'all {count} runs'}; nothing to do")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from suite.bundle.record import Record
 from suite.bundle.store import AlreadyThere, DamagedBundle
@@ -19,6 +19,8 @@ class View(Protocol):
     """What the session reports to while it works; a display, or nothing."""
 
     def begin(self, total: int, done: int) -> None: ...
+
+    def planned(self, total: int) -> None: ...
 
     def run_started(self, manifest: Manifest, seconds_left: float | None) -> None: ...
 
@@ -40,26 +42,44 @@ class Settings(Frozen):
     retry_failed: bool = False
 
 
+class _Seen(NamedTuple):
+    """A run that ended: its seconds, those of one of its iterations (0: unknown), and how many it counted."""
+
+    seconds: float
+    each: float
+    iterations: int
+
+
 class Durations:
-    """Seconds per row of the plan as seen so far; a row not seen yet is expected to take the mean of the others."""
+    """Seconds per row of the plan as seen so far; a row not seen yet is expected to take the mean of the others.
+
+    Runs of a row may differ in the number of their iterations.
+    """
 
     def __init__(self) -> None:
-        self._seen: dict[str, list[float]] = {}
+        self._seen: dict[str, list[_Seen]] = {}
 
-    def note(self, manifest: Manifest, seconds: float) -> None:
-        self._seen.setdefault(manifest.hash, []).append(seconds)
+    def note(self, manifest: Manifest, seconds: float, record: Record | None = None) -> None:
+        """``seconds``: from the start of the run to its end."""
+        each = 0.0
+        if record is not None and record.status == "ok" and record.iterations.seconds:
+            each = min(fmean(record.iterations.seconds), seconds / len(record.iterations.seconds))
+        self._seen.setdefault(manifest.hash, []).append(_Seen(seconds, each, manifest.iterations))
 
     def expect(self, manifest: Manifest) -> float | None:
         """Seconds that this run should take, or ``None`` while its row was never run."""
         seen = self._seen.get(manifest.hash)
-        return fmean(seen) if seen else None
+        if not seen:
+            return None
+        return fmean(one.seconds + one.each * (manifest.iterations - one.iterations) for one in seen)
 
     def expect_all(self, manifests: Sequence[Manifest]) -> float | None:
         """Seconds for all of them, or ``None`` while nothing was run yet."""
         if not self._seen:
             return None
-        usual = fmean(fmean(seen) for seen in self._seen.values())
-        return sum(self.expect(manifest) or usual for manifest in manifests)
+        known = [self.expect(manifest) for manifest in manifests]
+        usual = fmean(fmean(one.seconds for one in seen) for seen in self._seen.values())
+        return sum(usual if seconds is None else seconds for seconds in known)
 
 
 class Ledger:
@@ -80,6 +100,18 @@ class Ledger:
         for manifest, state in states:
             self._sort(manifest, state)
         self._began = clock()
+        self._to_come = 0.0
+        self.spent = False
+
+    def add(self, manifests: Sequence[Manifest], seconds_to_come: float) -> None:
+        """Runs that follow what was planned so far; after them others are expected to take so many seconds more."""
+        self.waiting += manifests
+        self._to_come = seconds_to_come
+
+    def seconds_left(self) -> float | None:
+        """Of the budget, if there is one."""
+        budget = self._settings.budget_seconds
+        return None if budget is None else budget - (self._clock() - self._began)
 
     def take(self, fits: Callable[[Manifest], bool] = lambda manifest: True) -> Manifest | None:
         """The next run for which there is room; ``None`` when none fits, none is left, or the budget is spent.
@@ -94,12 +126,11 @@ class Ledger:
         if manifest is None:
             return None
         expected = self._durations.expect(manifest) or 0.0
-        budget = self._settings.budget_seconds
-        left = None if budget is None else budget - (self._clock() - self._began)
+        left = self.seconds_left()
         if left is not None and (left <= 0 or expected > left):
             self._leave()
             return None
-        self._view.run_started(manifest, _at_most(self._durations.expect_all(self.waiting), left))
+        self._view.run_started(manifest, _at_most(self._expected(), left))
         self.waiting.remove(manifest)
         self._started[manifest.run.id] = self._clock()
         return manifest
@@ -114,7 +145,7 @@ class Ledger:
             self._view.notice(f"{manifest.run.id} left a damaged bundle: {result}")
             self._note("failed", manifest)
             return
-        self._durations.note(manifest, self._clock() - started)
+        self._durations.note(manifest, self._clock() - started, result)
         self._view.run_ended(manifest, result)
         if result.status != "interrupted":
             self._note("measured" if result.status == "ok" else "failed", manifest)
@@ -136,7 +167,12 @@ class Ledger:
         self._note("busy", manifest)
         self._view.notice(f"{manifest.run.id} is being run by another process and was left to it")
 
+    def _expected(self) -> float | None:
+        expected = self._durations.expect_all(self.waiting)
+        return None if expected is None else expected + self._to_come
+
     def _leave(self) -> None:
+        self.spent = True
         count = len(self.waiting)
         runs = "1 run is" if count == 1 else f"{count} runs are"
         self._view.notice(f"budget spent: {runs} left; the same command goes on with {'it' if count == 1 else 'them'}")

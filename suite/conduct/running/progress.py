@@ -36,13 +36,16 @@ def duration(seconds: float | None) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def row_name(manifest: Manifest) -> str:
+    """What its row is called where several are told of."""
+    ranks = manifest.layout.ranks
+    layout = manifest.layout.label()
+    return f"{manifest.backend.name} {manifest.size.name} on {ranks} rank{'s' if ranks > 1 else ''} ({layout})"
+
+
 def title(manifest: Manifest) -> str:
     """The run in a few words."""
-    ranks = manifest.layout.ranks
-    return (
-        f"{manifest.backend.name} {manifest.size.name} on {ranks} rank{'s' if ranks > 1 else ''} "
-        f"({manifest.layout.label()}), repeat {manifest.run.repeat}"
-    )
+    return f"{row_name(manifest)}, repeat {manifest.run.repeat}"
 
 
 class PlainView:
@@ -52,14 +55,20 @@ class PlainView:
         self._stream = stream
         self._total = 0
         self._number = 0
+        self._about = False
 
     def begin(self, total: int, done: int) -> None:
         self._total, self._number = total, done
 
+    def planned(self, total: int) -> None:
+        """So many runs in all, by an estimate that changes as runs end; the time that is left is one too."""
+        self._total, self._about = total, True
+
     def run_started(self, manifest: Manifest, seconds_left: float | None) -> None:
         self._number += 1
-        left = f", {duration(seconds_left)} left" if seconds_left is not None else ""
-        self._print(f"[{self._number}/{self._total}] {title(manifest)}{left}")
+        about, mark = ("about ", "~") if self._about else ("", "")
+        left = f", {about}{duration(seconds_left)} left" if seconds_left is not None else ""
+        self._print(f"[{self._number}/{mark}{self._total}] {title(manifest)}{left}")
 
     def event(self, event: dict) -> None:
         return
@@ -119,6 +128,7 @@ class LiveView:
         self._left: float | None = None
         self._started = 0.0
         self._runs, self._runs_done = 0, 0
+        self._about = False
         self._iterations, self._iterations_done = 0, 0
         self._console = Console(file=stream)
         self._live = Live(console=self._console, auto_refresh=False, transient=True, get_renderable=self._lines)
@@ -127,9 +137,12 @@ class LiveView:
         self._runs, self._runs_done = total, done
         self._live.start()
 
+    def planned(self, total: int) -> None:
+        self._runs, self._about = total, True
+
     def run_started(self, manifest: Manifest, seconds_left: float | None) -> None:
         self._title, self._detail, self._rate = title(manifest), "starting", ""
-        self._iterations, self._iterations_done = manifest.measure.warmup + manifest.measure.iterations, 0
+        self._iterations, self._iterations_done = manifest.measure.warmup + manifest.iterations, 0
         self._left, self._started = seconds_left, self._clock()
         self._draw(force=True)
         self._ticker = Ticker(self._loading_seconds, self._live.refresh)
@@ -196,7 +209,8 @@ class LiveView:
             waited = duration(elapsed) if self._ticker is not None else ""
             shown = "  ".join(text for text in (self._detail, waited, self._rate) if text)
             bars.add_row("iterations", *_bar(self._iterations_done, self._iterations), Text(shown))
-        left = "" if self._left is None else f"{duration(max(0.0, self._left - elapsed))} left"
+        about = "about " if self._about else ""
+        left = "" if self._left is None else f"{about}{duration(max(0.0, self._left - elapsed))} left"
         bars.add_row("runs", *_bar(self._runs_done, self._runs), Text(left))
         heading = [Text(self._title, no_wrap=True, overflow="ellipsis")] if self._title else []
         return Group(*heading, bars)

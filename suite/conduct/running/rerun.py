@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,15 +15,16 @@ from suite.bundle.store import Bundle, DamagedBundle, find_bundles
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.state import state_of
 from suite.spec.base import UsageError
-from suite.spec.manifest import Manifest, Run
+from suite.spec.manifest import Manifest
 from suite.spec.resolve import run_id
+from suite.spec.stopping import Stopping
 
 #: bundles that a message about a whole results folder names
 NAMED_BUNDLES = 3
 #: how many runs a rerun makes where nobody says
 FEWEST_RUNS, MOST_RUNS = 3, 10
 #: id of the plan of a rerun: its number in the results folder, and how many runs it is to have
-_SERIES = re.compile(r"rerun-([1-9]\d{0,8})-of-([1-9]\d{0,8})")
+_SERIES = re.compile(r"rerun-([1-9]\d{0,8})-(?:of-([1-9]\d{0,8})|by-rule)")
 
 
 def read_manifest(path: Path) -> tuple[Manifest, Record | None]:
@@ -84,9 +85,47 @@ def rerun_plan(manifest: Manifest, root: Path, runs: int, image: str | None = No
     They belong together by the plan's id, which says how many they are to be: where fewer were done, the series is gone
     on with; where all were, a new one begins, unless the last is to be extended to so many.
     """
+    prefix, present = _row_there(manifest, root, image)
+    latest, begun = _latest_series(manifest, present)
+    wanted = {_wanted(each.run.plan) for each in begun.values()}
+    done = sum(state_of(root, each) in ("done", "failed before") for each in begun.values())
+    if not begun or not (extend or (done < runs and wanted == {runs})):
+        latest, begun = latest + 1, {}
+    following = max(present, default=0) + 1
+    new = [
+        _repeat(manifest, prefix, repeat, f"rerun-{latest}-of-{runs}")
+        for repeat in range(following, following + runs - len(begun))
+    ]
+    manifests = (*(begun[repeat] for repeat in sorted(begun)), *new)
+    return Plan(id=f"rerun-{latest}-of-{runs}", manifests=manifests, skipped=(), notes=())
+
+
+def first_by_rule(
+    manifest: Manifest, root: Path, rule: Stopping, unfinished: Callable[[Manifest], bool], image: str | None = None
+) -> Manifest:
+    """The first run of a series that gets runs by ``rule``: of the last one where that is ``unfinished``, else new."""
+    prefix, present = _row_there(manifest, root, image)
+    latest, begun = _latest_series(manifest, present)
+    first = begun[min(begun)] if begun else None
+    if first is not None and first.run.stopping == rule and unfinished(first):
+        return first
+    following = max(present, default=0) + 1
+    return _repeat(manifest, prefix, following, f"rerun-{latest + 1}-by-rule", rule)
+
+
+def _repeat(manifest: Manifest, prefix: str, repeat: int, plan: str, rule: Stopping | None = None) -> Manifest:
+    changes = {"id": f"{prefix}{repeat}", "plan": plan, "repeat": repeat, "stopping": rule}
+    return manifest.model_copy(update={"run": manifest.run.model_copy(update=changes)})
+
+
+def _row_there(manifest: Manifest, root: Path, image: str | None) -> tuple[str, dict[int, Bundle]]:
+    """What the ids of the row's runs begin with on the host or in that image, and its runs under ``root``."""
     row = run_id(manifest.backend.name, manifest.size.name, manifest.layout.ranks, manifest.hash, 1, image)
-    prefix = _prefix(row)
-    present = _repeats(root, prefix)
+    return _prefix(row), _repeats(root, _prefix(row))
+
+
+def _latest_series(manifest: Manifest, present: Mapping[int, Bundle]) -> tuple[int, dict[int, Manifest]]:
+    """Number of the last rerun of a row, 0 where there is none, and its runs by their repeat."""
     series: dict[int, dict[int, Manifest]] = {}
     for repeat, bundle in present.items():
         with suppress(DamagedBundle):
@@ -94,18 +133,7 @@ def rerun_plan(manifest: Manifest, root: Path, runs: int, image: str | None = No
             if found.hash == manifest.hash and (number := _series_of(found.run.plan)):
                 series.setdefault(number, {})[repeat] = found
     latest = max(series, default=0)
-    begun = series.get(latest, {})
-    wanted = {_wanted(each.run.plan) for each in begun.values()}
-    done = sum(state_of(root, each) in ("done", "failed before") for each in begun.values())
-    if not begun or not (extend or (done < runs and wanted == {runs})):
-        latest, begun = latest + 1, {}
-    plan = f"rerun-{latest}-of-{runs}"
-    following = max(present, default=0) + 1
-    new = [
-        manifest.model_copy(update={"run": Run(id=f"{prefix}{repeat}", plan=plan, repeat=repeat)})
-        for repeat in range(following, following + runs - len(begun))
-    ]
-    return Plan(id=plan, manifests=(*(begun[repeat] for repeat in sorted(begun)), *new), skipped=(), notes=())
+    return latest, series.get(latest, {})
 
 
 def _repeats(root: Path, prefix: str) -> dict[int, Bundle]:
@@ -131,7 +159,7 @@ def _series_of(plan: str) -> int:
 
 def _wanted(plan: str) -> int:
     match = _SERIES.fullmatch(plan)
-    return int(match.group(2)) if match else 0
+    return int(match.group(2) or 0) if match else 0
 
 
 def default_repeats(before: Sequence[Record]) -> int:

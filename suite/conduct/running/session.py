@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from suite.bundle.record import Record
@@ -16,6 +16,10 @@ from suite.conduct.running.state import state_of
 from suite.launch.outcome import Launcher
 from suite.spec.base import Frozen
 from suite.spec.manifest import Manifest
+
+
+#: Runs to add, and seconds that others are expected to take after them.
+Further = Callable[[Ledger], tuple[Sequence[Manifest], float]]
 
 
 class Summary(Frozen):
@@ -36,24 +40,45 @@ def states(plan: Plan, root: Path) -> list[tuple[Manifest, RunState]]:
 
 
 def run_plan(
-    plan: Plan, settings: Settings, launcher: Launcher, view: View, clock: Callable[[], float] = time.monotonic
+    plan: Plan,
+    settings: Settings,
+    launcher: Launcher,
+    view: View,
+    clock: Callable[[], float] = time.monotonic,
+    further: Further | None = None,
 ) -> Summary:
-    """Run what is to be run, one after the other.
+    """Run what is to be run, one after the other, and then what ``further`` asks for, until it asks for nothing.
 
     A failed run never stops the rest; an interrupt stops after its run was recorded. Raises UsageError when the results
     folder cannot take a bundle.
     """
-    return work_through(plan, settings, view, clock, lambda ledger: _one_by_one(ledger, settings, launcher, view))
+    return work_through(
+        plan, settings, view, clock, lambda ledger: _one_by_one(ledger, settings, launcher, view), further
+    )
 
 
 def work_through(
-    plan: Plan, settings: Settings, view: View, clock: Callable[[], float], work: Callable[[Ledger], bool]
+    plan: Plan,
+    settings: Settings,
+    view: View,
+    clock: Callable[[], float],
+    work: Callable[[Ledger], bool],
+    further: Further | None = None,
 ) -> Summary:
-    """Have ``work`` take runs from a ledger until none is left; it returns whether it was interrupted."""
+    """Have ``work`` take runs from a ledger until none is left; it returns whether it was interrupted.
+
+    ``further``: the runs that follow once those before have ended; it ends with none, or with the budget.
+    """
     ledger = Ledger(states(plan, settings.root), settings, view, clock)
     view.begin(len(plan.manifests), len(plan.manifests) - len(ledger.waiting))
     try:
         interrupted = work(ledger)
+        while further is not None and not (interrupted or ledger.spent):
+            following, seconds_to_come = further(ledger)
+            if not following:
+                break
+            ledger.add(following, seconds_to_come)
+            interrupted = work(ledger)
     finally:
         view.end()
     return Summary(interrupted=interrupted, **{what: tuple(ids) for what, ids in ledger.outcome.items()})

@@ -18,7 +18,7 @@ from suite.conduct.planning.plan import Plan
 from suite.conduct.running.containers import ContainerMachine
 from suite.conduct.running.execute import execute
 from suite.conduct.running.ledger import Ledger, Settings, View
-from suite.conduct.running.session import Summary, work_through
+from suite.conduct.running.session import Further, Summary, work_through
 from suite.launch.docker.launcher import DockerLauncher
 from suite.launch.docker.mailbox import Mailbox
 from suite.launch.outcome import Launcher
@@ -36,14 +36,22 @@ def require_containers(machine: Machine, runs_at_once: int) -> None:
 
 
 def run_side_by_side(
-    plan: Plan, settings: Settings, machine: Machine, launcher: Launcher, view: View, most: int
+    plan: Plan,
+    settings: Settings,
+    machine: Machine,
+    launcher: Launcher,
+    view: View,
+    most: int,
+    further: Further | None = None,
 ) -> Summary:
     """As ``run_plan``, with at most ``most`` runs at once, each on devices (on a CPU: cores) of its own."""
     assert isinstance(machine, ContainerMachine) and isinstance(launcher, DockerLauncher), "see require_containers"
     slots = Slots(machine.device_names, most)
-    return work_through(
-        plan, settings, view, time.monotonic, lambda ledger: SideBySide(ledger, settings, launcher, slots, view).work()
-    )
+
+    def work(ledger: Ledger) -> bool:
+        return SideBySide(ledger, settings, launcher, slots, view).work()
+
+    return work_through(plan, settings, view, time.monotonic, work, further)
 
 
 class Slots:

@@ -38,7 +38,7 @@ def _utilisation(entries: Sequence[Entry]) -> tuple[str, ...]:
 
 
 def _warmup(entries: Sequence[Entry]) -> tuple[str, ...]:
-    found = sorted({(entry.manifest.measure.warmup, entry.manifest.measure.iterations) for entry in entries})
+    found = sorted({(entry.manifest.measure.warmup, entry.manifest.iterations) for entry in entries})
     words = " or ".join(f"{warmup} + {iterations}" for warmup, iterations in found[:4])
     more = " or others" if len(found) > 4 else ""
     return (f"Iterations: {words}{more} (warm-up, which never counts, + counted).",) if found else ()

@@ -7,6 +7,7 @@ import torch.distributed as dist
 
 from suite.worker.generation.base import Generator
 from suite.worker.loop import Counts, prompts_of, sample_lengths
+from suite.worker.manifest import asked_iterations
 from suite.worker.mismatch import idle_slot_seconds
 from suite.worker.progress import Progress
 from suite.worker.recorder import Recorder
@@ -132,7 +133,7 @@ def generate_ahead(ahead: Ahead, manifest: Dict[str, Any], recorder: Recorder) -
     ahead.receive()
     ahead.generate()
     ahead.announce()
-    for iteration in range(manifest["measure"]["warmup"] + manifest["measure"]["iterations"]):
+    for iteration in range(asked_iterations(manifest)):
         recorder.begin(iteration)
         ahead.await_publication()
         with recorder.phase("sync"):

@@ -9,6 +9,7 @@ import torch.distributed as dist
 from suite.worker.engines.base import Engine
 from suite.worker.generation.base import Generator
 from suite.worker.loop import Loop, sample_lengths
+from suite.worker.manifest import asked_iterations
 from suite.worker.progress import Progress
 from suite.worker.recorder import Recorder
 from suite.worker.samples import Samples
@@ -131,6 +132,6 @@ def train_on_batches(
     recorder.generator = generator = RemoteGenerator(engine, manifest, link, progress)
     loop = Loop(engine, manifest, generator)
     generator.await_first()
-    for iteration in range(manifest["measure"]["warmup"] + manifest["measure"]["iterations"]):
+    for iteration in range(asked_iterations(manifest)):
         loop.run_iteration(iteration, recorder)
     generator.finish()

@@ -202,6 +202,11 @@ def test_the_command_ends_with_the_verdict(
     assert suite("rerun", bundle, "--runs", tmp_path / "strict", "--repeats", "1", "--strict") == 3
     capsys.readouterr()
 
+    assert suite("rerun", bundle, "--runs", tmp_path / "narrow", "--precision", "50%") == 0
+    assert "reproduced within 5 %" not in capsys.readouterr().out.replace("not reproduced", "")
+    assert suite("rerun", bundle, "--runs", tmp_path / "bad", "--precision", "5%", "--repeats", "3") == 2
+    assert "leave out --repeats" in capsys.readouterr().err
+
     assert suite("rerun", bundle, "--runs", tmp_path / "bad", "--margin", "much") == 2
     assert "--margin is a percentage" in capsys.readouterr().err and not (tmp_path / "bad").exists()
 

@@ -39,6 +39,9 @@ class Remembering:
     def begin(self, total: int, done: int) -> None:
         self.total, self.done = total, done
 
+    def planned(self, total: int) -> None:
+        self.estimate = total
+
     def run_started(self, manifest: Manifest, seconds_left: float | None) -> None:
         self.left = seconds_left
 

@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import nn
 
 from suite.worker.loop import TRAIN_STATS, draw_prompts
+from suite.worker.manifest import asked_iterations
 from suite.worker.rank import ConfigError
 from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
@@ -96,7 +97,7 @@ class TrlxTrainer(Trainer):
         os.environ.update(trlx_config.accelerate_variables(manifest, deepspeed_file))
         self.notes = apply_shims(TRLX_ACCELERATE, manifest, self._world)
         write_tokenizer(folder, vocab)
-        iterations = manifest["measure"]["warmup"] + manifest["measure"]["iterations"]
+        iterations = asked_iterations(manifest)
         suppressed = sorted(special_ids(vocab).values())
         config = TRLConfig.from_dict(trlx_config.trlx_config(manifest, iterations, folder, suppressed, REGISTERED_NAME))
         config.train.trainer_kwargs = {"sheet": self._sheet, "on_iteration_end": self._end_iteration, "owner": self}

@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 import torch
 
 from suite.worker.loop import TRAIN_STATS, draw_prompts
+from suite.worker.manifest import asked_iterations
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
@@ -68,7 +69,7 @@ class TrlxNemoTrainer(Trainer):
             with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
                 file.write(text)
         megatron_file = os.path.join(folder, "megatron.yaml")
-        iterations = manifest["measure"]["warmup"] + manifest["measure"]["iterations"]
+        iterations = asked_iterations(manifest)
         config = TRLConfig.from_dict(
             trlx_nemo_config.nemo_trlx_config(manifest, iterations, megatron_file, folder, REGISTERED_NAME)
         )

@@ -1,0 +1,307 @@
+"""Adding runs to the rows of a plan, round by round, until its stopping rule asks for no more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+
+from suite.bundle.derive import record_of
+from suite.bundle.record import Record
+from suite.bundle.store import Bundle, DamagedBundle
+from suite.conduct.running.ledger import Ledger, View
+from suite.conduct.running.progress import row_name
+from suite.report.facts.pool import counted_seconds, setting_of
+from suite.report.facts.rollout import lengths_hash_of
+from suite.report.formatting.numbers import counted, percent, span
+from suite.spec.base import UsageError
+from suite.spec.manifest import Manifest
+from suite.spec.resolve import as_repeat
+from suite.spec.stopping import Stopping
+from suite.stats.intervals import RunSeconds
+from suite.stats.precision import Outlook, Sampled, judge
+from suite.stats.split import Cost, best_iterations
+from suite.stats.steady_state import FEWEST_ITERATIONS
+
+#: A row whose runs fail, or are suspect, so often in a row is given up.
+FAILED_IN_A_ROW, SUSPECT_IN_A_ROW = 2, 4
+#: Chosen iterations are at most so many times those that were asked for, and leave this share of the limit unused.
+_MOST_TIMES, _LIMIT_SHARE = 4, 0.5
+
+
+@dataclass
+class PursuedRow:
+    """A row of the plan: its repeats so far, what came of them, and where it stands.
+
+    ``gave_up``: why it gets no more runs though it needs them. ``seconds``: of all its runs so far.
+    """
+
+    first: Manifest
+    group: Hashable
+    repeats: list[Manifest]
+    iterations: int
+    sampled: Sampled
+    outlook: Outlook | None = None
+    gave_up: str | None = None
+    costs: tuple[Cost, ...] = ()
+    seconds: float = 0.0
+    told: set[str] = field(default_factory=set)
+
+    @property
+    def cost(self) -> Cost | None:
+        """Of its runs that count, in the mean."""
+        return mean_cost(self.costs) if self.costs else None
+
+    @property
+    def goes_on(self) -> bool:
+        return self.gave_up is None and self.outlook is not None and self.outlook.state == "more"
+
+    @property
+    def seconds_more(self) -> float | None:
+        """What the runs that it will take should last."""
+        if self.outlook is None or self.outlook.more_runs is None or self.cost is None:
+            return None
+        return self.outlook.more_runs * self.cost.run_seconds(self.iterations)
+
+
+class Pursuit:
+    """The rows of a plan under one rule. Everything it decides follows from the bundles under ``root``."""
+
+    def __init__(self, firsts: Sequence[Manifest], rule: Stopping, root: Path, view: View) -> None:
+        """``firsts``: of each row the first repeat that counts."""
+        self.rule, self._root, self._view = rule, root, view
+        self.rows = [_row(first, root) for first in firsts]
+        self._records: dict[str, Record | None] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the rows, each its own: the scaling is told where rows differ in nothing else that a name tells."""
+        short = [row_name(row.first) for row in self.rows]
+        return tuple(
+            name if short.count(name) == 1 else f"{name}, {row.first.workload.name}, {row.first.workload.scaling}"
+            for name, row in zip(short, self.rows, strict=True)
+        )
+
+    @property
+    def manifests(self) -> tuple[Manifest, ...]:
+        """Every repeat that is there or was asked for, in running order: round by round, each second one backwards."""
+        rounds = max((len(row.repeats) for row in self.rows), default=0)
+        found: list[Manifest] = []
+        for number in range(rounds):
+            present = [row.repeats[number] for row in self.rows if number < len(row.repeats)]
+            found += reversed(present) if number % 2 else present
+        return tuple(found)
+
+    def more(self, ledger: Ledger) -> tuple[list[Manifest], float]:
+        """The next round, and seconds that others should take after it (``suite.conduct.running.session.Further``).
+
+        One run of each row that needs it and for which the budget should do; none at the end.
+        """
+        self.look()
+        for row in self.rows:
+            self._tell(row)
+        active = [row for row in self.rows if row.goes_on]
+        chosen = self._affordable(active, ledger.seconds_left())
+        following = []
+        for row in chosen:
+            number = row.repeats[-1].run.repeat + 1 if row.repeats else row.first.run.repeat
+            row.repeats.append(as_repeat(row.first, number, row.iterations))
+            following.append(row.repeats[-1])
+        longest = max((len(row.repeats) for row in chosen), default=0)
+        to_come = sum((row.outlook.more_runs or 1) - 1 for row in active if row.outlook)
+        self._view.planned(sum(len(row.repeats) for row in self.rows) + to_come)
+        rest = sum(max(0.0, (row.seconds_more or 0.0) - _one_run(row)) for row in active)
+        return (following if longest % 2 else following[::-1]), rest
+
+    def look(self) -> None:
+        """Judge every row by what the results folder holds of it."""
+        for row in self.rows:
+            self._sample(row)
+        self._choose_iterations()
+        outlooks = judge([row.sampled for row in self.rows], self.rule)
+        for row, outlook in zip(self.rows, outlooks, strict=True):
+            row.outlook = outlook
+
+    def _sample(self, row: PursuedRow) -> None:
+        runs: list[RunSeconds] = []
+        costs: list[Cost] = []
+        attempts = failed = suspect = 0
+        row.seconds = 0.0
+        for manifest in row.repeats:
+            if not (self._root / manifest.run.id).is_dir():
+                continue
+            record = self._record(manifest)
+            if record is not None and record.status == "interrupted":
+                continue
+            attempts += 1
+            row.seconds += _wall_seconds(record) or 0.0
+            measured = None if record is None or record.status != "ok" else _measured(record)
+            valid = record is not None and _is_valid(record)
+            failed = 0 if measured else failed + 1
+            suspect = 0 if valid else suspect + 1
+            if record is None or measured is None or not valid:
+                continue
+            runs.append(measured)
+            total, wall = sum(measured.seconds), _wall_seconds(record) or 0.0
+            costs.append(Cost(max(0.0, wall - total), total / len(measured.seconds)))
+        if failed >= FAILED_IN_A_ROW:
+            row.gave_up = f"{failed} runs in a row failed"
+        elif suspect >= SUSPECT_IN_A_ROW:
+            row.gave_up = f"{suspect} runs in a row are suspect"
+        row.costs = tuple(costs)
+        row.sampled = Sampled(tuple(runs), attempts, row.iterations, row.group, closed=row.gave_up is not None)
+
+    def _record(self, manifest: Manifest) -> Record | None:
+        """Of a run that is over; None for one that is damaged or that another process is at."""
+        name = manifest.run.id
+        bundle = Bundle(self._root / name)
+        if name not in self._records and not bundle.running():
+            self._records[name] = None
+            with suppress(DamagedBundle):
+                self._records[name] = record_of(bundle)
+        return self._records.get(name)
+
+    def _choose_iterations(self) -> None:
+        """Once, from the least runs of rows that are compared, so that the same runs always give the same choice."""
+        if self.rule.iterations == "fixed":
+            return
+        groups: dict[Hashable, list[PursuedRow]] = {}
+        for row in self.rows:
+            groups.setdefault(row.group, []).append(row)
+        least = self.rule.least
+        for members in groups.values():
+            going = [row for row in members if row.gave_up is None]
+            if not going or any(len(row.costs) < least for row in going):
+                continue
+            means = [mean_cost(row.costs[:least]) for row in going]
+            known = [(row.sampled.runs[:least], cost) for row, cost in zip(going, means, strict=True)]
+            asked = members[0].first.measure.iterations
+            room = [_LIMIT_SHARE * row.first.limits.run_seconds for row in going]
+            possible = min(int((seconds - cost.start_seconds) / cost.iteration_seconds) for seconds, cost in zip(room, means, strict=True))
+            most = max(asked, min(_MOST_TIMES * asked, possible))
+            chosen = best_iterations(known, min(asked, FEWEST_ITERATIONS), most)
+            for row in members:
+                row.iterations = chosen or asked
+                row.sampled = _with_iterations(row.sampled, row.iterations)
+
+    def _affordable(self, active: list[PursuedRow], left: float | None) -> list[PursuedRow]:
+        """Rows whose runs fit into what is left of the budget, those that need least first; where none does, all."""
+        needs = [row.seconds_more or 0.0 for row in active]
+        if left is None or sum(needs) <= left:
+            return active
+        units: dict[Hashable, list[PursuedRow]] = {}
+        for number, row in enumerate(active):
+            units.setdefault(row.group if self.rule.difference is not None else number, []).append(row)
+        total, chosen = 0.0, []
+        for unit in sorted(units.values(), key=lambda rows: sum(row.seconds_more or 0.0 for row in rows)):
+            total += sum(row.seconds_more or 0.0 for row in unit)
+            if total > left:
+                break
+            chosen += unit
+        late = [row for row in active if row not in chosen and "late" not in row.told]
+        if late:
+            for row in late:
+                row.told.add("late")
+            more = sum(row.outlook.more_runs or 0 for row in late if row.outlook)
+            seconds = sum(row.seconds_more or 0.0 for row in late)
+            self._view.notice(
+                f"the budget should not do for {counted(len(late), 'row')}: about {counted(more, 'run')} ({span(seconds)}) "
+                f"more, of {span(max(0.0, left))} that are left; "
+                + ("they come last: " if chosen else "they get what there is: ")
+                + "; ".join(row_name(row.first) for row in late)
+            )
+        return [row for row in active if row in chosen] or active
+
+    def _tell(self, row: PursuedRow) -> None:
+        """A line when a row has ended, once for each way of ending."""
+        state = row.gave_up or (row.outlook.state if row.outlook else "more")
+        if state == "more" or state in row.told:
+            return
+        row.told.add(state)
+        self._view.notice(f"{row_name(row.first)}: {ending(row)}")
+
+
+def ending(row: PursuedRow) -> str:
+    """Where a row stands and why it gets no more runs, in words."""
+    outlook = row.outlook
+    width = "" if outlook is None or outlook.half_width is None else f"+-{percent(outlook.half_width)} % after "
+    text = f"{width}{counted(len(row.sampled.runs), 'run')}"
+    if row.gave_up is not None:
+        return f"{text}; given up: {row.gave_up}"
+    if outlook is None or outlook.state == "reached":
+        return f"{text}; done"
+    more = "" if outlook.more_runs is None else f"; about {counted(outlook.more_runs, 'more run', 'more runs')}"
+    cost = "" if not more or row.seconds_more is None else f" ({span(row.seconds_more)}) would do"
+    words = {"out of reach": "; out of reach", "at the most": "; the most runs were made", "more": ""}
+    return f"{text}{words[outlook.state]}{more}{cost}"
+
+
+def compared_with_none(firsts: Sequence[Manifest], rule: Stopping) -> list[str]:
+    """Names of the rows that a rule which asks for a difference compares with no other.
+
+    Raises UsageError where these are all of them.
+    """
+    if rule.difference is None:
+        return []
+    groups = [_group(first) for first in firsts]
+    alone = [first for first, group in zip(firsts, groups, strict=True) if groups.count(group) == 1]
+    if len(alone) == len(firsts):
+        raise UsageError(
+            "--difference compares rows of equal work, and no two rows of this plan are; name two backends or layouts, or "
+            "ask for --precision"
+        )
+    return [row_name(first) for first in alone]
+
+
+def _group(manifest: Manifest) -> Hashable:
+    """Equal of rows that a ranking compares."""
+    return setting_of(manifest, ""), manifest.work_hash, lengths_hash_of(manifest), manifest.layout.ranks
+
+
+def _row(first: Manifest, root: Path) -> PursuedRow:
+    """With the repeats that are there already."""
+    repeats = [as_repeat(first, number) for number in repeats_there(root, first) if number >= first.run.repeat]
+    iterations = first.measure.iterations
+    group = _group(first)
+    return PursuedRow(first, group, repeats, iterations, Sampled((), 0, iterations, group))
+
+
+def repeats_there(root: Path, manifest: Manifest) -> list[int]:
+    """Numbers of the repeats of its row that the results folder holds, in order."""
+    prefix = f"{manifest.run.id.rpartition('-r')[0]}-r"
+    names = [path.name.removeprefix(prefix) for path in root.glob(f"{prefix}*")] if root.is_dir() else []
+    return sorted(int(name) for name in names if re.fullmatch(r"[1-9]\d{0,8}", name))
+
+
+def _measured(record: Record) -> RunSeconds | None:
+    if record.throughput is None or record.counts is None:
+        return None
+    return RunSeconds(record.counts.samples, counted_seconds(record))
+
+
+def _is_valid(record: Record) -> bool:
+    """Whether nothing speaks against the figures of a run; records of before this was judged count as they did."""
+    validity = getattr(record, "validity", None)
+    return validity is None or validity.status == "valid"
+
+
+def _wall_seconds(record: Record | None) -> float | None:
+    if record is None or record.run.started is None or record.run.ended is None:
+        return None
+    return max(0.0, record.run.ended - record.run.started)
+
+
+def mean_cost(costs: Sequence[Cost]) -> Cost:
+    """Of several runs."""
+    return Cost(fmean(cost.start_seconds for cost in costs), fmean(cost.iteration_seconds for cost in costs))
+
+
+def _one_run(row: PursuedRow) -> float:
+    return 0.0 if row.cost is None else row.cost.run_seconds(row.iterations)
+
+
+def _with_iterations(sampled: Sampled, iterations: int) -> Sampled:
+    return Sampled(sampled.runs, sampled.attempts, iterations, sampled.group, sampled.closed)

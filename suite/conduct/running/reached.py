@@ -1,0 +1,155 @@
+"""What a plan under a stopping rule came to: how narrow each row got, why it ended, and what that saved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from suite.conduct.planning.plan import Plan
+from suite.conduct.running.pursuit import Pursuit, PursuedRow, ending
+from suite.conduct.running.session import Summary
+from suite.report.formatting.numbers import counted, interval, percent, span
+from suite.spec.base import Frozen
+from suite.spec.stopping import Stopping
+from suite.stats.compare import Comparison
+from suite.stats.intervals import Interval
+
+
+class Against(Frozen):
+    """A row's rate over that of the best of its group; ``verdict``: with its interval at 95 %."""
+
+    row: str
+    ratio: float
+    low: float | None
+    high: float | None
+    verdict: str
+    equivalent: bool | None
+
+
+class ReachedRow(Frozen):
+    """One row at the end. ``half_width`` is relative; ``runs`` are those that count, ``attempts`` all."""
+
+    name: str
+    manifest_hash: str
+    state: str
+    reason: str
+    runs: int
+    attempts: int
+    iterations: tuple[int, ...]
+    half_width: float | None
+    more_runs: int | None
+    more_seconds: float | None
+    seconds: float
+    against: Against | None
+
+
+class FixedPlan(Frozen):
+    """The plan that gives every row as many repeats as the row that took most, at each row's own seconds a run."""
+
+    repeats: int
+    runs: int
+    seconds: float
+    saved_seconds: float
+
+
+class Reached(Frozen):
+    """What was asked for and what came of it; runs and seconds of all rows, those of before in."""
+
+    asked: Stopping
+    rows: tuple[ReachedRow, ...]
+    runs: int
+    seconds: float
+    fixed_plan: FixedPlan
+
+
+def reached(pursuit: Pursuit, summary: Summary) -> Reached:
+    """Look once more, after the last run."""
+    pursuit.look()
+    rows, names = pursuit.rows, pursuit.names
+    attempts = [row.sampled.attempts for row in rows]
+    seconds = sum(row.seconds for row in rows)
+    each = [row.seconds / count if count else 0.0 for row, count in zip(rows, attempts, strict=True)]
+    most = max(attempts)
+    return Reached(
+        asked=pursuit.rule,
+        rows=tuple(_row(row, name, names, summary) for row, name in zip(rows, names, strict=True)),
+        runs=sum(attempts),
+        seconds=seconds,
+        fixed_plan=FixedPlan(
+            repeats=most, runs=most * len(rows), seconds=most * sum(each), saved_seconds=most * sum(each) - seconds
+        ),
+    )
+
+
+def _row(row: PursuedRow, name: str, names: Sequence[str], summary: Summary) -> ReachedRow:
+    outlook = row.outlook
+    assert outlook is not None, "rows were looked at"
+    state: str = "given up" if row.gave_up else outlook.state
+    reason = ending(row)
+    if state == "more":
+        state = "interrupted" if summary.interrupted else "budget spent" if summary.left_by_budget else "not finished"
+        reason = f"{reason}; {state}"
+    return ReachedRow(
+        name=name,
+        manifest_hash=row.first.hash,
+        state=state,
+        reason=reason,
+        runs=len(row.sampled.runs),
+        attempts=row.sampled.attempts,
+        iterations=tuple(dict.fromkeys(len(run.seconds) for run in row.sampled.runs)),
+        half_width=outlook.half_width,
+        more_runs=outlook.more_runs,
+        more_seconds=row.seconds_more,
+        seconds=row.seconds,
+        against=None
+        if outlook.comparison is None or outlook.against is None
+        else _against(outlook.comparison, names[outlook.against]),
+    )
+
+
+def _against(comparison: Comparison, best: str) -> Against:
+    ratio = comparison.ratio
+    return Against(
+        row=best,
+        ratio=ratio.value,
+        low=ratio.low,
+        high=ratio.high,
+        verdict=comparison.verdict,
+        equivalent=comparison.equivalent,
+    )
+
+
+def follow(pursuit: Pursuit, plan: Plan, work_on: Callable[..., Summary]) -> tuple[Plan, Summary, Reached]:
+    """Work on the plan of a pursuit to its end; the plan with all of its runs, what became of them, what was reached.
+
+    ``work_on``: of a plan and ``further``, as ``suite.conduct.running.session.run_plan``.
+    """
+    summary = work_on(plan.model_copy(update={"manifests": pursuit.manifests}), further=pursuit.more)
+    found = reached(pursuit, summary)
+    return plan.model_copy(update={"manifests": pursuit.manifests}), summary, found
+
+
+def lines(found: Reached) -> Iterator[str]:
+    """For a terminal: a line for each row, then what was saved."""
+    yield f"asked: {found.asked.text()}"
+    for row in found.rows:
+        yield f"{row.name}: {row.reason}"
+        if row.against is not None:
+            yield f"{row.name}: {_verdict(row.against, found.asked.difference)} {row.against.row}"
+    yield _saved(found)
+
+
+def _verdict(found: Against, margin: float | None) -> str:
+    """``0.93 [0.91, 0.95], slower than``."""
+    equal = f"equivalent within {percent(margin)} % to" if found.equivalent else ""
+    told = f"{found.verdict} than" if found.verdict != "not distinguishable" else ""
+    words = " and ".join(filter(None, (told, equal))) or "not distinguishable from"
+    return f"{interval(Interval(found.ratio, found.low, found.high))}, {words}"
+
+
+def _saved(found: Reached) -> str:
+    """Against the number of repeats for all that would have done for the row that took most."""
+    plan, took = found.fixed_plan, f"{counted(found.runs, 'run')} in {span(found.seconds)}"
+    fixed = f"{counted(plan.repeats, 'repeat')} of every row, as the row with most took"
+    if plan.runs == found.runs:
+        return f"{took}: no fewer than {fixed}"
+    return f"{took}: {span(plan.seconds - found.seconds)} less than {fixed} ({counted(plan.runs, 'run')})"

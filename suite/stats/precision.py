@@ -1,0 +1,249 @@
+"""When a row has been run often enough: a rule that looks after each run, and whose intervals still hold.
+
+Who stops as soon as an interval is narrow stops where the spread so far is small by luck, so that the interval misses
+more often than it says. Three things keep that small here. The first look comes after ``Stopping.least`` runs. What is
+narrow must still be so ``CONFIRMING_RUNS`` later: a fixed number of observations more makes up for the sequential end
+of an interval of fixed width (Simons, Ann. Math. Stat. 39, 1968). And whether a row goes on depends on the spread
+of its runs, which of normal values tells nothing of the error of their mean; on the mean itself only where two rows are
+told apart early, for which a look asks ``SURE`` in the place of the usual level.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from suite.spec.stopping import Stopping
+from suite.stats.compare import Comparison, LogDifference, compare, welch
+from suite.stats.intervals import RunSeconds, log_rates, pooled_rate
+from suite.stats.moderated import Prior, moderate, spread
+from suite.stats.quantiles import student_quantile
+from suite.stats.split import RowSpread, spread_of
+
+#: Runs more after the first look at which an interval was narrow enough.
+CONFIRMING_RUNS = 1
+#: Two-sided level at which one look tells two rows apart before their interval is narrow.
+SURE = 0.001
+#: A row is out of reach where even a spread at the low end of this one-sided confidence would take too many runs.
+_HOPE = 0.95
+#: Up to so many more runs are tried one by one; beyond, their number grows with the square of the width.
+_TRIED = 200
+
+State = Literal["reached", "more", "out of reach", "at the most"]
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """The runs of a row so far, in order.
+
+    ``runs``: those that count; ``attempts``: all there were. ``iterations``: counted ones of its next run. ``group``:
+    rows of an equal one do equal work and are compared; ``None``: the row is compared with nothing. ``closed``: it gets
+    no more runs.
+    """
+
+    runs: tuple[RunSeconds, ...]
+    attempts: int
+    iterations: int
+    group: Hashable = None
+    closed: bool = False
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """Where a row stands. ``half_width``: of its rate's 95 % interval, relative; null with one run.
+
+    ``more_runs``: those it will take, as far as its spread so far tells; null where nothing tells it. ``comparison``: of
+    its rate with that of the best of its group, row ``against``, where a difference is asked for; the best has none.
+    """
+
+    state: State
+    half_width: float | None
+    more_runs: int | None
+    comparison: Comparison | None = None
+    against: int | None = None
+
+
+def judge(rows: Sequence[Sampled], rule: Stopping) -> tuple[Outlook, ...]:
+    """What each row still needs. Equal runs give an equal answer, so that a plan can be taken up again.
+
+    Widths and comparisons are those of a report of these rows: with what they share of their variance (``moderate``).
+    """
+    prior = moderate([log_rates(row.runs) for row in rows])
+    outlooks = [_by_width(row, rule, prior) for row in rows]
+    if rule.difference is not None:
+        for members in _groups(rows):
+            for index, outlook in _by_difference(members, rows, rule, rule.difference, prior).items():
+                outlooks[index] = _both(outlooks[index], outlook)
+    return tuple(_at_most(outlook, row, rule) for outlook, row in zip(outlooks, rows, strict=True))
+
+
+def _width(runs: Sequence[RunSeconds], prior: Prior | None) -> float:
+    """Half the width of the 95 % interval of a rate, on its logarithm."""
+    found = spread(log_rates(runs), prior)
+    return student_quantile(found.degrees) * math.sqrt(found.variance / len(runs))
+
+
+def _by_width(row: Sampled, rule: Stopping, prior: Prior | None) -> Outlook:
+    """As ``judge``, for the width of the row's own interval."""
+    runs = row.runs
+    shown = math.expm1(_width(runs, prior)) if len(runs) > 1 else None
+    if len(runs) < rule.least:
+        return Outlook("more", shown, rule.least - len(runs))
+    if rule.precision is None:
+        return Outlook("reached", shown, 0)
+    target, now = math.log1p(rule.precision), spread_of(runs, prior)
+
+    def predicted(more: int, scale: float) -> float:
+        error = math.sqrt(now.after(more, row.iterations) / (now.count + more))
+        return student_quantile(now.degrees + more) * scale * error
+
+    waiting = _confirming(lambda count: _width(runs[:count], prior), target, rule.least, len(runs))
+    state, more = waiting or _to_come(predicted, target, now.degrees, row.attempts, rule)
+    return Outlook(state, shown, more)
+
+
+def _confirming(
+    width: Callable[[int], float], target: float, least: int, count: int
+) -> tuple[State, int] | None:
+    """How many runs are to confirm a width that was reached; null where it is not reached now.
+
+    ``width``: after so many runs.
+    """
+    if width(count) > target:
+        return None
+    first = next(number for number in range(least, count + 1) if width(number) <= target)
+    waiting = max(0, first + CONFIRMING_RUNS - count)
+    return ("more" if waiting else "reached", waiting)
+
+
+def _to_come(
+    predicted: Callable[[int, float], float], target: float, degrees: float, attempts: int, rule: Stopping
+) -> tuple[State, int]:
+    """How many more runs; out of reach where they would be too many even if the runs so far spread widely by chance.
+
+    ``predicted``: the width after so many more runs, with their spread times a factor.
+    """
+    from scipy.special import chdtri
+
+    lucky = math.sqrt(degrees / float(chdtri(degrees, 1 - _HOPE)))
+    beyond = attempts + _needed(predicted, target, lucky) > rule.most
+    return ("out of reach" if beyond else "more", _needed(predicted, target, 1.0) + CONFIRMING_RUNS)
+
+
+def _needed(predicted: Callable[[int, float], float], target: float, scale: float) -> int:
+    for more in range(1, _TRIED):
+        if predicted(more, scale) <= target:
+            return more
+    return math.ceil(_TRIED * (predicted(_TRIED, scale) / target) ** 2)
+
+
+def _groups(rows: Sequence[Sampled]) -> list[list[int]]:
+    """Indices of the rows that are compared with each other: those of a group that have a rate."""
+    found: dict[Hashable, list[int]] = defaultdict(list)
+    for index, row in enumerate(rows):
+        if row.group is not None and row.runs:
+            found[row.group].append(index)
+    return [members for members in found.values() if len(members) > 1]
+
+
+def _by_difference(
+    members: list[int], rows: Sequence[Sampled], rule: Stopping, margin: float, prior: Prior | None
+) -> dict[int, Outlook]:
+    """As ``judge``, for each row of a group against the best, which needs what the others need of it."""
+    best = max(members, key=lambda index: (pooled_rate(rows[index].runs).value, -index))
+    found = {
+        index: _Pair(rows[index], rows[best], margin, len(members), prior).outlook(rule, best)
+        for index in members
+        if index != best
+    }
+    most = max(found.values(), key=_urgency)
+    return {**found, best: Outlook(most.state, None, most.more_runs)}
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A row and the best of its group of so many ``sides``."""
+
+    row: Sampled
+    best: Sampled
+    margin: float
+    sides: int
+    prior: Prior | None
+
+    def outlook(self, rule: Stopping, index: int) -> Outlook:
+        """Told apart for sure, or of a ratio so narrow that it must be a difference or an equivalence.
+
+        ``index``: of the best.
+        """
+        row, best = self.row, self.best
+        comparison = compare(row.runs, best.runs, self.margin, prior=self.prior, sides=self.sides)
+        missing = [(rule.least - len(each.runs), each.closed) for each in (row, best) if len(each.runs) < rule.least]
+        if any(closed for _, closed in missing):
+            return Outlook("out of reach", None, None, comparison, index)
+        if missing:
+            return Outlook("more", None, max(runs for runs, _ in missing), comparison, index)
+        difference = self._difference()
+        if self._is_sure(difference):
+            return Outlook("reached", None, 0, comparison, index)
+        target, attempts = math.log1p(self.margin), max(row.attempts, best.attempts)
+        most = max(len(row.runs), len(best.runs))
+        waiting = _confirming(lambda count: self._decided(self._difference(count)), target, rule.least, most)
+        state, more = waiting or _to_come(self._predicted, target, difference.degrees, attempts, rule)
+        return Outlook(state, None, more, comparison, index)
+
+    def _difference(self, count: int | None = None) -> LogDifference:
+        """Of the first so many runs of each, or of all."""
+        difference = welch(self.row.runs[:count], self.best.runs[:count], self.prior)
+        assert difference is not None, "no comparison before the least number of runs"
+        return difference
+
+    def _predicted(self, more: int, scale: float) -> float:
+        """What ``_decided`` should be after so many more runs of each side that gets any; 0 where it is sure then."""
+        now, variance, degrees = self._difference(), 0.0, 0.0
+        for side, known in zip((self.row, self.best), self._spreads, strict=True):
+            added = 0 if side.closed else more
+            variance += known.after(added, side.iterations) / (known.count + added)
+            degrees += added
+        error = scale * math.sqrt(variance)
+        later = LogDifference(now.mean, error, now.degrees + degrees, now.is_moderated)
+        return 0.0 if self._is_sure(later) else self._decided(later)
+
+    @cached_property
+    def _spreads(self) -> tuple[RowSpread, RowSpread]:
+        return spread_of(self.row.runs, self.prior), spread_of(self.best.runs, self.prior)
+
+    def _is_sure(self, difference: LogDifference) -> bool:
+        return abs(difference.mean) > self._reach(difference, 1 - SURE)
+
+    def _decided(self, difference: LogDifference) -> float:
+        """The margin with which a ratio is a difference or an equivalence, wherever it lies: the half-width of its 95 %
+        interval, beyond which it differs from 1, and that of the 90 % interval, which then has to fit beside it."""
+        return self._reach(difference, 0.95) + self._reach(difference, 0.90)
+
+    def _reach(self, difference: LogDifference, confidence: float) -> float:
+        low, high = difference.interval(confidence, self.sides)
+        return math.log(high / low) / 2
+
+
+#: A row goes on while anything that is asked of it is within reach.
+_ORDER: dict[State, int] = {"reached": 0, "out of reach": 1, "more": 2}
+
+
+def _urgency(outlook: Outlook) -> tuple[int, int]:
+    return _ORDER[outlook.state], outlook.more_runs or 0
+
+
+def _both(one: Outlook, other: Outlook) -> Outlook:
+    """The width of a row and its comparison together."""
+    most = max((one, other), key=_urgency)
+    return Outlook(most.state, one.half_width, most.more_runs, other.comparison, other.against)
+
+
+def _at_most(outlook: Outlook, row: Sampled, rule: Stopping) -> Outlook:
+    if outlook.state != "more" or row.attempts < rule.most:
+        return outlook
+    return Outlook("at the most", outlook.half_width, outlook.more_runs, outlook.comparison, outlook.against)

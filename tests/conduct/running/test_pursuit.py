@@ -1,0 +1,168 @@
+"""Rows get runs until their intervals are as narrow as asked; what is decided follows from the runs that are there."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.bundle.store import Bundle
+from suite.bundle.verify import verify
+from suite.conduct.planning.plan import Plan, make_plan
+from suite.conduct.running.ledger import Settings
+from suite.conduct.running.pursuit import FAILED_IN_A_ROW, Pursuit, compared_with_none
+from suite.conduct.running.reached import Reached, follow, lines
+from suite.conduct.running.session import Summary, run_plan
+from suite.launch.local import LocalLauncher
+from suite.spec.base import UsageError
+from suite.spec.manifest import Run
+from suite.spec.stopping import Stopping
+from tests.conduct.requests import STACKS, request
+from tests.conduct.running.test_session import Remembering
+from tests.scripted_suite import WORKER
+
+LEAST = 3
+
+
+@pytest.fixture(autouse=True)
+def _scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("deepspeed", "megatron"):
+        monkeypatch.setattr(f"suite.backends.{module}.own_worker_argv", lambda m, b: (str(WORKER), m, "--bundle", b))
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    return lambda **fields: monkeypatch.setenv("SUITE_SCRIPT", json.dumps(fields))
+
+
+def rule(**fields: Any) -> Stopping:
+    return Stopping(**{"least": LEAST, "most": 8, "iterations": "fixed", **fields})
+
+
+def plan_of(asked: Stopping, **changes: Any) -> Plan:
+    return make_plan(request(**{"ranks": (1,), "repeats": asked.least, "stopping": asked, **changes}), STACKS)
+
+
+def pursue(
+    plan: Plan, asked: Stopping, root: Path, clock: Iterator[float] | None = None, **settings: Any
+) -> tuple[Plan, Summary, Reached, Remembering]:
+    seen = Remembering()
+    how = {"settings": Settings(root=root, python=sys.executable, **settings), "launcher": LocalLauncher(), "view": seen}
+    if clock is not None:
+        how["clock"] = lambda: next(clock)
+    return (*follow(Pursuit(plan.firsts, asked, root, seen), plan, partial(run_plan, **how)), seen)
+
+
+def test_rows_take_turns_until_each_interval_is_as_narrow_as_asked(
+    tmp_path: Path, script: Callable[..., None]
+) -> None:
+    script(run_noise=0.04, of={"megatron": {"run_noise": 0.0}})
+    asked = rule(precision=0.05, most=30)
+    plan, summary, found, seen = pursue(plan_of(asked), asked, tmp_path)
+    noisy, calm = found.rows
+    assert {row.state for row in found.rows} == {"reached"} and not summary.failed
+    assert calm.attempts < noisy.attempts and noisy.half_width <= 0.05
+    assert seen.ended[:6] == [
+        f"{plan.firsts[index].run.id[:-1]}{repeat}" for repeat, order in ((1, (0, 1)), (2, (1, 0)), (3, (0, 1))) for index in order
+    ], "A B, B A, A B"
+    assert seen.estimate == len(seen.ended) == found.runs == sum(row.attempts for row in found.rows)
+    assert found.fixed_plan.repeats == noisy.attempts and found.fixed_plan.runs == 2 * noisy.attempts
+    assert found.fixed_plan.saved_seconds > 0
+    manifest = json.loads((tmp_path / plan.firsts[0].run.id / "manifest.json").read_text())
+    assert manifest["run"]["stopping"] == asked.model_dump() and "iterations" not in manifest["run"]
+    _, again, same, seen = pursue(plan_of(asked), asked, tmp_path)
+    assert not seen.ended and len(again.done_before) == found.runs and same == found, "nothing is left to do"
+
+
+def test_a_plan_that_was_cut_off_goes_on_as_if_it_had_not_been(tmp_path: Path, script: Callable[..., None]) -> None:
+    script(run_noise=0.04)
+    asked = rule(precision=0.06, most=30)
+    _, _, whole, _ = pursue(plan_of(asked), asked, tmp_path / "whole")
+    ticks = iter(range(0, 10_000, 5))
+    _, summary, cut, _ = pursue(plan_of(asked), asked, tmp_path / "cut", clock=ticks, budget_seconds=60)
+    assert summary.left_by_budget and "budget spent" in {row.state for row in cut.rows}
+    assert 0 < cut.runs < whole.runs
+    _, summary, found, _ = pursue(plan_of(asked), asked, tmp_path / "cut")
+    assert len(summary.done_before) == cut.runs
+    assert [(row.attempts, row.half_width) for row in found.rows] == [
+        (row.attempts, row.half_width) for row in whole.rows
+    ]
+
+
+def test_a_row_that_cannot_get_there_is_told_after_its_least_runs_with_what_it_would_take(
+    tmp_path: Path, script: Callable[..., None]
+) -> None:
+    script(run_noise=0.3, of={"megatron": {"run_noise": 0.0}})
+    asked = rule(precision=0.01)
+    _, _, found, seen = pursue(plan_of(asked), asked, tmp_path)
+    hopeless, calm = found.rows
+    assert (hopeless.state, hopeless.attempts, calm.state) == ("out of reach", LEAST, "reached")
+    assert hopeless.more_runs > 100 and hopeless.more_seconds > 0
+    assert any("out of reach; about" in line and "would do" in line for line in seen.notices)
+
+
+def test_a_row_that_needs_a_bit_too_much_ends_at_the_most_runs(tmp_path: Path, script: Callable[..., None]) -> None:
+    script(run_noise=0.05)
+    asked = rule(precision=0.03, most=5)
+    _, _, found, _ = pursue(plan_of(asked, backends=("deepspeed",)), asked, tmp_path)
+    assert found.rows[0].state in ("at the most", "out of reach") and found.rows[0].attempts <= 5
+
+
+def test_a_row_whose_runs_fail_is_given_up_and_the_others_go_on(tmp_path: Path, script: Callable[..., None]) -> None:
+    script(of={"megatron": {"at": {"iteration": 1, "do": "oom"}}})
+    asked = rule(precision=0.05)
+    _, summary, found, seen = pursue(plan_of(asked), asked, tmp_path)
+    good, bad = found.rows
+    assert (good.state, bad.state, bad.attempts, bad.runs) == ("reached", "given up", FAILED_IN_A_ROW, 0)
+    assert len(summary.failed) == FAILED_IN_A_ROW and any("2 runs in a row failed" in line for line in seen.notices)
+
+
+def test_two_rows_are_told_apart_as_soon_as_it_is_sure(tmp_path: Path, script: Callable[..., None]) -> None:
+    script(run_noise=0.01, of={"megatron": {"seconds": 0.02}})
+    asked = rule(difference=0.01, most=30)
+    _, _, found, _ = pursue(plan_of(asked), asked, tmp_path)
+    fast, slow = found.rows
+    assert [row.attempts for row in found.rows] == [LEAST, LEAST], "a width of 1 % would take many more"
+    assert fast.against is None and slow.against.verdict == "slower" and slow.against.row == fast.name
+    assert any("slower than deepspeed" in line for line in lines(found))
+
+
+def test_equal_rows_end_as_equivalent(tmp_path: Path, script: Callable[..., None]) -> None:
+    script(run_noise=0.002)
+    asked = rule(difference=0.05, most=30)
+    _, _, found, _ = pursue(plan_of(asked), asked, tmp_path)
+    verdicts = [row.against.equivalent for row in found.rows if row.against]
+    assert verdicts == [True] and any("equivalent within 5.0 % to" in line for line in lines(found))
+
+
+def test_a_difference_needs_two_rows_of_equal_work() -> None:
+    asked = rule(difference=0.05)
+    with pytest.raises(UsageError, match="no two rows of this plan"):
+        compared_with_none(plan_of(asked, backends=("deepspeed",)).firsts, asked)
+
+
+def test_later_runs_have_the_iterations_that_spread_and_start_up_ask_for(
+    tmp_path: Path, script: Callable[..., None]
+) -> None:
+    script(noise=0.2, setup_seconds=0.1)
+    asked = rule(precision=0.05, most=6, iterations="chosen")
+    plan, _, found, _ = pursue(plan_of(asked), asked, tmp_path)
+    assert {row.iterations for row in found.rows} == {(3, 12)}, "start-up takes far longer than an iteration: the most"
+    added = plan.manifests[-1]
+    assert (added.measure.iterations, added.run.iterations, added.iterations) == (3, 12, 12)
+    assert added.hash in {first.hash for first in plan.firsts}, "no other row"
+    bundle = Bundle(tmp_path / added.run.id)
+    record = bundle.record()
+    assert len(record.iterations.seconds) == 13 and verify(bundle).status == "equal"
+    assert bundle.manifest() == added
+
+
+def test_a_manifest_without_a_rule_is_written_as_before() -> None:
+    assert Run(id="a-r1", plan="p", repeat=1).model_dump() == {"id": "a-r1", "plan": "p", "repeat": 1}
+    fixed, ruled = make_plan(request(ranks=(1,)), STACKS), plan_of(rule(precision=0.05))
+    assert [one.hash for one in fixed.firsts] == [one.hash for one in ruled.firsts], "its runs are of the same row"
