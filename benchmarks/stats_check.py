@@ -314,10 +314,11 @@ def main() -> int:
         tables.append(table(title, found))
         print(f"{tables[-1]}\n", flush=True)
         lines += found
+    cpu, minutes = host_facts()["cpu"]["model"], (time.monotonic() - began) / 60
     head = (
-        f"Simulated on {date.today()} ({host_facts()['cpu']['model']}, {(time.monotonic() - began) / 60:.1f} minutes on one "
-        f"core): seed {SEED}, {options.plans:,} plans of {ROWS} rows, {RUN_NOISE:.0%} noise between runs and "
-        f"{ITERATION_NOISE:.0%} between iterations, in per cent of the cases; in brackets what has no bound."
+        f"Simulated on {date.today()} ({cpu}, {minutes:.1f} minutes on one core): seed {SEED}, {options.plans:,} "
+        f"plans of {ROWS} rows, {RUN_NOISE:.0%} noise between runs and {ITERATION_NOISE:.0%} between iterations. In per "
+        "cent of the cases; in brackets what has no bound."
     )
     if options.write:
         before, _, rest = options.write.read_text(encoding="utf-8").partition(BEGIN)

@@ -78,7 +78,7 @@ def _lacks(before: Measured, after: Measured) -> Iterator[Unjudged]:
     sides: tuple[tuple[Side, Measured], ...] = (("before", before), ("after", after))
     for side, one in sides:
         if len(one.row.measured) < _LEAST_RUNS:
-            detail = f"no gate can be met for sure with {len(one.row.measured)} run a side"
+            detail = "one run with a rate; at least 2 a side tell the spread between runs"
             yield Unjudged(lack="one run", side=side, name=one.name, detail=detail)
         yield from partly_failed(side, one)
         yield from _suspect(side, one)

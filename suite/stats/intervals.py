@@ -69,8 +69,8 @@ def by_slow_waves(values: Sequence[float]) -> float:
 def by_lag_one(values: Sequence[float]) -> float:
     """Relative half-width as bundles of derivation 1 and 2 have it: too narrow where values are correlated.
 
-    Student's t with n - 1 degrees of freedom; the variance of the mean is multiplied by (1 + r) / (1 - r), the inflation
-    of a first-order autoregressive series, where r is their lag-one autocorrelation when that is positive, else 1.
+    Student's t with n - 1 degrees of freedom; the variance of the mean is multiplied by (1 + r) / (1 - r), the
+    inflation of a first-order autoregressive series, where r is their lag-one autocorrelation when that is positive.
     """
     count, mean = len(values), mean_of(values)
     deviations = [value - mean for value in values]
@@ -110,8 +110,8 @@ def pooled_rate(runs: Sequence[RunSeconds], prior: Prior | None = None) -> Inter
     and the noise of its iterations, so their spread contains both levels, and the t quantile pays for the few runs:
     R - 1 degrees of freedom, or with a ``prior`` those of the moderated variance (``suite.stats.moderated``). A
     bootstrap that draws runs with replacement sees only (R - 1) / R of the variance between runs and has no such
-    quantile: with 3 runs its nominal 95 % cover about 75 to 80 % (tests show it). With one run: ``rate_interval``, which
-    is too narrow for what another run would give.
+    quantile: with 3 runs its nominal 95 % cover about 75 to 80 % (tests show it). With one run: ``rate_interval``,
+    which is too narrow for what another run would give.
 
     Raises ValueError without runs.
     """

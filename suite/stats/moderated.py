@@ -24,7 +24,7 @@ FEWEST_ROWS = 6
 _FEWEST_DEGREES = 1.0
 #: Standard errors that are added to the estimated width of the rows' variances, so that rows which look alike by chance
 #: do not share more than they have in common.
-_CAUTION = 1.0
+_CAUTION = 0.8
 #: A row whose variance is above this quantile of what the others have lends nothing from them.
 _UNLIKE = 0.99
 #: Level at which runs of a row are called slow: of rows without such runs at most about one in a hundred is.
@@ -80,13 +80,13 @@ def moderate(groups: Sequence[Sequence[float]]) -> Prior | None:
     (``slow_runs``) are left out of it while enough others are left.
     """
     rows = [tuple(values) for values in groups if len(values) >= 2]
-    prior, kept = _fit([spread(values) for values in rows]), rows
+    prior, kept = _without_slowest(rows), []
     for _ in range(_MOST_ROUNDS):
         alike = [values for values in rows if not slow_runs(values, prior)]
         if alike == kept or len(alike) < FEWEST_ROWS:
             break
         prior, kept = _fit([spread(values) for values in alike]), alike
-    return prior
+    return prior if kept else _fit([spread(values) for values in rows])
 
 
 def slow_runs(values: Sequence[float], prior: Prior | None = None) -> tuple[int, ...]:
@@ -120,8 +120,24 @@ def _squares(values: Sequence[float]) -> float:
     return math.fsum((value - mean) ** 2 for value in values)
 
 
+def _without_slowest(rows: Sequence[Sequence[float]]) -> Prior | None:
+    """What rows vary when the slowest run of each is left out: a first guess, rather small, that no slow run makes."""
+    left = [spread(sorted(values)[1:]) for values in rows if len(values) >= 3]
+    return _pooled(left, math.inf) if len(left) >= FEWEST_ROWS else None
+
+
+def _pooled(rows: Sequence[Spread], degrees: float) -> Prior:
+    """The mean variance of the rows, weighted by their degrees, worth this many but never more than they have."""
+    most = math.fsum(row.degrees for row in rows)
+    return Prior(math.fsum(row.degrees * row.variance for row in rows) / most, min(degrees, most), most)
+
+
 def _fit(rows: Sequence[Spread]) -> Prior | None:
-    """Moments of the logarithms of the rows' variances, whose sampling noise is known (digamma, trigamma)."""
+    """How alike the rows are, by the moments of the logarithms of their variances, whose sampling noise is known.
+
+    The variance is the pooled one in place of Smyth's, which weighs the logarithms: where half of the rows are calm and
+    half are noisy, that one would lend the noisy ones too little.
+    """
     count = len(rows)
     if count < FEWEST_ROWS:
         return None
@@ -131,11 +147,7 @@ def _fit(rows: Sequence[Spread]) -> Prior | None:
     between = math.fsum((log - centre) ** 2 for log in logs) / (count - 1) - sampling
     error = math.sqrt(2 * sampling**2 / (count - 1) + mean_of([fourth for _, _, fourth in moments]) / count)
     degrees = _degrees_of(between + _CAUTION * error)
-    if degrees is None or degrees < _FEWEST_DEGREES:
-        return None
-    likely = _degrees_of(between)
-    shift = 0.0 if likely is None else _log_moments(likely)[0]
-    return Prior(variance=math.exp(centre + shift), degrees=degrees, most=math.fsum(row.degrees for row in rows))
+    return _pooled(rows, degrees) if degrees >= _FEWEST_DEGREES else None
 
 
 @lru_cache(maxsize=1024)
@@ -147,12 +159,12 @@ def _log_moments(degrees: float) -> tuple[float, float, float]:
     return float(digamma(half)) - math.log(half), float(polygamma(1, half)), float(polygamma(3, half))
 
 
-def _degrees_of(variance: float) -> float | None:
-    """Degrees of a chi squared whose logarithm has this variance (inverse of trigamma by Newton); null for none left."""
+def _degrees_of(variance: float) -> float:
+    """Degrees of a chi squared whose logarithm has this variance: twice the inverse of trigamma, by Newton's method."""
     from scipy.special import polygamma
 
     if variance <= 1e-6:
-        return None
+        return math.inf
     half = 0.5 + 1 / variance
     for _ in range(50):
         trigamma = float(polygamma(1, half))

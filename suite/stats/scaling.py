@@ -40,7 +40,9 @@ def scaling_curve(
     Rates are work per second of the whole world. Under weak scaling the work per rank is the same at every point,
     under strong scaling the work of all ranks is; in both, eta is 1 when every device keeps its rate. Intervals
     are those of the ratio of rates, so the base's noise is in every point but the base, where eta is 1 by definition.
-    ``prior``: what the rows of the plan share of their variance. An eta above 1 is kept and flagged: a sign of a base that is short of memory or cache, or of unequal work.
+    ``prior``: what the rows of the plan share of their variance.
+
+    An eta above 1 is kept and flagged: a sign of a base that is short of memory or cache, or of unequal work.
 
     Raises ValueError for no point, a point without runs, or work that does not fit the kind.
     """
@@ -48,7 +50,9 @@ def scaling_curve(
         raise ValueError("a scaling curve needs runs at each of its points")
     _check_work(kind, runs_by_ranks)
     base = min(runs_by_ranks)
-    points = tuple(_point(ranks, runs_by_ranks[ranks], base, runs_by_ranks[base], prior) for ranks in sorted(runs_by_ranks))
+    points = tuple(
+        _point(ranks, runs_by_ranks[ranks], base, runs_by_ranks[base], prior) for ranks in sorted(runs_by_ranks)
+    )
     return ScalingCurve(kind=kind, base_ranks=base, points=points)
 
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
-
 #: Longer series are averaged in equal consecutive blocks.
 MOST_POINTS = 200
 
@@ -34,7 +33,7 @@ def slow_waves(values: Sequence[float], first: int, number: int) -> list[float]:
     of the mean. ``first`` is 1 or more, and the last wave below the number of values.
     """
     count = len(values)
-    assert 1 <= first and first + number <= count, "a series of n values has n - 1 waves"
+    assert first >= 1 and first + number <= count, "a series of n values has n - 1 waves"
     return [
         math.fsum(weight * value for weight, value in zip(_wave(count, wave), values, strict=True))
         for wave in range(first, first + number)

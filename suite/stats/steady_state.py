@@ -59,8 +59,9 @@ def steady_state(seconds: Sequence[float], test: str = TEST) -> SteadyResult:
 
     Trend: Mann-Kendall (Kendall's S over time; exact up to 30 untied values, else normal with ties and continuity).
     It takes iterations for independent; where their noise lasts for a while, ``TEST`` asks besides that the trend
-    exceeds how the iterations wander otherwise (``_exceeds_wander``). Size of the trend: Theil-Sen, the median of all pairwise slopes (Sen, JASA 63, 1968). A drift counts when it is
-    both significant and large enough to matter. Spread is measured around the Theil-Sen line.
+    exceeds how the iterations wander otherwise (``_exceeds_wander``). Size of the trend: Theil-Sen, the median of all
+    pairwise slopes (Sen, JASA 63, 1968). A drift counts when it is both significant and large enough to matter. Spread
+    is measured around the Theil-Sen line.
     """
     count = len(seconds)
     if count < FEWEST_ITERATIONS:

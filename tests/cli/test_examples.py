@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 import yaml
 
 from suite.cli.app import load
+from suite.stats.deciding import power, runs_to_decide
+from suite.stats.multiple import LEVEL
 from tests.cli.test_help import commands
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,16 +75,27 @@ def test_a_wrong_option_would_be_found(words: list[str]) -> None:
     assert unknown_options(words)
 
 
-def test_the_table_of_runs_is_what_the_power_of_the_test_gives() -> None:
-    from suite.stats.deciding import runs_to_decide
+def needed(gate: float, loss: float, noise: float, rows: int = 1) -> int | None:
+    """Runs a side with which a loss is caught in 80 % of cases."""
+    return runs_to_decide(math.log(gate / (1 - loss)), noise, LEVEL / rows)
 
+
+def test_the_table_of_runs_is_what_the_power_of_the_test_gives() -> None:
     table = GUIDE.read_text().split("<!-- runs:begin -->")[1].split("<!-- runs:end -->")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.strip().splitlines()]
     losses = [float(cell.strip(" %")) / 100 for cell in rows[0][1:]]
-    import math
-
-    assert len(rows) == 7
+    assert len(losses) == 5 and len(rows) == 7
     for noise, *cells in rows[2:]:
-        spread = float(noise.strip(" %")) / 100
-        needed = [runs_to_decide(math.log(0.95 / (1 - loss)), spread, 0.05) for loss in losses]
-        assert [int(cell) for cell in cells] == needed
+        found = [needed(0.95, loss, float(noise.strip(" %")) / 100) for loss in losses]
+        assert cells == ["over 1,000" if runs is None else str(runs) for runs in found]
+
+
+def test_the_other_figures_of_the_guide_are_so_too() -> None:
+    text = " ".join(GUIDE.read_text().split())
+    assert f"in {power(5, math.log(0.95 / 0.9), 0.05, LEVEL):.0%}".replace("%", " %") in text
+    strict = [needed(0.98, 0.05, noise) for noise in (0.02, 0.03, 0.05)]
+    assert "takes {} runs a side at 2 % noise, {} at 3 %, {} at 5 %".format(*strict) in text
+    kept = [runs_to_decide(math.log(1 / 0.95), noise, LEVEL, chance=0.95) for noise in (0.02, 0.03, 0.05)]
+    assert "for 95 % of cases {} runs a side at 2 % noise, {} at 3 %, {} at 5 %".format(*kept) in text
+    many = [needed(0.95, 0.1, noise, rows=16) for noise in (0.02, 0.05)]
+    assert "takes up to {} runs a side at 2 % noise, {} at 5 %".format(*many) in text

@@ -168,7 +168,9 @@ def manifest(
         size=shape(size),
         workload=work or workload(),
         layout=layout,
-        measure=Measure(device=device, precision="fp32" if device == "cpu" else "bf16", iterations=iterations, seed=seed),
+        measure=Measure(
+            device=device, precision="fp32" if device == "cpu" else "bf16", iterations=iterations, seed=seed
+        ),
         limits=Limits(),
         stack={"torch": "2.13.0", ("deepspeed" if "deepspeed" in backend else "megatron-core"): "1.0"},
         track=track,

@@ -1,4 +1,4 @@
-"""Two sides against each other: what pairs, what is judged together, what differs around, and what a gate makes of it."""
+"""Two sides against each other: what pairs, what is judged together, what differs around, and what gates do."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from suite.report.compare import compare_entries
 from suite.report.comparing.gate import hold_to
 from suite.report.comparing.model import ComparedRow, FolderComparison
+from suite.report.comparing.reading import left_out, notes
 from suite.report.comparing.verdicts import judge_together
 from suite.report.facts.entry import Entry
 from suite.spec.base import UsageError
@@ -59,8 +60,8 @@ def noisy(source: random.Random, runs: int, rate: float, spread: float) -> tuple
 class TestTogether:
     @pytest.mark.parametrize(
         ("runs", "spreads"),
-        [(3, (0.03, 0.03)), (5, (0.03, 0.03)), (3, (0.01, 0.1)), (5, (0.01, 0.1))],
-        ids=["3 runs", "5 runs", "3 runs of unlike rows", "5 runs of unlike rows"],
+        [(3, (0.03, 0.03)), (3, (0.02, 0.05)), (3, (0.01, 0.1)), (5, (0.02, 0.05))],
+        ids=["3 runs", "3 runs of unlike rows", "3 runs of very unlike rows", "5 runs of unlike rows"],
     )
     def test_equal_sides_of_16_rows_show_a_difference_in_at_most_one_case_in_twenty(
         self, runs: int, spreads: tuple[float, float]
@@ -77,11 +78,11 @@ class TestTogether:
         assert false <= 31
         assert alone > 0.3 * trials
 
-    def test_a_loss_of_all_rows_is_found_where_one_row_alone_would_not_be(self) -> None:
+    def test_rows_that_all_lost_help_each_other(self) -> None:
         source = random.Random(22)
         sides = [(noisy(source, 5, 1.0, 0.03), noisy(source, 5, 0.95, 0.03)) for _ in range(16)]
         judged = judge_together(sides, [None] * 16, [""] * 16)
-        assert sum(judged.family.positive) >= 12
+        assert sum(judged.family.positive) > 2 * sum(one.probability <= 0.05 / 16 for one in judged.each) > 0
         assert {judged.verdict(place) for place in range(16)} <= {"slower", "not distinguishable"}
 
     def test_an_interval_leaves_1_out_exactly_where_there_is_a_verdict(self) -> None:
@@ -194,7 +195,11 @@ class TestPairing:
     def test_of_several_ways_those_pair_that_both_sides_have(self) -> None:
         before = [*side(3), *side(3, iterations=20)]
         result = compare_entries(before, [*side(3, 11), *side(3, 11, iterations=20, rate=10)])
-        assert [row.verdict for row in result.rows] == ["not distinguishable", "slower"] and not result.unjudged
+        assert {row.variant: row.verdict for row in result.rows} == {
+            "iterations=6": "not distinguishable",
+            "iterations=20": "slower",
+        }
+        assert not result.unjudged
         result = compare_entries(before, side(3, 11))
         assert len(result.rows) == 1 and lacks(result) == [("no partner", "before")]
 
@@ -207,7 +212,7 @@ class TestPairing:
         assert result.surroundings.equal
 
     def test_sides_that_share_no_row_say_what_keeps_the_nearest_apart(self) -> None:
-        with pytest.raises(UsageError, match=r"nearest are deepspeed 1M .*: backend\S* deepspeed / megatron"):
+        with pytest.raises(UsageError, match=r"nearest are deepspeed 1M .*backend deepspeed / megatron"):
             compare_entries(side(1), side(1, backend="megatron"))
         with pytest.raises(UsageError, match=r"track equal-config / tuned$"):
             compare_entries([*side(1), *side(1, size="8M")], side(1, track="tuned"))
@@ -218,9 +223,7 @@ class TestPairing:
         layout = Layout(nodes=1, devices_per_node=1, data=1, zero_stage=3)
         result = compare_entries([*side(2), *side(2, size="8M")], [*side(2, 11), *side(2, size="8M", layout=layout)])
         assert lacks(result) == [("no partner", "before"), ("no partner", "after")]
-        assert (
-            "nearest is deepspeed 8M" in result.unjudged[0].detail and "zero_stage 2 / 3" in result.unjudged[0].detail
-        )
+        assert result.unjudged[0].detail == "nearest is deepspeed 8M zero3 on 1 rank: layout zero2 / zero3"
 
 
 class TestLacking:
@@ -297,7 +300,7 @@ class TestGate:
         after = [
             *side(5, 11, size="1M", spread=0.002, rate=17),
             *side(5, 11, size="3M", spread=0.002, rate=19.9),
-            *side(5, 11, size="8M", spread=0.08, rate=19.5),
+            *side(5, 11, size="8M", spread=0.08, rate=18.6),
         ]
         result = compare_entries(before, after)
         assert self.at(0.95, result) == (["below", "kept", "undecided"], False)
@@ -338,9 +341,10 @@ class TestGate:
 
     def test_rows_at_the_gate_fail_it_in_at_most_one_case_in_twenty(self) -> None:
         source = random.Random(31)
-        trials = 400
+        trials = 200
         missed = sum(not hold_to(comparison(source, 16, 5, 0.95), 0.95)[1].passed for _ in range(trials))
-        assert missed <= 31
+        # 200 cases at 5 % are 18 or fewer in 99 of 100 simulations
+        assert missed <= 18
 
     def test_the_chance_to_catch_a_loss_is_what_the_guide_says(self) -> None:
         """Ten runs a side at 5 % noise, a gate of 0.95 and a true loss of 10 %: see docs/regression-gates.md."""
@@ -368,3 +372,25 @@ def comparison(source: random.Random, rows: int, runs: int, ratio: float) -> Fol
         return blank.rows[0].model_copy(update=told)
 
     return blank.model_copy(update={"rows": tuple(row(place) for place in range(rows))})
+
+
+@pytest.mark.parametrize(
+    ("line", "lack"),
+    [
+        ("runs/a: record.json is not what its events give, which are reported: status", "altered"),
+        ("runs/a: left out, because it is still being run", "running"),
+        ("runs/a: left out, because it is the same run as runs/b", "copies"),
+        ("runs/a: left out, copied-seconds: all seconds are those of runs/b", "copies"),
+        ("and 7 more bundles: copied-run (suite verify --json has them)", "copies"),
+        ("runs/a: left out, copied-rank: rank 1 is rank 0", "inconsistent"),
+        ("runs/a: missing-repeat: repeat 2 of 3", "missing run"),
+        ("3 records were taken as they are stored, because their events are 20 MiB", None),
+    ],
+)
+def test_what_reading_tells_of_bundles_is_sorted_by_what_is_lacking(line: str, lack: str | None) -> None:
+    found = SimpleNamespace(entries=[], damaged=["runs/c: no manifest"], caveats=[line])
+    nothing = SimpleNamespace(entries=[], damaged=[], caveats=[])
+    first, *others = left_out(nothing, found)
+    assert (first.lack, first.side, first.name) == ("damaged", "after", "runs/c")
+    assert [one.lack for one in others] == ([lack] if lack else [])
+    assert notes(nothing, found) == ([] if lack else [line])

@@ -30,7 +30,7 @@ def test_machines_share_nothing_and_few_rows_neither() -> None:
     other = {**made.CPU_FACTS, "cpu": {"model": "Another CPU", "cores": 2, "threads": 2}}
     elsewhere = made.repeats(3, size="25M", facts=other)
     priors = {row.setting.machine: row.prior for row in build([*enough, *elsewhere]).rows}
-    assert priors["A"] is not None and priors["B"] is None or priors["B"] is not None and priors["A"] is None
+    assert (priors["A"] is not None and priors["B"] is None) or (priors["B"] is not None and priors["A"] is None)
 
 
 def test_a_row_with_a_slow_run_is_told_as_two_modes() -> None:

@@ -19,8 +19,11 @@ Pair = tuple[Measured, Measured]
 
 
 def judge(pairs: Sequence[Pair], margin: float) -> tuple[ComparedRow, ...]:
-    """One row for each pair. Whole iterations are one family of tests that hold the level together; so are all phases of
-    all rows, all peaks of memory, and the claims that two rates are equal within ``margin``."""
+    """One row for each pair.
+
+    Whole iterations are one family of tests that hold the level together; so are all phases of all rows, all peaks of
+    memory, and the claims that two rates are equal within ``margin``.
+    """
     reasons = [copies(*pair) for pair in pairs]
     sides = [(before.row.measured, after.row.measured) for before, after in pairs]
     whole = judge_together(sides, reasons, [_machine(pair, place) for place, pair in enumerate(pairs)])
@@ -60,6 +63,7 @@ def _row(
         ranks=after.row.ranks,
         backend=after.row.backend,
         layout=after.row.layout,
+        variant=after.row.variant or before.row.variant,
         runs_before=runs[0],
         runs_after=runs[1],
         ratio=one.ratio,

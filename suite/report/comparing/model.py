@@ -1,4 +1,4 @@
-"""What a comparison of two sides holds: every row that both measured, what differs around them, and what is left out."""
+"""What a comparison holds: every row that both sides measured, what differs around them, and what is left out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,19 @@ from suite.stats.compare import ComparisonVerdict
 
 Side = Literal["before", "after"]
 #: Why a row or a bundle cannot be judged, or must not be taken as it is.
-Lack = Literal["no partner", "ambiguous", "failed", "damaged", "altered", "running", "suspect", "copies", "one run"]
+Lack = Literal[
+    "no partner",
+    "ambiguous",
+    "failed",
+    "damaged",
+    "altered",
+    "inconsistent",
+    "running",
+    "missing run",
+    "suspect",
+    "copies",
+    "one run",
+]
 MemoryVerdict = Literal["more", "less", "not distinguishable"]
 GateOutcome = Literal["kept", "below", "undecided"]
 FactKind = Literal["machine", "version", "launch", "setting", "state", "host"]
@@ -94,6 +106,7 @@ class ComparedRow(Frozen):
     ranks: int
     backend: str
     layout: str
+    variant: str = Field(description="settings that set it apart from rows that look the same; mostly empty")
     runs_before: int
     runs_after: int
     ratio: float

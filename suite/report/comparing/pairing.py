@@ -19,6 +19,7 @@ from suite.spec.manifest import Manifest
 _NO_SETTING = ("schema", "run", "hash", "work_hash", "note", "source", "limits", "stack")
 #: What stands for all of a shape, a workload or a layout where the name or the label differs.
 _SAID_BY = {"size": "size.name", "layout": "layout"}
+_FAR = {"size.name": 8, "backend.name": 4}
 _MOST_SETTINGS = 4
 #: Rows without a partner whose nearest row is looked for; each is held against all of the other side.
 _MOST_NEAREST = 20
@@ -39,11 +40,12 @@ class Measured:
     def name(self) -> str:
         """What lists call it."""
         ranks = counted(self.row.ranks, "rank")
-        return f"{self.row.backend} {self.row.size} {self.row.layout} on {ranks}"
+        variant = f" ({self.row.variant})" if self.row.variant else ""
+        return f"{self.row.backend} {self.row.size} {self.row.layout} on {ranks}{variant}"
 
     @cached_property
     def hardware(self) -> tuple[str, ...]:
-        """Kind of device, its name and the processor, as far as they are known: what runs of one kind of machine share."""
+        """Kind of device, its name and the processor, as far as they are known."""
         told = [run.record.environment.worker for run in self.runs.entries]
         facts = next(filter(None, told), {})
         device = facts.get("device")
@@ -94,6 +96,7 @@ def pair(before: Sequence[Measured], after: Sequence[Measured]) -> Pairs:
                 alike[_work(one)][side].append(one)
     for group in alike.values():
         _pair_alike(group["before"], group["after"], found)
+    found.paired.sort(key=lambda pair: pair[1].row.number)
     return found
 
 
@@ -188,7 +191,7 @@ def _differing_ways(rows: Sequence[Measured]) -> list[str]:
 
 def _way_text(one: Measured, names: Sequence[str]) -> str:
     how = _how(one)
-    shown = [f"{name} {how.get(name, '-')}" for name in names[:_MOST_SETTINGS]]
+    shown = [f"{called(name)} {how.get(name, '-')}" for name in names[:_MOST_SETTINGS]]
     return "(" + ", ".join(shown or ["machine " + one.runs.machine]) + ")"
 
 
@@ -245,7 +248,7 @@ def nearest(one: Measured, others: Sequence[Measured]) -> str:
     """The row of the other side that differs in the fewest settings, and those."""
     if not others:
         return "the other side has no row"
-    other = min(others, key=lambda each: len(differing_settings(one, each)))
+    other = min(others, key=lambda each: _distance(one, each))
     differing = differing_settings(one, other)
     if not differing:
         return "measured in more ways here than on the other side"
@@ -255,13 +258,20 @@ def nearest(one: Measured, others: Sequence[Measured]) -> str:
 def nearest_pair(before: Sequence[Measured], after: Sequence[Measured]) -> str:
     """Of the first rows of each side those that differ in the fewest settings, and these."""
     both = [(one, other) for one in before[:_MOST_NEAREST] for other in after[:_MOST_NEAREST]]
-    one, other = min(both, key=lambda pair: len(differing_settings(*pair)))
+    one, other = min(both, key=lambda pair: _distance(*pair))
     return f"nearest are {one.name} and {other.name}: {_listed(differing_settings(one, other))}"
+
+
+def _distance(one: Measured, other: Measured) -> int:
+    """How many settings differ; another size or backend is further away than another setting."""
+    return sum(_FAR.get(name, 1) for name, _, _ in differing_settings(one, other))
 
 
 def differing_settings(one: Measured, other: Measured) -> list[tuple[str, str, str]]:
     """Name and both values of every setting in which two rows differ; a shape or a layout with another name counts
     as one."""
+    if one.manifest.hash == other.manifest.hash:
+        return []
     first, second = one.settings, other.settings
     names = [name for name in dict.fromkeys([*first, *second]) if first.get(name) != second.get(name)]
     for part, named in _SAID_BY.items():
@@ -290,12 +300,18 @@ def _flatten(value: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield f"{prefix}{key}", inner
 
 
+def called(setting: str) -> str:
+    """What a reader calls a setting: ``measure.iterations`` iterations, ``backend.name`` the backend."""
+    part, _, name = setting.rpartition(".")
+    return part if name == "name" else name
+
+
 def _short(value: Any) -> str:
     text = "-" if value is None else str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _listed(settings: Sequence[tuple[str, str, str]]) -> str:
-    shown = [f"{name.split('.', 1)[-1]} {one} / {other}" for name, one, other in settings[:_MOST_SETTINGS]]
+    shown = [f"{called(name)} {one} / {other}" for name, one, other in settings[:_MOST_SETTINGS]]
     more = len(settings) - len(shown)
     return ", ".join([*shown, f"and {more} more"] if more > 0 else shown)

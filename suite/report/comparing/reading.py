@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from suite.report.comparing.model import Lack, Side, Unjudged
 from suite.report.reading import Found
 
-#: How ``suite.report.reading`` words what keeps a bundle from being taken as it is.
-_WORDED: tuple[tuple[str, Lack], ...] = (
-    ("record.json is not what its events give", "altered"),
-    ("still being run", "running"),
+#: How ``suite.report.reading`` words what keeps a bundle from being taken as it is, the most telling words first.
+_WORDED: tuple[tuple[re.Pattern[str], Lack], ...] = (
+    (re.compile(r"record\.json is not what its events give"), "altered"),
+    (re.compile(r"still being run"), "running"),
+    (re.compile(r"left out, because it is the same run as|(left out, |bundles: )copied-(run|seconds)\b"), "copies"),
+    (re.compile(r": missing-repeat\b"), "missing run"),
+    (re.compile(r": left out, "), "inconsistent"),
 )
 
 
 def left_out(before: Found, after: Found) -> tuple[Unjudged, ...]:
-    """Every bundle that could not be read, is not finished, or whose record was changed."""
+    """Every bundle that could not be read, is not finished, does not fit together, or whose record was changed."""
     return (*_left_out("before", before), *_left_out("after", after))
 
 
 def notes(before: Found, after: Found) -> list[str]:
-    """What else a reader must know, a line each: copies that were left out, records that were taken as stored."""
+    """What else a reader must know, a line each."""
     lines = [line for found in (before, after) for line in found.caveats if _lack_of(line) is None]
     # versions stand in the table of what differs
     return [line for line in dict.fromkeys(lines) if not line.startswith("runs of different versions")]
@@ -36,7 +40,7 @@ def _left_out(side: Side, found: Found) -> Iterator[Unjudged]:
 
 
 def _lack_of(line: str) -> Lack | None:
-    return next((lack for words, lack in _WORDED if words in line), None)
+    return next((lack for words, lack in _WORDED if words.search(line)), None)
 
 
 def _unjudged(lack: Lack, side: Side, line: str) -> Unjudged:

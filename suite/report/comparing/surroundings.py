@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from suite.bundle.record import Record
 from suite.report.comparing.model import FactDifference, FactKind, Surroundings
-from suite.report.comparing.pairing import Measured, differing_settings
+from suite.report.comparing.pairing import Measured, called, differing_settings
 from suite.report.facts.environment import FIGURES, apart, facts_of, figures_of, shown
 from suite.report.formatting.numbers import listed
 
@@ -48,7 +49,8 @@ def surroundings_of(pairs: Sequence[tuple[Measured, Measured]]) -> Surroundings:
     for before, after in pairs:
         _facts(before, after, found)
         for name, first, second in differing_settings(before, after):
-            found.add(after.name, name.rpartition(".")[2], "setting", (first,), (second,))
+            found.add(after.name, called(name), "setting", (first,), (second,))
+    _figures(pairs, found)
     order = [kind for kind, _ in _ACROSS] + ["host"]
     differences = [
         FactDifference(name=name, kind=kind, before=before, after=after, rows=tuple(rows))
@@ -69,11 +71,20 @@ def _facts(before: Measured, after: Measured, found: _Found) -> None:
     for name in dict.fromkeys([*first, *second]):
         kind = (first.get(name) or second[name])[0]
         found.add(after.name, name, kind, *(facts[name][1] if name in facts else () for facts in (first, second)))
-    figures = [figures_of(records) for records in sides]
-    for figure in FIGURES:
-        one, other = (side[figure.name] for side in figures)
-        if apart(figure, one, other):
-            found.add(after.name, figure.name, "state", (shown(figure, one),), (shown(figure, other),))
+
+
+def _figures(pairs: Sequence[tuple[Measured, Measured]], found: _Found) -> None:
+    """Of the machine, so of all rows on it together: those of a row are too few and too unlike each other to tell."""
+    alike: dict[tuple, list[tuple[Measured, Measured]]] = defaultdict(list)
+    for pair in pairs:
+        alike[tuple(side.hardware for side in pair)].append(pair)
+    for rows in alike.values():
+        sides = [figures_of([record for pair in rows for record in _records(pair[side])]) for side in (0, 1)]
+        for figure in FIGURES:
+            one, other = (side[figure.name] for side in sides)
+            if apart(figure, one, other):
+                for _, after in rows:
+                    found.add(after.name, figure.name, "state", (shown(figure, one),), (shown(figure, other),))
 
 
 def _records(side: Measured) -> list[Record]:

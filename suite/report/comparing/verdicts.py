@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from suite.stats.compare import ComparisonVerdict, LogDifference, welch
 from suite.stats.deciding import POWER, runs_to_decide
@@ -53,7 +53,7 @@ class JudgedTogether:
         return (None, None) if found is None else found.interval(1 - self.family.each)
 
     def equal(self, margin: float) -> list[bool | None]:
-        """Which are shown to be equal within ``margin``: two one-sided tests of each (Schuirmann 1987), all together."""
+        """Which are shown to be equal within ``margin``: two one-sided tests each (Schuirmann 1987), all together."""
         most = math.log1p(margin)
         probabilities = [
             max(one_sided(most - sign * found.mean, found.error, found.degrees) for sign in (-1, 1))
@@ -105,7 +105,20 @@ def _judged(
 ) -> Judged:
     distance = mean_of(log_rates(after)) - mean_of(log_rates(before))
     ratio = math.exp(min(max(distance, -700.0), 700.0))
-    found = welch(after, before, prior) if reason is None else None
+    found = _cautious(before, after, prior) if reason is None else None
     if found is None and reason is None:
         reason = f"{len(before)} and {len(after)} runs: at least 2 a side tell the spread between runs"
     return Judged(ratio, found, reason)
+
+
+def _cautious(before: Sequence[RunSeconds], after: Sequence[RunSeconds], prior: Prior | None) -> LogDifference | None:
+    """With the moderated variance, but only half of the degrees of freedom that the other rows lend.
+
+    Verdicts of many rows are made far out in the tails, where it shows that variances of rows are not drawn from quite
+    the distribution that is assumed: with all degrees 16 equal rows of 3 runs, whose noise is between 2 and 5 %, show a
+    difference in 8 % of cases, with half in 4 (``tests/report/test_comparing.py`` holds them to 5).
+    """
+    own, found = welch(after, before), welch(after, before, prior)
+    if own is None or found is None:
+        return None
+    return replace(found, degrees=own.degrees + max(0.0, found.degrees - own.degrees) / 2)

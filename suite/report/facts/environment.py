@@ -14,8 +14,8 @@ from suite.report.formatting.numbers import GIB, number
 FactKind = Literal["machine", "version", "launch", "setting", "state", "host"]
 #: Measured figures of both sides that are within this factor of each other say nothing.
 _ALIKE = 1.25
-#: A load below this share of the processors is a quiet machine, whatever its figure.
-_QUIET = 0.5
+#: A load below this share of the processors tells nothing: the run's own start and the run before it are in it.
+_QUIET = 1.0
 
 Reader = Callable[[Record], str]
 
@@ -182,14 +182,22 @@ def figures_of(records: Sequence[Record]) -> dict[str, tuple[float, ...]]:
 
 
 def apart(figure: Figure, before: Sequence[float], after: Sequence[float]) -> bool:
-    """Whether a measured figure is another on the second side: no value of one side lies among the other's, and their
-    medians are more than a quarter apart."""
+    """Whether a measured figure is another on the second side.
+
+    So it is where the middle halves of both lie apart, and their medians by more than a quarter.
+    """
     if not before or not after:
         return False
-    first, second = ([max(value, figure.least) for value in values] for values in (before, after))
-    overlapping = min(first) <= max(second) and min(second) <= max(first)
+    first, second = (sorted(max(value, figure.least) for value in values) for values in (before, after))
+    overlapping = _middle(first)[0] <= _middle(second)[1] and _middle(second)[0] <= _middle(first)[1]
     low, high = sorted((median(first), median(second)))
     return not overlapping and (low <= 0 or high / low > _ALIKE)
+
+
+def _middle(values: Sequence[float]) -> tuple[float, float]:
+    """Bounds of the middle half of sorted values; of few values all of them."""
+    left_out = len(values) // 4
+    return values[left_out], values[-1 - left_out]
 
 
 def shown(figure: Figure, values: Sequence[float]) -> str:

@@ -68,7 +68,8 @@ class ReportModel:
 def build(entries: Sequence[Entry], title: str | None = None, caveats: Sequence[str] = ()) -> ReportModel:
     """The report of these runs; the order in which they are given does not matter.
 
-    ``caveats``: what a reader must know of how the runs were read, a line each; slow networks and rows of two modes are added.
+    ``caveats``: what a reader must know of how the runs were read, a line each; slow networks and rows of two modes
+    are added.
     """
     entries = sorted(entries, key=lambda entry: (entry.record.run.id, entry.path))
     letters, machines = assign_machines(entries)

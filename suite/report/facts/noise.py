@@ -24,8 +24,8 @@ def share_noise(rows: Sequence[Row]) -> tuple[Row, ...]:
 def two_mode_lines(rows: Sequence[Row]) -> tuple[str, ...]:
     """One line for each row with runs that are slower than its others by more than its noise."""
     return tuple(
-        f"{row.name}: {found.slow} of {found.runs} runs {'is' if found.slow == 1 else 'are'} {found.loss:.1%} slower than "
-        f"the others (two modes); its rate is of all of them, and its interval need not hold that of either"
+        f"{row.name}: {found.slow} of {found.runs} runs {'is' if found.slow == 1 else 'are'} {found.loss:.1%} slower "
+        f"than the others (two modes); its rate is of all of them, and its interval need not hold that of either"
         for row in rows
         if (found := row.two_modes) is not None
     )

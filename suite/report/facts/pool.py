@@ -267,9 +267,7 @@ def series_hash(manifest: Manifest, machine: str, launch: LaunchSetting) -> str:
 def unseeded_hash(manifest: Manifest, machine: str, launch: LaunchSetting) -> str:
     """Equal hashes are one configuration, with whatever seed."""
     seeded = {"run": True, "hash": True, "work_hash": True, "measure": {"seed"}, "work": {"lengths"}}
-    return digest(
-        {"manifest": manifest.model_dump(mode="json", exclude=seeded), "machine": machine, "place": launch}
-    )
+    return digest({"manifest": manifest.model_dump(mode="json", exclude=seeded), "machine": machine, "place": launch})
 
 
 def counted_seconds(record: Record) -> tuple[float, ...]:

@@ -16,7 +16,7 @@ from suite.spec.base import printable
 #: One row of a table, title -> plain text; all rows of a table have the same titles in the same order.
 Cells = dict[str, str]
 #: Columns of words; the others hold figures.
-_LEFT = ("size", "backend", "layout", "verdict", "phase", "fact", "before", "after", "gate")
+_LEFT = ("size", "backend", "layout", "variant", "verdict", "phase", "gate")
 
 
 @dataclass(frozen=True)

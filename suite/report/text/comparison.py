@@ -9,9 +9,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from suite.report.comparing.model import (
+    ComparedMemory,
     ComparedPhase,
     ComparedRow,
-    FactDifference,
     FolderComparison,
     Gate,
     Lack,
@@ -22,6 +22,7 @@ from suite.report.formatting.escape import visible
 from suite.report.formatting.forms import Cells, Form, explained, print_line, print_widest, without
 from suite.report.formatting.numbers import GIB, UNKNOWN, counted, listed, number
 from suite.spec.base import printable
+from suite.stats.deciding import MOST_RUNS
 
 #: Lines of one kind before the rest is only counted; ``--json`` has all of them.
 MOST_LINES = 5
@@ -34,12 +35,14 @@ _LACKS: dict[Lack, str] = {
     "failed": "with failed runs",
     "damaged": "left out, damaged",
     "altered": "with records that are not what their events give",
+    "inconsistent": "that cannot be what a run left",
     "running": "left out, still being run",
+    "missing run": "of a plan whose other repeats are missing",
     "suspect": "with suspect runs",
-    "copies": "that prove nothing",
+    "copies": "that are copies and prove nothing",
     "one run": "with too few runs",
 }
-_OF_BUNDLES = ("damaged", "altered", "running")
+_OF_BUNDLES = ("damaged", "altered", "inconsistent", "running", "missing run")
 _SIDES = {"before": "before: ", "after": "after: ", None: ""}
 
 
@@ -53,7 +56,7 @@ def print_comparison(result: FolderComparison, gate: Gate | None = None, all_pha
             print_line(line)
     _print_phases(result.rows, all_phases)
     _print_surroundings(result)
-    for line in (*_marks(result.rows), *_lacking(result.unjudged), *_needed(result.rows, result.margin)):
+    for line in (*_lacking(result.unjudged), *_needed(result.rows, result.margin)):
         print_line(line)
     for line in gate_lines(result, gate) if gate else ():
         print_line(line)
@@ -82,12 +85,13 @@ def gate_lines(result: FolderComparison, gate: Gate) -> Iterator[str]:
     count = len(result.rows)
     if gate.missed:
         yield f"{gate.missed} of {counted(count, 'row')} {'is' if gate.missed == 1 else 'are'} below {at}"
-    if gate.undecided:
+    open_rows = [row.gate for row in result.rows if row.gate and row.gate.outcome == "undecided"]
+    tested = [one.runs_needed for one in open_rows if one.at_least is not None]
+    if tested:
         fate = "which fails with --strict" if gate.strict else "which passes without --strict"
-        yield (
-            f"{gate.undecided} of {counted(count, 'row')} could be on either side of {at}, {fate}"
-            f"{_runs_text([row.gate.runs_needed for row in result.rows if row.gate and row.gate.outcome == 'undecided'])}"
-        )
+        yield f"{len(tested)} of {counted(count, 'row')} could be on either side of {at}, {fate}{_runs_text(tested)}"
+    if gate.strict and len(tested) < len(open_rows):
+        yield f"{counted(len(open_rows) - len(tested), 'row')} could not be tested, which fails with --strict"
     if gate.lacking:
         things = counted(gate.lacking, "row or bundle", "rows and bundles")
         fate = "allowed by --allow-missing" if gate.allow_missing else "which --allow-missing would let pass"
@@ -114,34 +118,36 @@ def _forms(rows: Sequence[ComparedRow], margin: float) -> list[Form]:
         "unclear": "unclear: not distinguishable",
         "equal": f"equal: not distinguishable, and equal within {margin:.0%}",
         " =": f"=: equal within {margin:.0%}",
-        "?": "?: cannot be tested, see below",
+        "untested": "untested: see below why",
         "~": "~: not all runs were steady, or some were slow",
     }
-    whole = [_compared(row, row.verdict + _remarks(row, margin)) for row in rows]
+    whole = [_compared(row, _verdict(row, margin)) for row in rows]
     short = [_compared(row, _short(row)) for row in rows]
+    if not any(row.variant for row in rows):
+        whole, short = ([without(cells, "variant") for cells in table] for table in (whole, short))
     legend = explained(short, legend_of)
+    dropped = (("runs",), ("runs", "layout"))
     return [
         Form(whole, compact=False),
         Form(short, legend),
-        Form([without(row, "runs") for row in short], legend, ("runs",)),
-        Form([without(row, "runs", "layout") for row in short], legend, ("runs", "layout")),
+        *(Form([without(cells, *titles) for cells in short], legend, titles) for titles in dropped),
     ]
 
 
-def _remarks(row: ComparedRow, margin: float) -> str:
+def _verdict(row: ComparedRow, margin: float) -> str:
     remarks = [f", equal within {margin:.0%}"] if row.equivalent else []
-    remarks += [" (cannot be tested)"] if row.probability is None else []
     remarks += [" (unsteady)"] if row.unsteady_before or row.unsteady_after else []
     remarks += [" (slow runs)"] if row.slow_before or row.slow_after else []
-    return "".join(remarks)
+    return "".join([row.verdict if row.reason is None else "not tested", *remarks])
 
 
 def _short(row: ComparedRow) -> str:
     shaky = "~" if row.unsteady_before or row.unsteady_after or row.slow_before or row.slow_after else ""
+    if row.reason is not None:
+        return f"untested{shaky}"
     if _is_equal(row):
         return f"equal{shaky}"
-    mark = "?" if row.probability is None else " =" if row.equivalent else ""
-    return f"{_SHORT_VERDICTS.get(row.verdict, row.verdict)}{shaky}{mark}"
+    return f"{_SHORT_VERDICTS.get(row.verdict, row.verdict)}{shaky}{' =' if row.equivalent else ''}"
 
 
 def _compared(row: ComparedRow, verdict: str) -> Cells:
@@ -150,6 +156,7 @@ def _compared(row: ComparedRow, verdict: str) -> Cells:
         "ranks": str(row.ranks),
         "backend": visible(row.backend, 24),
         "layout": printable(row.layout),
+        "variant": visible(row.variant, 40),
         "runs": f"{row.runs_before} / {row.runs_after}",
         "ratio [95 %]": _ratio(row.ratio, row.low, row.high),
         "verdict": verdict,
@@ -164,43 +171,49 @@ def _ratio(ratio: float | None, low: float | None, high: float | None) -> str:
 
 
 def _print_phases(rows: Sequence[ComparedRow], all_phases: bool) -> None:
-    """Of rows that differ, as a whole or in a phase, or in what they need; of one row alone in any case."""
+    """Of rows that differ, as a whole or in a phase; of one row alone in any case."""
     told = [row for row in rows if row.phases]
     shown = [row for row in told if all_phases or len(rows) == 1 or _has_moved(row)]
-    if not all_phases:
-        shown = shown[:_MOST_ROWS_WITH_PHASES]
+    shown = shown if all_phases else shown[:_MOST_ROWS_WITH_PHASES]
     if shown:
-        print_line("where the time went, in seconds per iteration; ratios of rates, of memory of bytes:")
+        print_line("where the time went: seconds per iteration, ratio of rates, share of the change")
     for row in shown:
         print_line(f"{row.name}:")
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-        for title in ("phase", "before", "after", "ratio [95 %]", "of the change", "verdict"):
-            table.add_column(title, justify="left" if title in ("phase", "verdict") else "right")
-        for cells in _phase_cells(row):
-            table.add_row(*map(escape, cells))
-        console().print(table)
+        print_widest([Form(list(_phase_cells(row)), compact=True)])
     if len(shown) < len(told):
         print_line(f"phases of {counted(len(told) - len(shown), 'more row')}: --phases")
+    memories = [(row.name, row.memory) for row in rows if row not in shown and row.memory is not None]
+    for line in _few(_memory_line(name, one) for name, one in memories if one.verdict in ("more", "less")):
+        print_line(line)
 
 
 def _has_moved(row: ComparedRow) -> bool:
     unmoved = ("not distinguishable", None)
-    memory = row.memory is not None and row.memory.verdict not in unmoved
-    return memory or row.verdict != "not distinguishable" or any(one.verdict not in unmoved for one in row.phases)
+    return row.verdict != "not distinguishable" or any(one.verdict not in unmoved for one in row.phases)
 
 
-def _phase_cells(row: ComparedRow) -> Iterator[tuple[str, ...]]:
+def _memory_line(name: str, memory: ComparedMemory) -> str:
+    before, after = (number(size / GIB) for size in (memory.before_bytes, memory.after_bytes))
+    return f"memory peak of {name}: {before} -> {after} GiB ({memory.verdict})"
+
+
+def _phase_cells(row: ComparedRow) -> Iterator[Cells]:
     for phase in row.phases:
-        yield (
-            *(phase.name, number(phase.before_seconds), number(phase.after_seconds)),
-            *(_ratio(phase.ratio, phase.low, phase.high), _share(phase)),
-            _SHORT_VERDICTS.get(phase.verdict or "", phase.verdict or ""),
-        )
+        yield {
+            "phase": phase.name,
+            "before": number(phase.before_seconds),
+            "after": number(phase.after_seconds),
+            "ratio [95 %]": _ratio(phase.ratio, phase.low, phase.high),
+            "share": _share(phase),
+            "verdict": _SHORT_VERDICTS.get(phase.verdict or "", phase.verdict or ""),
+        }
     memory = row.memory
     if memory is not None:
         before, after = (f"{number(size / GIB)} GiB" for size in (memory.before_bytes, memory.after_bytes))
         verdict = _SHORT_VERDICTS.get(memory.verdict or "", memory.verdict or "")
-        yield "memory peak", before, after, _ratio(memory.ratio, memory.low, memory.high), "", verdict
+        ratio = _ratio(memory.ratio, memory.low, memory.high)
+        told = ("memory", before, after, ratio, "", verdict)
+        yield dict(zip(("phase", "before", "after", "ratio [95 %]", "share", "verdict"), told, strict=True))
 
 
 def _share(phase: ComparedPhase) -> str:
@@ -232,30 +245,26 @@ def _values(values: Sequence[str]) -> str:
     return ", ".join([*shown, *more]) or UNKNOWN
 
 
-def _marks(rows: Sequence[ComparedRow]) -> Iterator[str]:
-    """Rows that could not be tested, each with the reason."""
-    yield from _few(f"not tested: {row.name}: {row.reason}" for row in rows if row.reason)
-
-
 def _lacking(unjudged: Sequence[Unjudged]) -> Iterator[str]:
     """By what is lacking: how many, and the first of them."""
     for lack, words in _LACKS.items():
         found = [one for one in unjudged if one.lack == lack]
         if found:
-            noun = "bundle" if lack in _OF_BUNDLES else "row"
-            yield f"{counted(len(found), noun)} {words}:"
+            noun = "bundle" if lack in _OF_BUNDLES else "row or bundle" if lack == "copies" else "row"
+            plural = "rows or bundles" if lack == "copies" else None
+            yield f"{counted(len(found), noun, plural)} {words}:"
             yield from _few(_lack_line(one) for one in found)
 
 
 def _lack_line(one: Unjudged) -> str:
-    return f"  {_SIDES[one.side]}{visible(one.name, 200)}{': ' if one.detail else ''}{visible(one.detail, 400)}"
+    return f"- {_SIDES[one.side]}{visible(one.name, 200)}{': ' if one.detail else ''}{visible(one.detail, 400)}"
 
 
 def _few(lines: Iterator[str]) -> Iterator[str]:
     found = list(lines)
     yield from found[:MOST_LINES]
     if len(found) > MOST_LINES:
-        yield f"  and {len(found) - MOST_LINES} more; --json has them all"
+        yield f"- and {len(found) - MOST_LINES} more; --json has them all"
 
 
 def _needed(rows: Sequence[ComparedRow], margin: float) -> Iterator[str]:
@@ -278,5 +287,8 @@ def _runs_text(needed: Sequence[int | None]) -> str:
         span = str(most) if least == most else f"{least} to {most}"
         texts.append(f"{span} runs a side would likely decide {'it' if len(needed) == 1 else 'them'}")
     if unknown:
-        texts.append(f"{'it' if len(needed) == 1 else f'{unknown} of them'} cannot be told how many runs would decide")
+        which = "it" if len(needed) == 1 else f"{unknown} of them"
+        texts.append(
+            f"{which} is not decided by {MOST_RUNS:,} runs a side" if unknown == 1 else f"{which} not by {MOST_RUNS:,}"
+        )
     return f"; {listed(texts)}" if texts else ""

@@ -135,12 +135,12 @@ def _table(groups: Sequence[Group]) -> Table:
         )
     if any(ranked.row.two_modes for _, ranked in members):
         notes.append(
-            "Two modes: some runs of this row are slower than its others by more than noise (Caveats says how many and by "
-            "how much), so neither its rate nor its interval is that of a run that nothing slowed."
+            "Two modes: some runs of this row are slower than its others by more than noise (Caveats says how many and "
+            "by how much), so neither its rate nor its interval is that of a run that nothing slowed."
         )
     if any(group.seed is not None for group in groups):
         notes.append(
-            "Seeds: rows that differ in their seed alone do not compete; the rows of each seed are ranked by themselves."
+            "Seeds: rows that differ in their seed alone do not compete; those of each seed are ranked by themselves."
         )
     if any(_is_stale(ranked) for _, ranked in members):
         notes.append(
