@@ -18,7 +18,7 @@ from suite.conduct.planning.request import RunState
 from suite.conduct.running.ledger import View
 from suite.conduct.running.outcome_line import outcome_line
 from suite.conduct.running.progress import CrowdView, LiveView, PlainView
-from suite.conduct.running.reproduction import RerunOutcome, measured_runs
+from suite.conduct.running.reproduction import RerunOutcome, doubt_of, measured_runs
 from suite.conduct.running.results import Result, results
 from suite.conduct.running.session import Summary
 from suite.planner.grid import Column, grid_lines
@@ -198,8 +198,9 @@ def print_rerun(outcome: RerunOutcome, root: Path) -> None:
     sides = (("before", outcome.before), ("now", outcome.after))
     for _, records in sides:
         for record in records:
-            if record.throughput is None:
-                print("\n".join(wrapped(outcome_line(record), width, first=f"{record.run.id}: ", rest="  ")))
+            told = outcome_line(record) if record.throughput is None else doubt_of(record)
+            if told:
+                print("\n".join(wrapped(told, width, first=f"{record.run.id}: ", rest="  ")))
     rows = [(name, measured_runs(records), records) for name, records in sides if records]
     columns = [
         Column("", [name for name, _, _ in rows], left=True),

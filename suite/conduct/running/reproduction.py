@@ -65,12 +65,20 @@ class Reproduction(Frozen):
 
 
 def measured_runs(records: Sequence[Record]) -> list[RunSeconds]:
-    """The samples and seconds of those records that have a rate."""
+    """The samples and seconds of those records that have a rate and no doubt about it."""
     return [
         RunSeconds(record.counts.samples, counted_seconds(record))
         for record in records
-        if record.status == "ok" and record.throughput is not None and record.counts is not None
+        if record.status == "ok" and record.throughput is not None and record.counts is not None and not doubt_of(record)
     ]
+
+
+def doubt_of(record: Record) -> str:
+    """Why a run's rate is not to be trusted; empty where nothing speaks against it, or the record judges nothing."""
+    validity = getattr(record, "validity", None)
+    if validity is None or validity.status == "valid":
+        return ""
+    return f"{validity.status}: {'; '.join(map(str, validity.reasons))}"
 
 
 def reproduction(before: Sequence[RunSeconds], after: Sequence[RunSeconds], margin: float) -> Reproduction:
