@@ -106,7 +106,7 @@ def _verdict(
     before: Sequence[RunSeconds], after: Sequence[RunSeconds], low: float | None, high: float | None, margin: float
 ) -> tuple[ReproductionVerdict, str]:
     if not before or not after:
-        return "cannot tell", f"no run of {'now' if before else 'before'} has a rate"
+        return "cannot tell", f"no run {'now' if before else 'before'} has a rate that counts"
     if low is None or high is None:
         return "cannot tell", f"{'before' if len(before) < 2 else 'now'} is a single run, which tells no spread"
     if len({run.rate for run in (*before, *after)}) == 1:
