@@ -5,30 +5,23 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
-from suite.claims.cells import Amount, Column, amount, other_reading
+from suite.claims.agreement import COUNTED, UTILISATIONS, with_one_count, with_one_peak, with_one_stated_peak
+from suite.claims.cells import Amount, Column, amount
 from suite.claims.columns import TEXTS, device_in, devices_in, recognised
 from suite.claims.conventions import CHECKED, Expected, Row, expected
+from suite.claims.judge import Judged, judge
+from suite.claims.labels import EXPERTS, labels
+from suite.claims.needs import Needs
+from suite.claims.prompts import with_prompts
 from suite.claims.ratio import stated_ratio, with_ratios
-from suite.claims.scaling import SCALING, count, scaling, strays
-from suite.claims.table import Table
+from suite.claims.scaling import SCALING, scaling
+from suite.claims.series import series_key, with_references
+from suite.claims.table import Line, Table
 from suite.spec.base import Frozen
 
-#: A share above it is no noise.
-_HIGHEST = {"mfu": 1.0, "hfu": 1.0, "efficiency": 1.1}
 #: No batch has as many sequences, and nothing is trained on as few tokens.
 _TOKENS_IN_BATCH, _LEAST_TOKENS = 1e5, 1e7
-
-
-class _Checked(NamedTuple):
-    """A cell with all values that it could have, and those of them that it has."""
-
-    row: Row
-    text: str
-    amount: Amount
-    fits: list[Expected]
-    options: list[Expected]
 
 
 class Flag(Frozen):
@@ -42,7 +35,8 @@ class Flag(Frozen):
 
 
 class Finding(Frozen):
-    """A column, of one source where the table names sources. ``conventions`` count the rows that each explains."""
+    """A column, of one source where the table names sources. ``conventions`` count the rows that each explains,
+    ``would_help`` the underivable ones that a column or a row more would make derivable."""
 
     source: str
     column: str
@@ -53,6 +47,7 @@ class Finding(Frozen):
     not_derivable: int
     unreadable: int
     conventions: dict[str, int]
+    would_help: dict[str, int]
 
 
 class Claims(Frozen):
@@ -74,25 +69,33 @@ def check_claims(table: Table, mapping: Mapping[str, str], tolerance: float) -> 
     amounts = [{column.meaning: amount(line.cells[column.header], column) for column in columns} for line in table.rows]
     words = {column.meaning: column.header for column in columns if column.meaning in TEXTS}
     rows = [
-        _row(line.number, _usable(found), {name: line.cells[header] for name, header in words.items()})
+        _row(line, found, {name: line.cells[header] for name, header in words.items()})
         for line, found in zip(table.rows, amounts, strict=True)
     ]
-    rows = with_ratios(table, columns, rows, tolerance)
-    groups = _groups(rows)
+    rows = with_prompts(with_ratios(table, columns, rows, tolerance), tolerance)
+    groups: dict[tuple[object, ...], list[Row]] = defaultdict(list)
+    sources: dict[str, list[int]] = defaultdict(list)
+    for index, row in enumerate(rows):
+        groups[series_key(row)].append(row)
+        sources[row.words.get("source", "")].append(index)
+    needs = Needs()
     findings: list[Finding] = []
     flags: list[Flag] = []
-    for source in dict.fromkeys(row.words.get("source", "") for row in rows):
+    for source, numbers in sources.items():
         for column in columns:
-            numbers = [index for index, row in enumerate(rows) if row.words.get("source", "") == source]
-            cells = [
-                (rows[index], table.rows[index].cells[column.header], amounts[index][column.meaning])
-                for index in numbers
-                if table.rows[index].cells[column.header] not in ("", "-", "n/a", "N/A")
+            filled = [at for at in numbers if table.rows[at].cells[column.header] not in ("", "-", "n/a", "N/A")]
+            if not filled or column.meaning in TEXTS:
+                continue
+            lines = [table.rows[at] for at in filled]
+            found = [amounts[at][column.meaning] for at in filled]
+            cells = _judged(column, [rows[at] for at in filled], lines, found, groups, tolerance)
+            flags += [
+                Flag(line=cell.row.line, source=source, column=column.header, cell=cell.text, reason=cell.reason)
+                for cell in cells
+                if cell.reason
             ]
-            if cells and column.meaning not in TEXTS:
-                finding, wrong = _column(source, column, cells, groups, tolerance)
-                flags += wrong
-                findings += [finding] if column.meaning in CHECKED else []
+            if column.meaning in CHECKED:
+                findings.append(_finding(source, column, len(filled), cells, needs))
     used = {column.header for column in columns}
     return Claims(
         tolerance=tolerance,
@@ -103,148 +106,79 @@ def check_claims(table: Table, mapping: Mapping[str, str], tolerance: float) -> 
     )
 
 
-def _row(line: int, values: dict[str, float], words: dict[str, str]) -> Row:
+def _row(line: Line, found: Mapping[str, Amount | None], words: dict[str, str]) -> Row:
     """A row for its conventions: "8x A100" counts devices besides, and a batch too large for sequences is of tokens.
 
     A mean length goes before the longest that a sequence may have.
     """
+    usable = {name: each for name, each in found.items() if each and math.isfinite(each.value) and each.value > 0}
+    values = {name: each.value for name, each in usable.items()}
     if "device" in words:
         count = devices_in(words["device"])
         values = values | ({"devices": count} if count and "devices" not in values else {})
         words = words | {"device": device_in(words["device"])}
     if "mean_length" in values:
-        values["sequence"] = values["mean_length"]
+        if "sequence" in values:
+            values["longest"] = values["sequence"]
+        values["sequence"] = values["mean_length"] + values.get("prompt_length", 0.0)
     if values.get("global_batch", 0) >= _TOKENS_IN_BATCH:
         values["batch_tokens"] = values.pop("global_batch")
     if "batch_tokens" in values and "sequence" in values:
         values.setdefault("global_batch", values["batch_tokens"] / values["sequence"])
     if values.get("training_tokens", math.inf) < _LEAST_TOKENS:
         values.pop("training_tokens")
-    return Row(line, values, words)
+    words |= labels(line.cells, words)
+    if "active_params" in values:
+        words[EXPERTS] = "yes"
+    return Row(line.number, values, words, {name: each.rounding / each.value for name, each in usable.items()})
 
 
-def _usable(found: Mapping[str, Amount | None]) -> dict[str, float]:
-    return {name: each.value for name, each in found.items() if each and math.isfinite(each.value) and each.value > 0}
-
-
-def _key(row: Row) -> tuple[object, ...]:
-    return (row.words.get("source"), row.words.get("model"), row.words.get("device"), row.values.get("params"))
-
-
-def _groups(rows: Sequence[Row]) -> Mapping[tuple[object, ...], Sequence[Row]]:
-    """Rows by source, model and device: a scaling efficiency compares these."""
-    groups: dict[tuple[object, ...], list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[_key(row)].append(row)
-    return groups
-
-
-def _column(
-    source: str,
+def _judged(
     column: Column,
-    cells: Sequence[tuple[Row, str, Amount | None]],
+    rows: Sequence[Row],
+    lines: Sequence[Line],
+    found: Sequence[Amount | None],
     groups: Mapping[tuple[object, ...], Sequence[Row]],
     tolerance: float,
-) -> tuple[Finding, list[Flag]]:
-    flags: list[Flag] = []
-    fitting: list[set[str]] = []
-    checked: list[_Checked] = []
-    missing = unreadable = 0
-    for row, text, found in cells:
-        if found is None:
-            unreadable += 1
-            continue
-        options = _options(column.meaning, row, groups)
-        fits = [entry for entry in options if _agree(found, entry.value, tolerance)]
-        other = None if fits else other_reading(text, column)
-        if other is not None and any(_agree(other, entry.value, tolerance) for entry in options):
-            found = other
-            fits = [entry for entry in options if _agree(found, entry.value, tolerance)]
-        good = {entry.convention for entry in fits if not entry.wrong}
-        reason = _impossible(column.meaning, found.value, fits)
-        if not reason and options and not good:
-            reason = f"it is {fits[0].wrong}: fits {fits[0].convention}" if fits else _nearest(found.value, options)
-        if reason:
-            flags.append(Flag(line=row.line, source=source, column=column.header, cell=text, reason=reason))
-        elif options:
-            fitting.append(good)
-            checked.append(_Checked(row, text, found, fits, options))
-        else:
-            missing += 1
-    if column.meaning in SCALING:
-        stray = _strays(source, column, checked)
-        flags += [flag for flag, _ in stray]
-        fitting = [names for position, names in enumerate(fitting) if position not in {at for _, at in stray}]
-    return (
-        Finding(
-            source=source,
-            column=column.header,
-            meaning=column.meaning,
-            rows=len(cells),
-            explained=len(fitting),
-            flagged=len(flags),
-            not_derivable=missing,
-            unreadable=unreadable,
-            conventions=_fewest(fitting),
-        ),
-        flags,
+) -> list[Judged]:
+    """The cells of a column that hold a number, each for itself and then against each other."""
+    meaning = column.meaning
+    readable = [(row, line, each) for row, line, each in zip(rows, lines, found, strict=True) if each is not None]
+    cells = [
+        judge(column, row, line.cells[column.header], each, _options(meaning, row, groups), tolerance)
+        for row, line, each in readable
+    ]
+    if meaning in SCALING:
+        return with_references(meaning, cells, tolerance)
+    if meaning in UTILISATIONS:
+        cells = with_one_peak(meaning, cells, tolerance)
+    if meaning in COUNTED:
+        cells = with_one_count(meaning, cells, [line.cells for _, line, _ in readable], tolerance)
+    return with_one_stated_peak(cells, tolerance) if meaning == "peak_flops" else cells
+
+
+def _finding(source: str, column: Column, filled: int, cells: Sequence[Judged], needs: Needs) -> Finding:
+    missing = [cell for cell in cells if not cell.reason and not cell.options]
+    explained = [{entry.convention for entry in cell.good} for cell in cells if cell.good]
+    helpful = Counter(needs.of(column.meaning, cell.row) for cell in missing)
+    return Finding(
+        source=source,
+        column=column.header,
+        meaning=column.meaning,
+        rows=filled,
+        explained=len(explained),
+        flagged=sum(bool(cell.reason) for cell in cells),
+        not_derivable=len(missing),
+        unreadable=filled - len(cells),
+        conventions=_fewest(explained),
+        would_help={text: count for text, count in helpful.most_common() if text},
     )
 
 
 def _options(meaning: str, row: Row, groups: Mapping[tuple[object, ...], Sequence[Row]]) -> list[Expected]:
     if meaning in SCALING:
-        return scaling(meaning, row, groups[_key(row)]) + (stated_ratio(row) if meaning == "speedup" else [])
+        return scaling(meaning, row, groups[series_key(row)]) + (stated_ratio(row) if meaning == "speedup" else [])
     return expected(meaning, row) if meaning in CHECKED else []
-
-
-def _strays(source: str, column: Column, checked: Sequence[_Checked]) -> list[tuple[Flag, int]]:
-    """Explained scaling figures that have another reference than the rest of their series, with their positions."""
-    series: dict[tuple[object, ...], list[int]] = defaultdict(list)
-    for position, cell in enumerate(checked):
-        series[_key(cell.row)].append(position)
-    found = []
-    for positions in series.values():
-        bases = [
-            (count(checked[at].row) or 0.0, {entry.base for entry in checked[at].fits if not entry.wrong})
-            for at in positions
-        ]
-        reference, stray = strays(bases)
-        for at in (positions[index] for index in stray):
-            row, text, value, fits, options = checked[at]
-            usual = [entry for entry in options if entry.base == reference and not entry.wrong]
-            best, off = _closest(value.value, usual)
-            reason = f"{off:+.1f} % off {best.convention}, as the rest is; fits {fits[0].convention}"
-            found.append((Flag(line=row.line, source=source, column=column.header, cell=text, reason=reason), at))
-    return found
-
-
-def _agree(found: Amount, value: float, tolerance: float) -> bool:
-    return abs(found.value - value) <= found.rounding + tolerance * abs(value)
-
-
-def _impossible(meaning: str, value: float, fits: Sequence[Expected]) -> str:
-    if not math.isfinite(value):
-        return "not a finite number"
-    if value <= 0:
-        return "zero or negative"
-    highest = _HIGHEST.get(meaning)
-    if highest is None or value <= highest:
-        return ""
-    if meaning == "efficiency":
-        wrong = next((f": fits {entry.convention}" for entry in fits if entry.wrong), "")
-        return f"{100 * value:.0f} % is a speed-up, not an efficiency{wrong}"
-    return f"{100 * value:.0f} % of a peak is over 100 %"
-
-
-def _nearest(value: float, options: Sequence[Expected]) -> str:
-    best, off = _closest(value, [entry for entry in options if not entry.wrong] or options)
-    return f"no convention explains it; nearest is {off:+.1f} % off: {best.convention}"
-
-
-def _closest(value: float, options: Sequence[Expected]) -> tuple[Expected, float]:
-    """The option nearest to a figure, and how far the figure is from it in percent."""
-    best = min(options, key=lambda entry: abs(math.log(value / entry.value)))
-    return best, 100 * (value / best.value - 1)
 
 
 def _fewest(fitting: Sequence[set[str]]) -> dict[str, int]:

@@ -38,7 +38,7 @@ _PATTERNS = (
     ("samples", r"((training )?throughput )?(samples?|sequences?|seqs?)( (per )?(s|sec|second))( samples s)?"),
     (
         "step_time",
-        r"(training )?(step|iteration|iter)( time)?( in| m?s| sec| (milli)?seconds?)*",
+        r"(training |total )*(step|iteration|iter)( time)?( in| m?s| sec| (milli)?seconds?)*",
     ),
     ("step_time", r"time per (step|iteration).*|(m?s|sec|seconds?) (per )?(step|iteration|iter)"),
     (
@@ -55,15 +55,23 @@ _PATTERNS = (
         r"(total |training |train |n |num |number of |of )*tokens?"
         r"( trained| total| seen| b| t| m| billions?| trillions?| millions?)*",
     ),
-    ("global_batch", r"(global )?batch( size)?( seqs| sequences| samples)?|gbs"),
+    ("global_batch", r"(global )?batch( size)?( seqs| sequences| samples)?|(g )?gbs"),
     ("batch_tokens", r"(global )?batch( size)?( in)? (tokens|toks)|tokens per (batch|step|iteration)"),
     (
         "mean_length",
-        r"(mean|avg|average) (gen|generated|generation|response|seq|sequence)( seq| sequence)?"
-        r"( len| length)?( tokens)?",
+        r"(g )?(mean|avg|average) (gen|generated|generation|response|resp|answer|completion|output|seq|sequence)"
+        r"( seq| sequence)?( len| length)?( tokens)?|(resp|response|seq|sequence)( len| length) (mean|avg|average)",
     ),
-    ("sequence", r"(seq|sequence)( len| length)?|seqlen|context length"),
+    (
+        "prompt_length",
+        r"((mean|avg|average) )?(prompt|input)( len| length| tokens)( mean| avg| tokens)*",
+    ),
+    ("sequence", r"(t )?(max |maximum |total )*(seq|sequence)( len| length)?( tokens)?|seqlen|context length"),
     ("devices", r"(n |num |number of |of |total )?(gpus?|devices?|cards|accelerators|world size)( count)?"),
+    (
+        "active_params",
+        r"(number of |n |num )?(active|activated) (params?|parameters)( b| m| billions?| millions?)*",
+    ),
     (
         "params",
         r"(number of |n |num |total |of )*(params?|parameters|model size|size)( b| m| billions?| millions?| b params)*",
@@ -77,10 +85,11 @@ _PATTERNS = (
     ("vocab", r"vocab(ulary)?( size)?"),
     ("device", r"gpu model|device( name| model| type)?|gpu( type| name)?|hardware|accelerator"),
     ("device_gib", r"gpu mem gb|memory gb"),
-    ("precision", r"precision|dtype"),
+    ("precision", r"precision|dtype|number format"),
+    ("data", r"data ?sets?|environment|benchmark"),
     ("model", r"model( name)?"),
 )
-TEXTS = ("source", "device", "precision", "model")
+TEXTS = ("source", "device", "precision", "model", "data")
 MEANINGS = tuple(dict.fromkeys(name for name, _ in _PATTERNS))
 _TOKEN_WORDS = {
     1e6: {"m", "millions", "million"},
@@ -156,7 +165,7 @@ def _scale(header: str, meaning: str, cells: Sequence[str]) -> float:
         return 1e15 if any(word.startswith(("pflop", "petaflop")) for word in words) else 1e12
     if meaning == "device_hours":
         return HOUR * (24 if words & {"days", "day"} else 1) * (1e3 if words & {"k", "thousand"} else 1)
-    if meaning == "params":
+    if meaning in ("params", "active_params"):
         unit = 1e6 if words & {"m", "millions", "million"} else 1e9
         named_billions = words & {"b", "billions", "billion"}
         return unit if unit == 1e6 or named_billions or not bare or bare[-1] < _BARE_BILLIONS else 1.0

@@ -3,63 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from suite.claims.flops import peaks, per_token
+from suite.claims.flops import peaks, per_token, stated_peak
+from suite.claims.lengths import Length, lengths_of
 
 #: Columns that are recomputed.
 CHECKED = (
-    *("step_time", "tokens", "tokens_per_device", "samples", "samples_per_device"),
-    *("tflops_per_device", "flops_total", "mfu", "hfu", "efficiency", "speedup", "train_time", "device_hours"),
+    *("step_time", "tokens", "tokens_per_device", "samples", "samples_per_device", "tflops_per_device"),
+    *("flops_total", "peak_flops", "mfu", "hfu", "efficiency", "speedup", "train_time", "device_hours"),
 )
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row in base units: numbers by meaning, words by meaning, and its line in the file."""
+    """One row in base units: numbers by meaning, words by meaning, its line in the file, and the rounding of its
+    numbers as a share of each."""
 
     line: int
     values: Mapping[str, float]
     words: Mapping[str, str]
+    rounding: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Expected:
     """What a figure should be under a convention; ``wrong``: why a figure that fits it is mislabelled.
 
-    ``base`` is the number of devices that a scaling figure is against.
+    ``base`` is the number of devices that a scaling figure is against. ``family`` is what the rows of a table should
+    have in common, ``cost`` how far-fetched a convention is. A figure may lie anywhere in ``low`` .. ``high`` where
+    these are not 0.
     """
 
     convention: str
     value: float
     wrong: str = ""
     base: float = 0.0
+    cost: int = 0
+    family: tuple[str, ...] = ()
+    low: float = 0.0
+    high: float = 0.0
 
 
 def expected(meaning: str, row: Row) -> list[Expected]:
     """All values that the figure ``meaning`` of ``row`` may have by the other figures of that row."""
+    if meaning == "peak_flops":
+        return [Expected(peak.name, peak.flops, peak.wrong) for peak in stated_peak(row.words, row.values)]
     values = {name: value for name, value in row.values.items() if name != meaning}
     if meaning in ("mfu", "hfu"):
-        return _utilisation(values, row)
+        return _utilisation(meaning, values, row)
     if meaning == "tflops_per_device":
-        return _tflops(values)
+        return _tflops(values, row)
     if meaning == "flops_total":
-        return _flops_in_all(values)
+        return _flops_in_all(values, row)
     if meaning in ("train_time", "device_hours"):
         return _durations(meaning, values)
-    found = _rates(meaning, values)
+    found = _by_lengths(meaning, values, lengths_of(values, row.words))
     return found + _mislabelled(meaning, found, values.get("devices"))
 
 
 def rate(values: Mapping[str, float]) -> dict[str, float]:
     """Tokens per second and device, by the columns it follows from."""
-    found, sequence = _token_rates(values), values.get("sequence")
+    found, sequence = token_rates(values), values.get("sequence")
     if sequence:
-        found |= {origin: sequence * samples for origin, samples in _sample_rates(values).items()}
+        found |= {origin: sequence * samples for origin, samples in sample_rates(values).items()}
     return found
 
 
-def _token_rates(values: Mapping[str, float]) -> dict[str, float]:
+def token_rates(values: Mapping[str, float]) -> dict[str, float]:
+    """Tokens per second and device, by the columns it follows from without a length."""
     devices, found = values.get("devices"), {}
     if "tokens_per_device" in values:
         found["tokens/s per device"] = values["tokens_per_device"]
@@ -74,7 +86,7 @@ def _token_rates(values: Mapping[str, float]) -> dict[str, float]:
     return found
 
 
-def _sample_rates(values: Mapping[str, float]) -> dict[str, float]:
+def sample_rates(values: Mapping[str, float]) -> dict[str, float]:
     """Samples per second and device, by the columns it follows from."""
     devices, found = values.get("devices"), {}
     if devices and "global_batch" in values and "step_time" in values:
@@ -86,17 +98,40 @@ def _sample_rates(values: Mapping[str, float]) -> dict[str, float]:
     return found
 
 
+def _by_lengths(meaning: str, values: Mapping[str, float], lengths: Sequence[Length]) -> list[Expected]:
+    """What a rate or a step time should be, by each length that tokens may be counted by."""
+    bare = {name: value for name, value in values.items() if name != "sequence"}
+    found = _rates(meaning, bare)
+    known = {entry.convention for entry in found}
+    for length in lengths:
+        at = {
+            tokens: {entry.convention: entry.value for entry in _rates(meaning, {**bare, "sequence": tokens})}
+            for tokens in (length.tokens, length.low, length.high)
+        }
+        found += [
+            Expected(
+                f"{convention}{length.text}",
+                value,
+                low=min(at[length.low][convention], at[length.high][convention]),
+                high=max(at[length.low][convention], at[length.high][convention]),
+            )
+            for convention, value in at[length.tokens].items()
+            if convention not in known
+        ]
+    return found
+
+
 def _rates(meaning: str, values: Mapping[str, float]) -> list[Expected]:
     """What a rate or a step time should be. Totals follow from each other whatever the number of devices is."""
     if "devices" not in values and not meaning.endswith("_per_device"):
         values = {name: value for name, value in values.items() if not name.endswith("_per_device")} | {"devices": 1.0}
     devices, sequence = values.get("devices"), values.get("sequence")
-    tokens, samples = rate(values), _sample_rates(values)
+    tokens, samples = rate(values), sample_rates(values)
     if sequence:
-        samples |= {origin: each / sequence for origin, each in _token_rates(values).items()}
+        samples |= {origin: each / sequence for origin, each in token_rates(values).items()}
     if meaning == "step_time":
         found = {
-            **_over(values.get("batch_tokens"), _token_rates(values), devices),
+            **_over(values.get("batch_tokens"), token_rates(values), devices),
             **_over(values.get("global_batch"), samples, devices),
         }
     else:
@@ -118,41 +153,63 @@ def _mislabelled(meaning: str, found: Sequence[Expected], devices: float | None)
         return []
     if meaning.endswith("_per_device"):
         return [
-            Expected(f"total {entry.convention}", entry.value * devices, "a total, not per device") for entry in found
+            replace(_times(entry, devices), convention=f"total {entry.convention}", wrong="a total, not per device")
+            for entry in found
         ]
     if meaning == "step_time":
         return [
-            Expected(f"{entry.convention} of one device", entry.value * devices, "the rates are per device, not totals")
+            replace(
+                _times(entry, devices),
+                convention=f"{entry.convention} of one device",
+                wrong="the rates are per device, not totals",
+            )
             for entry in found
         ]
     return [
-        Expected(f"per device {entry.convention}", entry.value / devices, "per device, not a total") for entry in found
+        replace(
+            _times(entry, 1 / devices), convention=f"per device {entry.convention}", wrong="per device, not a total"
+        )
+        for entry in found
     ]
 
 
-def _tflops(values: Mapping[str, float]) -> list[Expected]:
+def _times(entry: Expected, factor: float) -> Expected:
+    return replace(entry, value=entry.value * factor, low=entry.low * factor, high=entry.high * factor)
+
+
+def _tflops(values: Mapping[str, float], row: Row, hardware_flops: bool = False) -> list[Expected]:
+    counts = per_token(values, row.words, hardware_flops)
     found = [
-        Expected(f"{count} (from {origin})", flops * tokens)
+        Expected(f"{count.name} (from {origin})", count.flops * tokens, count.wrong, 0.0, count.cost, (count.family,))
         for origin, tokens in rate(values).items()
-        for count, flops in per_token(values).items()
+        for count in counts
     ]
     devices = values.get("devices", 1.0)
     if "flops_total" in values and "devices" in values:
         found.append(Expected("stated total / devices", values["flops_total"] / devices))
+    if devices <= 1:
+        return found
     totals = [
-        Expected(f"total {entry.convention}", entry.value * devices, "a total, not per device") for entry in found
+        replace(
+            entry,
+            convention=f"total {entry.convention}",
+            value=entry.value * devices,
+            wrong="a total, not per device",
+            cost=entry.cost + 1,
+        )
+        for entry in found
     ]
-    return found + (totals if devices > 1 else [])
+    return found + totals
 
 
-def _flops_in_all(values: Mapping[str, float]) -> list[Expected]:
+def _flops_in_all(values: Mapping[str, float], row: Row) -> list[Expected]:
     devices = values.get("devices")
     if not devices:
         return []
-    each = [entry for entry in _tflops(values) if not entry.wrong]
+    each = [entry for entry in _tflops(values, row) if "total" not in entry.convention]
     if "tflops_per_device" in values:
         each = [Expected("stated TFLOP/s", values["tflops_per_device"]), *each]
-    return [Expected(f"{entry.convention} x devices", devices * entry.value) for entry in each]
+    return [replace(entry, convention=f"{entry.convention} x devices", value=devices * entry.value) for entry in each]
 
 
 def _durations(meaning: str, values: Mapping[str, float]) -> list[Expected]:
@@ -169,13 +226,27 @@ def _durations(meaning: str, values: Mapping[str, float]) -> list[Expected]:
     return found
 
 
-def _utilisation(values: Mapping[str, float], row: Row) -> list[Expected]:
-    rates = _tflops({name: value for name, value in values.items() if name not in ("mfu", "hfu")})
-    if "tflops_per_device" in values:
-        rates = [Expected("stated TFLOP/s", values["tflops_per_device"]), *rates]
-    known = peaks(row.words.get("device", ""), row.words.get("precision", "").lower(), values)
+def _utilisation(meaning: str, values: Mapping[str, float], row: Row) -> list[Expected]:
+    """MFU or HFU. Where a row states its TFLOP/s, its MFU is these over a peak; its HFU may count recompute besides."""
+    rates = model_rates(meaning, values, row)
     return [
-        Expected(f"{entry.convention} / {name}", entry.value / peak, entry.wrong)
+        replace(
+            entry,
+            convention=f"{entry.convention} / {peak.name}",
+            value=entry.value / peak.flops,
+            wrong=entry.wrong or (peak.wrong and f"a utilisation {peak.wrong}"),
+            cost=entry.cost + peak.cost,
+            family=(*entry.family, peak.name),
+        )
         for entry in rates
-        for name, peak in known.items()
+        for peak in peaks(row.words, values)
     ]
+
+
+def model_rates(meaning: str, values: Mapping[str, float], row: Row) -> list[Expected]:
+    """FLOP/s per device that a utilisation may be of."""
+    bare = {name: value for name, value in values.items() if name not in ("mfu", "hfu")}
+    if "tflops_per_device" not in values:
+        return _tflops(bare, row, meaning == "hfu")
+    stated = [Expected("stated TFLOP/s", values["tflops_per_device"], family=("stated",))]
+    return stated if meaning == "mfu" else [*stated, *_tflops(bare, row, hardware_flops=True)]

@@ -31,7 +31,7 @@ def scaling(meaning: str, row: Row, others: Sequence[Row]) -> list[Expected]:
         base = count(other)
         if not base or base > devices or (base == devices != min(counts) and len(alike) < 2):
             continue
-        for kind, share in _shares(row, other, devices / base):
+        for kind, share in shares(row, other, devices / base):
             where = f"N = {base:g}" if base < devices or other is row else f"line {other.line}"
             found += _expected(meaning, f"{kind}, against {where}", share, devices / base, base)
     return found
@@ -67,8 +67,8 @@ def _expected(meaning: str, text: str, share: float, times: float, base: float) 
     return [right, wrong] if times > 1 else [right]
 
 
-def _shares(row: Row, other: Row, times: float) -> list[tuple[str, float]]:
-    """Scaling efficiency by what it may be taken from."""
+def shares(row: Row, other: Row, times: float) -> list[tuple[str, float]]:
+    """Scaling efficiency against ``other``, which has ``times`` fewer devices, by what it may be taken from."""
     mine, base = rate(row.values), rate(other.values)
     found = [(f"from {origin}", mine[origin] / base[origin]) for origin in mine if base.get(origin, 0) > 0]
     for name, label, share in (

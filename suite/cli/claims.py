@@ -58,6 +58,7 @@ def claim_lines(found: Claims, most: int) -> list[str]:
         rows, explained, flagged, missing, unreadable = counts
         lines.append(f"{finding.column[:34]:<34} {rows:>5} {explained:>9} {flagged:>7} {missing:>11} {unreadable:>10}")
         lines += [f"    {count:>5}  {name}" for name, count in finding.conventions.items()]
+        lines += [f"    {count:>5}  underivable; would help: {name}" for name, count in finding.would_help.items()]
     if found.not_used:
         lines.append(f"not used: {', '.join(found.not_used)[:300]}")
     for flag in found.flags[:most]:

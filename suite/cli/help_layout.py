@@ -25,6 +25,7 @@ HEADINGS = (
 _UNBROKEN_HYPHEN = "\u2011"
 #: what stands for an option's value in help, the same in every command, where its type does not say it
 METAVARS = {
+    "margin": "SHARE%",
     "account": "NAME",
     "allowance": "DURATION",
     "backend": "NAME",

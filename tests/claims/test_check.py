@@ -216,10 +216,52 @@ def test_a_batch_may_be_of_tokens(batch):
     assert checked(table + "100000\n").flags
 
 
+RL = "GPUs,batch,seq len,Avg. generation length,step time (s),tokens/s/GPU\n"
+
+
+def rl(*rows):
+    """Rows of RL iterations: mean answer, prompt that the rate counts, and by how much the printed rate is off."""
+    lines = []
+    for index, (answer, prompt, spoilt) in enumerate(rows):
+        step = 90.0 + 7 * index
+        lines.append(f"16,2048,4096,{answer},{step},{spoilt * 2048 * (answer + prompt) / step / 16:.1f}\n")
+    return RL + "".join(lines)
+
+
 def test_generated_tokens_are_of_the_mean_length_not_the_longest():
-    table = "GPUs,batch,seq len,Avg. generation length,step time (s),tokens/s/GPU\n16,2048,4096,1060,97.7,{}\n"
-    assert not checked(table.format(1389)).flags
-    assert "+12.5 % off" in checked(table.format(1562)).flags[1].reason
+    claims = checked(rl((1060, 0, 1)))
+    assert not claims.flags
+    assert list(finding(claims, "tokens_per_device").conventions) == ["from step time, mean length"]
+    assert "+12.5 % off" in checked(rl((1060, 0, 1), (1010, 0, 1), (1129, 0, 1.125))).flags[1].reason
+
+
+def test_rates_that_count_prompts_are_told_and_not_flagged():
+    claims = checked(rl((1060, 132, 1), (1129, 130, 1), (3154, 98, 1), (745, 102, 1)))
+    assert not claims.flags
+    (convention,) = finding(claims, "tokens_per_device").conventions
+    assert convention == "from step time, answers and prompts of about 116 tokens"
+    assert finding(claims, "step_time").explained == 4
+
+
+@pytest.mark.parametrize("spoilt", [0.5, 0.85, 1.3, 2.0])
+def test_a_spoilt_rate_among_those_that_count_prompts_is_flagged(spoilt):
+    flags = checked(rl((1060, 132, 1), (1129, 130, 1), (1010, 118, spoilt), (745, 102, 1))).flags
+    assert {flag.line for flag in flags} == {4}
+
+
+def test_a_prompt_length_in_the_table_is_used():
+    table = "GPUs,batch,prompt length,mean response length,step time (s),tokens/s\n8,512,{},300,20,{}\n"
+    assert not checked(table.format(200, 12800)).flags
+    assert not checked(table.format(200, 7680)).flags
+    assert checked(table.format(200, 10240)).flags
+
+
+def test_one_rate_that_counts_unknown_prompts_is_underivable_and_fewer_tokens_than_answers_are_wrong():
+    (entry,) = [each for each in checked(rl((1060, 132, 1))).findings if each.meaning == "tokens_per_device"]
+    assert (entry.flagged, entry.not_derivable) == (0, 1)
+    assert entry.would_help == {"mean prompt length (about 132 tokens would explain it)": 1}
+    assert checked(rl((1060, 0, 0.5))).flags
+    assert checked(rl((1060, 0, 5.0))).flags, "more tokens than the longest sequence has"
 
 
 def test_a_share_in_another_unit_than_its_column_is_read_in_its_own():
@@ -283,6 +325,130 @@ def test_two_columns_that_give_one_row_alone_are_no_convention():
 def test_only_the_smallest_number_of_devices_is_its_own_reference():
     spoilt = ETA.replace("64,900,90", "64,900,100") + "512,850,85\n"
     assert [flag.line for flag in checked(spoilt).flags] == [3]
+
+
+def test_a_series_whose_reference_is_not_in_the_table_is_underivable():
+    for table in (
+        "GPUs,tokens/s,speedup\n16,1900,1.9\n32,3700,3.7\n",
+        "GPUs,tokens/s/GPU,scaling efficiency\n16,950,0.95\n64,900,0.90\n",
+        "nodes,step time,speedup\n48,190,1.9\n96,108,3.1\n",
+    ):
+        claims = checked(table)
+        assert not claims.flags
+        (scaled,) = [each for each in claims.findings if each.meaning in ("speedup", "efficiency")]
+        assert (scaled.not_derivable, scaled.would_help) == (2, {"the row that it is against": 2})
+
+
+def test_a_series_without_its_reference_still_has_one():
+    table = "GPUs,tokens/s,speedup\n16,1900,1.9\n32,3700,3.7\n64,7000,7.0\n96,9900,{}\n"
+    assert not checked(table.format(9.9)).flags
+    (wrong,) = checked(table.format(12.1)).flags
+    assert (wrong.line, "outside the table" in wrong.reason) == (5, True)
+
+
+SPARSE = "GPU,TFLOP/s per GPU,MFU (%)\n"
+
+
+def test_a_utilisation_of_the_sparse_peak_is_flagged_in_all_rows_and_in_one():
+    dense = "H100,400,40.4\nA100-SXM-80GB,156,50\nH100,445,45\n"
+    assert not checked(SPARSE + dense).flags
+    flags = checked(SPARSE + "H100,400,20.2\nA100-SXM-80GB,156,25\nH100,445,22.5\n").flags
+    assert [flag.line for flag in flags] == [2, 3, 4]
+    assert all("sparse 16-bit peak" in flag.reason for flag in flags)
+    assert [flag.line for flag in checked(SPARSE + dense + "H100,420,21.2\n").flags] == [5]
+
+
+def test_a_peak_of_fp8_is_no_sparse_one_where_a_row_says_so():
+    table = "GPU,precision,TFLOP/s per GPU,MFU (%)\nH100,{},800,40.4\n"
+    assert not checked(table.format("fp8")).flags
+    assert "sparse" in checked(table.format("bf16")).flags[0].reason
+    assert "sparse fp8" in checked(table.format("fp8").replace("40.4", "20.2")).flags[0].reason
+
+
+def test_a_stated_peak_that_is_the_sparse_one_is_flagged_and_one_of_rounding_is_not():
+    table = "GPU,peak TFLOP/s,tokens/s/GPU,params (B),MFU (%)\nH100,{},9000,7,{:.2f}\n"
+    assert not checked(table.format(989, 38.22)).flags
+    assert not checked(table.format(1000, 37.8)).flags
+    assert not checked(table.format(800, 47.25)).flags, "a device may be run below its data sheet"
+    flags = checked(table.format(1979, 19.1)).flags
+    assert {flag.column for flag in flags} == {"peak TFLOP/s", "MFU (%)"}
+
+
+def test_peaks_that_a_table_implies_are_one():
+    for header, names in (("", ("", "", "")), ("GPU,", ("X9,", "X9,", "X9,"))):
+        figures = zip(names, (400, 450, 420), (989, 988, 859), strict=True)
+        lines = [f"{name}{flops},{100 * flops / peak:.2f}" for name, flops, peak in figures]
+        (flag,) = checked("\n".join([f"{header}TFLOP/s per GPU,MFU (%)", *lines])).flags
+        assert flag.line == 4
+        assert "a peak of 859 TFLOP/s, the rest 98" in flag.reason
+        good = checked("\n".join([f"{header}TFLOP/s per GPU,MFU (%)", *lines[:2]]))
+        assert finding(good, "mfu").explained == 2
+
+
+def test_peaks_in_a_column_are_one_for_a_device():
+    table = "GPU,peak TFLOP/s,MFU (%)\nX9,400,40\nX9,401,41\nX9,{},42\nY2,700,20\n"
+    assert not checked(table.format(400)).flags
+    assert [flag.line for flag in checked(table.format(500)).flags] == [4]
+
+
+def test_one_row_that_counts_attention_among_rows_that_do_not_is_flagged():
+    lines = [row(8, 13, step, 64) for step in (20, 30)]
+    attention = 12 * 40 * 5120 * 2048
+    (flag,) = checked("\n".join([HEADER, *lines, row(8, 13, 25, 64, attention)])).flags
+    assert flag.line == 4
+    assert "as the rest is counted; fits 6N + full attention" in flag.reason
+    for all_alike in (0.0, attention):
+        assert not checked("\n".join([HEADER, *(row(8, 13, step, 64, all_alike) for step in (20, 30, 25))])).flags
+
+
+TUNED = "method,params (B),tokens/s/GPU,TFLOP/s per GPU\n"
+
+
+@pytest.mark.parametrize(
+    ("method", "flops", "flagged"),
+    [
+        *(("LoRA", 4, False), ("LoRA", 6, True), ("QLoRA r=16", 6, True), ("full SFT", 6, False)),
+        *(("full SFT", 4, True), ("pretrain", 4, True), ("", 4, False), ("", 6, False), ("SFT (no LoRA)", 6, False)),
+    ],
+)
+def test_low_rank_adapters_and_full_training_have_counts_of_their_own(method, flops, flagged):
+    claims = checked(f"{TUNED}{method},8,5000,{flops * 8e9 * 5000 / 1e12:.1f}\n")
+    assert bool(claims.flags) == flagged
+    if flagged:
+        assert "low-rank adapters" in claims.flags[0].reason
+
+
+def test_adapters_may_be_told_by_a_column_of_their_own():
+    table = "LoRA,params (B),tokens/s/GPU,TFLOP/s per GPU\nyes,8,5000,{}\nno,8,5000,240\n"
+    assert not checked(table.format(160)).flags
+    assert [flag.line for flag in checked(table.format(240)).flags] == [2]
+
+
+def test_hardware_flops_of_recomputed_adapters_are_those_of_full_training():
+    table = "method,GPU,params (B),tokens/s/GPU,{}\nLoRA,A100-SXM-80GB,8,3000,46.2\n"
+    assert not checked(table.format("HFU (%)")).flags
+    assert checked(table.format("MFU (%)")).flags
+
+
+def test_a_mixture_of_experts_has_a_count_where_its_active_parameters_are_told():
+    table = "model,params (B),{}tokens/s/GPU,TFLOP/s per GPU\nMixtral-8x7B,46.7,{}4000,309\n"
+    (entry,) = [each for each in checked(table.format("", "")).findings if each.meaning == "tflops_per_device"]
+    assert (entry.flagged, entry.not_derivable) == (0, 1)
+    assert entry.would_help == {"active parameters of the mixture of experts": 1}
+    assert not checked(table.format("active params (B),", "12.9,")).flags
+
+
+@pytest.mark.parametrize(
+    ("table", "help_text"),
+    [
+        ("GPUs,tokens/s/GPU\n8,1000\n", "tokens/s"),
+        ("GPUs,seq,batch,tokens/s/GPU\n8,4096,128,1000\n", "step time"),
+        ("tokens/s/GPU,TFLOP/s per GPU\n1000,400\n", "parameters"),
+        ("params (B),tokens/s/GPU,MFU (%)\n7,1000,40\n", "GPU model or its peak"),
+    ],
+)
+def test_an_underivable_column_says_what_would_help(table, help_text):
+    assert help_text in [text for entry in checked(table).findings for text in entry.would_help]
 
 
 @given(st.text(max_size=300))

@@ -12,21 +12,22 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from suite.bundle.record import Record
 from suite.conduct.planning.plan import Plan
 from suite.conduct.planning.preflight import Preflight
 from suite.conduct.planning.request import RunState
 from suite.conduct.running.ledger import View
 from suite.conduct.running.outcome_line import outcome_line
 from suite.conduct.running.progress import CrowdView, LiveView, PlainView
+from suite.conduct.running.reproduction import RerunOutcome, doubt_of, measured_runs
 from suite.conduct.running.results import Result, results
 from suite.conduct.running.session import Summary
 from suite.planner.grid import Column, grid_lines
 from suite.report.formatting.console import console
-from suite.report.formatting.numbers import GIB, counted, gib, number, span
+from suite.report.formatting.numbers import GIB, counted, gib, interval, number, span
 from suite.report.formatting.width import terminal_columns, wrapped
 from suite.spec.base import printable
 from suite.spec.manifest import Manifest
+from suite.stats.intervals import Interval, pooled_rate
 
 RATE = "samples/s [95 %]"
 
@@ -200,12 +201,36 @@ def _print_results(rows: Sequence[Result]) -> None:
     console().print(table)
 
 
-def print_rerun(before: Record, after: Record) -> None:
-    """The first result and the new one, with their ratio. One run each: no verdict is drawn from it."""
-    if before.throughput is None or after.throughput is None:
-        print(f"before: {outcome_line(before)}\nnow:    {outcome_line(after)}")
-        return
-    ratio = after.throughput.samples_per_second.value / before.throughput.samples_per_second.value
-    print(
-        f"before: {outcome_line(before)}\nnow:    {outcome_line(after)}\nratio:  {ratio:.3f} (one run each: no verdict)"
-    )
+def print_rerun(outcome: RerunOutcome, root: Path) -> None:
+    """The rates of before and now, their ratio, the verdict, and what differs around the runs."""
+    width = terminal_columns()
+    sides = (("before", outcome.before), ("now", outcome.after))
+    for _, records in sides:
+        for record in records:
+            told = outcome_line(record) if record.throughput is None else doubt_of(record)
+            if told:
+                print("\n".join(wrapped(told, width, first=f"{record.run.id}: ", rest="  ")))
+    rows = [(name, measured_runs(records), records) for name, records in sides if records]
+    columns = [
+        Column("", [name for name, _, _ in rows], left=True),
+        Column("runs", [f"{len(runs)} of {len(records)}" for _, runs, records in rows]),
+        Column(RATE, [interval(pooled_rate(runs)) if runs else "no rate" for _, runs, _ in rows]),
+    ]
+    print("\n".join(grid_lines(columns, width)))
+    found = outcome.reproduction
+    if found is not None:
+        if found.ratio is not None:
+            bounds = Interval(found.ratio, found.low, found.high)
+            print(f"ratio:   {interval(bounds)}, now over before (95 %)")
+        print("\n".join(wrapped(found.sentence(), width, first="verdict: ")))
+    if outcome.differences:
+        print("what differs around the runs:")
+        columns = [
+            Column("", [each.name for each in outcome.differences], left=True),
+            Column("before", [each.before for each in outcome.differences], left=True),
+            Column("now", [each.after for each in outcome.differences], left=True),
+        ]
+        print("\n".join(grid_lines(columns, width)))
+    elif found is not None:
+        print("environment: nothing known differs")
+    print(f"bundles: {root}")

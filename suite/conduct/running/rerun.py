@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from suite.bundle.derive import record_of
 from suite.bundle.files import read_text
 from suite.bundle.manifest_file import parse_manifest
 from suite.bundle.record import Record
-from suite.bundle.store import Bundle, find_bundles
+from suite.bundle.store import Bundle, DamagedBundle, find_bundles
+from suite.conduct.planning.plan import Plan
+from suite.conduct.running.state import state_of
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 from suite.spec.resolve import run_id
+from suite.spec.stopping import Stopping
 
 #: bundles that a message about a whole results folder names
 NAMED_BUNDLES = 3
+#: how many runs a rerun makes where nobody says
+FEWEST_RUNS, MOST_RUNS = 3, 10
+#: id of the plan of a rerun: its number in the results folder, and how many runs it is to have
+_SERIES = re.compile(r"rerun-([1-9]\d{0,8})-(?:of-([1-9]\d{0,8})|by-rule)")
 
 
 def read_manifest(path: Path) -> tuple[Manifest, Record | None]:
@@ -47,19 +56,117 @@ def _require_bundle(folder: Path) -> None:
     named = ", ".join(str(bundle.path) for bundle in found[:NAMED_BUNDLES])
     more = f" and {len(found) - NAMED_BUNDLES} more" if len(found) > NAMED_BUNDLES else ""
     bundles = "1 bundle" if len(found) == 1 else f"{len(found)} bundles"
-    raise UsageError(f"{folder} is a results folder with {bundles}; name the one to run once more: {named}{more}")
+    raise UsageError(f"{folder} is a results folder with {bundles}; name the one to run again: {named}{more}")
 
 
-def next_repeat(manifest: Manifest, root: Path, image: str | None = None) -> Manifest:
-    """The same manifest as one more repeat beside those that ``root`` holds already, on the host or of that image."""
-    prefix = run_id(manifest.backend.name, manifest.size.name, manifest.layout.ranks, manifest.hash, 0, image)[:-1]
-    taken = [0]
+def repeats_of(manifest: Manifest, path: Path) -> tuple[list[Record], list[str]]:
+    """Records of all runs beside the bundle at ``path`` (or its manifest.json) that its row was measured by, and a line
+    for each that could not be read. Runs of a rerun are of another row than those that it was set against."""
+    bundle = Bundle(path if path.is_dir() else path.parent)
+    if not (bundle.path / "events").is_dir():
+        return [], []
+    series = _series_of(manifest.run.plan)
+    found, unread = [], []
+    for beside in _repeats(bundle.path.resolve().parent, _prefix(manifest.run.id)).values():
+        try:
+            if beside.running():
+                continue
+            other = beside.manifest()
+            if other.hash == manifest.hash and _series_of(other.run.plan) == series:
+                found.append(record_of(beside))
+        except DamagedBundle as error:
+            unread.append(f"{beside.path}: left out, damaged: {error}")
+    return found, unread
+
+
+def rerun_plan(manifest: Manifest, root: Path, runs: int, image: str | None = None, extend: bool = False) -> Plan:
+    """So many runs of the manifest under ``root``, as further repeats beside those that are there.
+
+    They belong together by the plan's id, which says how many they are to be: where fewer were done, the series is gone
+    on with; where all were, a new one begins, unless the last is to be extended to so many.
+    """
+    prefix, present = _row_there(manifest, root, image)
+    latest, begun = _latest_series(manifest, present)
+    wanted = {_wanted(each.run.plan) for each in begun.values()}
+    done = sum(state_of(root, each) in ("done", "failed before") for each in begun.values())
+    if not begun or not (extend or (done < runs and wanted == {runs})):
+        latest, begun = latest + 1, {}
+    following = max(present, default=0) + 1
+    new = [
+        _repeat(manifest, prefix, repeat, f"rerun-{latest}-of-{runs}")
+        for repeat in range(following, following + runs - len(begun))
+    ]
+    manifests = (*(begun[repeat] for repeat in sorted(begun)), *new)
+    return Plan(id=f"rerun-{latest}-of-{runs}", manifests=manifests, skipped=(), notes=())
+
+
+def first_by_rule(
+    manifest: Manifest, root: Path, rule: Stopping, unfinished: Callable[[Manifest], bool], image: str | None = None
+) -> Manifest:
+    """The first run of a series that gets runs by ``rule``: of the last one where that is ``unfinished``, else new."""
+    prefix, present = _row_there(manifest, root, image)
+    latest, begun = _latest_series(manifest, present)
+    first = begun[min(begun)] if begun else None
+    if first is not None and first.run.stopping == rule and unfinished(first):
+        return first
+    following = max(present, default=0) + 1
+    return _repeat(manifest, prefix, following, f"rerun-{latest + 1}-by-rule", rule)
+
+
+def _repeat(manifest: Manifest, prefix: str, repeat: int, plan: str, rule: Stopping | None = None) -> Manifest:
+    changes = {"id": f"{prefix}{repeat}", "plan": plan, "repeat": repeat, "stopping": rule}
+    return manifest.model_copy(update={"run": manifest.run.model_copy(update=changes)})
+
+
+def _row_there(manifest: Manifest, root: Path, image: str | None) -> tuple[str, dict[int, Bundle]]:
+    """What the ids of the row's runs begin with on the host or in that image, and its runs under ``root``."""
+    row = run_id(manifest.backend.name, manifest.size.name, manifest.layout.ranks, manifest.hash, 1, image)
+    return _prefix(row), _repeats(root, _prefix(row))
+
+
+def _latest_series(manifest: Manifest, present: Mapping[int, Bundle]) -> tuple[int, dict[int, Manifest]]:
+    """Number of the last rerun of a row, 0 where there is none, and its runs by their repeat."""
+    series: dict[int, dict[int, Manifest]] = {}
+    for repeat, bundle in present.items():
+        with suppress(DamagedBundle):
+            found = bundle.manifest()
+            if found.hash == manifest.hash and (number := _series_of(found.run.plan)):
+                series.setdefault(number, {})[repeat] = found
+    latest = max(series, default=0)
+    return latest, series.get(latest, {})
+
+
+def _repeats(root: Path, prefix: str) -> dict[int, Bundle]:
+    """The bundles of a row under ``root`` by their repeat."""
+    found = {}
     for folder in root.glob(f"{prefix}*") if root.is_dir() else ():
-        number = re.fullmatch(r"\d+", folder.name.removeprefix(prefix))
-        taken += [int(number.group())] if number else []
-    repeat = max(taken) + 1
-    run = manifest.run.model_copy(update={"id": f"{prefix}{repeat}", "repeat": repeat})
-    return manifest.model_copy(update={"run": run})
+        number = re.fullmatch(r"[1-9]\d{0,8}", folder.name.removeprefix(prefix))
+        if number:
+            found[int(number.group())] = Bundle(folder)
+    return dict(sorted(found.items()))
+
+
+def _prefix(run: str) -> str:
+    """The id of a run up to the number of its repeat."""
+    return re.sub(r"\d+$", "", run)
+
+
+def _series_of(plan: str) -> int:
+    """Number of the rerun that a run belongs to; 0 for one that was planned otherwise."""
+    match = _SERIES.fullmatch(plan)
+    return int(match.group(1)) if match else 0
+
+
+def _wanted(plan: str) -> int:
+    match = _SERIES.fullmatch(plan)
+    return int(match.group(2) or 0) if match else 0
+
+
+def default_repeats(before: Sequence[Record]) -> int:
+    """As many runs as there are to compare with: for a given number of runs in all the ratio is then known best. At
+    least three, because the spread of two is hardly known."""
+    measured = sum(record.throughput is not None for record in before)
+    return min(max(measured, FEWEST_RUNS), MOST_RUNS)
 
 
 def require_same_stack(manifest: Manifest, found: dict[str, str]) -> None:
