@@ -18,6 +18,7 @@ from suite.launch.outcome import Outcome
 from suite.launch.supervise import Patience
 from suite.spec.base import UsageError
 from suite.spec.layout import Layout
+from tests.launch import ranks
 from tests.launch.ranks import QUICK, Ran, make_folder, make_job, run
 from tests.synthetic import synthetic_manifest
 
@@ -29,6 +30,13 @@ print("hello from", rank)
 print("and an error", file=sys.stderr)
 event("end", status="ok")
 """
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["spawned", "forked"])
+def forked(request, monkeypatch) -> bool:
+    """Every test, with ranks that are started by themselves and with forked ones."""
+    monkeypatch.setattr(ranks, "FORKED", request.param)
+    return request.param
 
 
 @pytest.fixture(autouse=True)
