@@ -221,7 +221,8 @@ def test_a_zygote_that_does_not_fork_leaves_the_ranks_to_themselves(
         return forked[-1]
 
     monkeypatch.setattr(Zygote, "fork", trouble_at_the_second)
-    assert [json.loads(line)["how"] for line in runs(ranks=2)] == ["spawned", "spawned"]
+    waiting = f"{TELL}\nif how_started() == 'forked':\n    time.sleep(60)\n"
+    assert [json.loads(line)["how"] for line in runs(waiting, ranks=2)] == ["spawned", "spawned"]
     assert len(forked) == 1 and forked[0].returncode == -signal.SIGKILL, "half of a run is not forked"
 
 
