@@ -50,9 +50,9 @@ it is beyond, *cannot tell* where the limit lies inside.
 - All of these are means without a fifth of the values at each end, with Yuen's interval.
 - Rate in the record over rate by a stopwatch: stretches of {stretch} iterations with everything on are timed as a
   whole, with all that is between iterations, and compared with the sum of the iterations' own seconds.
-- Forked and spawned ranks: processes of both kinds are alive at once and take turns, iteration by iteration, two of each
-  in each of {groups} groups, which have a process of their own that they are forked from. The figure is the mean over
-  groups; how much two of a kind differ is the median over groups.
+- Forked and spawned ranks: processes of both kinds are alive at once and take turns, iteration by iteration, two of
+  each in each of {groups} groups; each group has a process of its own that ranks are forked from. The figure is the
+  mean over groups; how much two of a kind differ is the median over groups.
 - On trlx: iterations of one trainer alternate with the suite's subclass and clock and without (every hook removed).
 - Container's first event: both ways start in turns from the image `engines` with the CPU build of torch, timed from
   the start of the command to the time in the worker's first event; `docker run` starts the worker alone. The median

@@ -79,9 +79,7 @@ class Group(NamedTuple):
     def spread(self, way: str) -> float:
         """Absolute difference between the logarithms of the two processes that were started so."""
         one, other = (
-            [math.log(value) for value in seconds]
-            for seconds, of in zip(self.seconds, WAYS, strict=True)
-            if of == way
+            [math.log(value) for value in seconds] for seconds, of in zip(self.seconds, WAYS, strict=True) if of == way
         )
         return abs(trimmed_mean([above - below for above, below in zip(one, other, strict=True)]).value)
 
@@ -198,7 +196,9 @@ def _rate_row(groups: list[Group], where: str) -> Row:
 def _peak_row(groups: list[Group], where: str) -> Row:
     more: Interval = trimmed_mean([(group.peak("forked") - group.peak("spawned")) / MIB for group in groups])
     usual = statistics.fmean(group.peak("spawned") for group in groups) / MIB
-    return Row(f"peak memory of forked ranks beyond that of spawned ones, {where}", f"{more.text('+.1f')} of {usual:.0f} MiB")
+    return Row(
+        f"peak memory of forked ranks beyond that of spawned ones, {where}", f"{more.text('+.1f')} of {usual:.0f} MiB"
+    )
 
 
 def _start_row(manifest: Manifest, where: str) -> Row:

@@ -121,7 +121,9 @@ def test_runs_share_one_zygote_and_each_rank_is_a_fresh_process(runs: Runs) -> N
 
 
 def test_what_the_stack_prints_while_it_is_imported_is_in_the_log_of_each_rank(runs: Runs) -> None:
-    job, folder = runs.job(TELL, 2, env={IMPORT_VARIABLE: "import sys; print('a warning of the stack', file=sys.stderr)"})
+    job, folder = runs.job(
+        TELL, 2, env={IMPORT_VARIABLE: "import sys; print('a warning of the stack', file=sys.stderr)"}
+    )
     runs.launcher.run(job, folder, lambda event: None)
     for rank in range(2):
         assert (folder.logs_dir / f"rank-{rank}.log").read_text().startswith("a warning of the stack\n")
@@ -226,9 +228,7 @@ def test_a_zygote_that_does_not_fork_leaves_the_ranks_to_themselves(
     assert len(forked) == 1 and forked[0].returncode == -signal.SIGKILL, "half of a run is not forked"
 
 
-def test_where_ends_of_children_are_not_told_ranks_are_not_forked(
-    runs: Runs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_ends_of_children_are_not_told_ranks_are_not_forked(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signal, "getsignal", lambda number: signal.SIG_IGN)
     assert not zygotes.can_fork(runs.job(TELL)[0])
 

@@ -143,7 +143,10 @@ class RunLauncher(NamedTuple):
 
 
 #: the launchers of `suite run` by name
-LAUNCHERS = {LOCAL: RunLauncher(_open_local, LocalOptions, shared=("gpu_ids",)), "docker": RunLauncher(_open_docker, DockerOptions)}
+LAUNCHERS = {
+    LOCAL: RunLauncher(_open_local, LocalOptions, shared=("gpu_ids",)),
+    "docker": RunLauncher(_open_docker, DockerOptions),
+}
 HERE = Where()
 
 
