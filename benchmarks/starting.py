@@ -1,8 +1,8 @@
 """What it saves to fork ranks from a process that has their stack imported, and that it changes no rate and no peak.
 
-Forked and spawned processes of one manifest are alive at the same time and take turns, iteration by iteration, so that
-whatever else the machine does meets all of them. Each group has a zygote of its own: what its ranks share (the layout of
-their addresses, the seed of Python's hashes) differs from group to group.
+Forked and spawned processes of one manifest are alive at the same time and take turns, iteration by iteration, so
+that whatever else the machine does meets all of them. Each group has a zygote of its own: what its ranks share (the
+layout of their addresses, the seed of Python's hashes) differs from group to group.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import math
 import os
 import statistics
-
 import sys
 import tempfile
 import time
@@ -196,9 +195,8 @@ def _rate_row(groups: list[Group], where: str) -> Row:
 def _peak_row(groups: list[Group], where: str) -> Row:
     more: Interval = trimmed_mean([(group.peak("forked") - group.peak("spawned")) / MIB for group in groups])
     usual = statistics.fmean(group.peak("spawned") for group in groups) / MIB
-    return Row(
-        f"peak memory of forked ranks beyond that of spawned ones, {where}", f"{more.text('+.1f')} of {usual:.0f} MiB"
-    )
+    what = f"peak memory of forked ranks beyond that of spawned ones, {where}"
+    return Row(what, f"{more.text('+.1f')} of {usual:.0f} MiB")
 
 
 def _start_row(manifest: Manifest, where: str) -> Row:

@@ -2,8 +2,9 @@
 
     python -m benchmarks.turn_worker MANIFEST.json FOLDER
 
-Reads a line from the pipe FOLDER/turns-RANK, runs one recorded iteration with the other ranks, and so on until the pipe is
-closed. Rank 0 prints ``READY``, and the seconds of each iteration as ``TURN SECONDS``. Runs in the stack's interpreter.
+Reads a line from the pipe FOLDER/turns-RANK, runs one recorded iteration with the other ranks, and so on until the
+pipe is closed. Rank 0 prints ``READY``, and the seconds of each iteration as ``TURN SECONDS``. Runs in the stack's
+interpreter.
 """
 
 from __future__ import annotations

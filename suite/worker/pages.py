@@ -1,9 +1,9 @@
 """Pages of memory that a forked process would otherwise come by in the midst of its work.
 
-Linux copies the page table of memory that a process has written to a child and lets faults fill that of files (libraries,
-mostly); what was written is shared until one of the two writes again. A rank that imported its stack itself has all of
-these pages as its own. A forked one takes them before it begins, so that its resident set is that of any other rank and
-no iteration pays for a copy.
+Linux copies the page table of memory that a process has written to a child and lets faults fill that of files
+(libraries, mostly); what was written is shared until one of the two writes again. A rank that imported its stack itself
+has all of these pages as its own. A forked one takes them before it begins, so that its resident set is that of any
+other rank and no iteration pays for a copy.
 """
 
 import array
@@ -70,7 +70,8 @@ def _populate(runs: List[Run], how: int) -> bool:
     """False where the kernel does not know how."""
     madvise = ctypes.CDLL(None, use_errno=True).madvise
     madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    return all([madvise(address, pages * _PAGE_BYTES, how) == 0 for address, pages in runs])
+    refused = [run for run in runs if madvise(run[0], run[1] * _PAGE_BYTES, how)]
+    return not refused
 
 
 def _read(runs: List[Run]) -> None:

@@ -1,9 +1,10 @@
-"""``python -m suite.worker.zygote SOCKET PARENT BACKEND DEVICE KERNELS``: imports a stack, then forks ranks that have it.
+"""``python -m suite.worker.zygote SOCKET PARENT BACKEND DEVICE KERNELS``: imports a stack and forks ranks that have it.
 
-A launcher that starts ranks on one machine, run after run, talks to it on a socket (SOCK_SEQPACKET), in JSON: told first
-whether it can fork (``{"unfit": null}`` or why not), the launcher sends ``{"module", "arguments", "variables"}`` with the
-descriptors of standard output and error for each rank, and is answered ``{"pid"}`` by the rank itself, or ``{"error"}``.
-What a rank then does is ``python -m MODULE ARGUMENT...``, in the environment of this process and ``variables``.
+A launcher that starts ranks on one machine, run after run, talks to it on a socket (SOCK_SEQPACKET), in JSON: told
+first whether it can fork (``{"unfit": null}`` or why not), the launcher sends ``{"module", "arguments", "variables"}``
+with the descriptors of standard output and error for each rank, and is answered ``{"pid"}`` by the rank itself, or
+``{"error"}``. What a rank then does is ``python -m MODULE ARGUMENT...``, in the environment of this process and
+``variables``.
 
 Linux alone. This process is to be started in the environment of the ranks but for what differs from rank to rank.
 """

@@ -1,4 +1,4 @@
-"""Ranks that are forked: no different from those that are started by themselves, and never the reason why a run fails."""
+"""Ranks that are forked: no different from those that are started by themselves, and no reason why a run fails."""
 
 from __future__ import annotations
 

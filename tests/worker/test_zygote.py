@@ -18,7 +18,9 @@ from tests.worker.tiny import tiny_manifest
 
 MIB = 1 << 20
 #: what is measured anew by every run
-MEASURED = ("ceilings", "network", "idle", "resident_baseline_bytes", "started")
+MEASURED = ("ceilings", "network", "idle", "resident_baseline_bytes")
+#: by ranks: how much two spawned runs may differ; what two ranks send each other leaves more or less behind
+NOISE_BYTES = {1: 8 * MIB, 2: 32 * MIB}
 
 
 def ran(folder: Path, manifest: Manifest, start: Start) -> tuple[Record, list[dict[str, Any]]]:
@@ -37,18 +39,17 @@ def of_kind(events: list[dict[str, Any]], kind: str, *fields: str) -> list[list[
 def test_a_forked_run_is_a_spawned_one_but_for_its_start(tmp_path: Path, backend: str, ranks: int) -> None:
     layout = {"zero_stage": 2} if backend == "deepspeed" else {"distributed_optimizer": True}
     manifest = tiny_manifest(ranks, backend=backend, layout=layout, stack={})
-    forked, spawned = ran(tmp_path, manifest, "auto"), ran(tmp_path, manifest, "spawn")
+    forked, spawned = ran(tmp_path, manifest, "fork"), ran(tmp_path, manifest, "spawn")
     facts = [dict(run[0].environment.worker or {}) for run in (forked, spawned)]
-    assert [each["started"] for each in facts] == ["forked", "spawned"]
-    assert [{key: each[key] for key in each if key not in MEASURED} for each in facts][0] == {
-        key: facts[1][key] for key in facts[1] if key not in MEASURED
-    }
+    assert [each.pop("started") for each in facts] == ["forked", "spawned"]
+    measured = [{name: each.pop(name) for name in MEASURED} for each in facts]
+    assert facts[0] == facts[1], "variables and notes of the stack among them"
     work = [of_kind(run[1], "iteration", "iteration", "counts", "stats") for run in (forked, spawned)]
     assert work[0] == work[1], "the same samples, and the same steps to the last bit"
-    baselines = [each["resident_baseline_bytes"] for each in facts]
-    assert abs(baselines[0] - baselines[1]) < 8 * MIB, baselines
+    baselines = [each["resident_baseline_bytes"] for each in measured]
+    assert abs(baselines[0] - baselines[1]) < NOISE_BYTES[ranks], baselines
     peaks = [run[0].memory.peak_allocated_bytes for run in (forked, spawned)]
-    assert abs(peaks[0] - peaks[1]) < 8 * MIB, peaks
+    assert abs(peaks[0] - peaks[1]) < NOISE_BYTES[ranks], peaks
 
 
 def test_taking_pages_that_are_there_takes_no_memory() -> None:
