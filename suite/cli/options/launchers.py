@@ -53,10 +53,10 @@ class LocalOptions:
         str,
         typer.Option(
             metavar="auto|fork|spawn",
-            help="local: each rank imports its stack (spawn), or is forked from a process that has it imported (fork); "
-            "auto forks on CPUs",
+            help="local: each rank imports its stack (spawn), or is forked from a process that has it imported (fork; "
+            "auto: on CPUs alone), which saves seconds a run",
         ),
-    ] = "auto"
+    ] = "spawn"
 
 
 @dataclass(frozen=True)
