@@ -34,6 +34,7 @@ class Site(Frozen):
     bundle: str = Field(description="the run's folder")
     python_path: str = Field(description="PYTHONPATH that makes suite.worker importable")
     env: dict[str, str] = Field(default={})
+    stack: tuple[str, ...] = Field(default=(), description="as the job's")
     image: str | None = None
     devices: tuple[str, ...] | None = None
     device_count: int | None = None
@@ -48,6 +49,11 @@ class Job(Frozen):
     name: str = Field(min_length=1, description="the run id: names containers, batch jobs and their labels")
     argv: tuple[str, ...] = Field(min_length=1, description="command of one rank, never a shell line")
     env: dict[str, str] = Field(default={}, description="variables added to those the ranks would have anyway")
+    stack: tuple[str, ...] = Field(
+        default=(),
+        description="backend, device and kernels: what a process imports that ranks may be forked from; empty: each "
+        "rank is started by itself",
+    )
     image: str | None = Field(default=None, description="container image; null: the ranks run on the host")
     nodes: int = Field(default=1, gt=0)
     ranks_per_node: int = Field(gt=0)

@@ -8,20 +8,27 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal, cast, get_args
 
 import suite
 from suite.launch.job import Job, Site
 from suite.launch.outcome import OnEvent, Outcome, RunFolder
-from suite.launch.processes import child_subreaper, descendants
+from suite.launch.processes import RankProcess, child_subreaper, descendants
 from suite.launch.requests import stop_requests
 from suite.launch.supervise import USUAL_PATIENCE, Patience, Rank, Supervision
+from suite.launch.zygotes import ForkError, Zygote, Zygotes, can_fork
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
+from suite.spec.names import nearest
+
+Start = Literal["auto", "fork", "spawn"]
+#: with the rank's own variables, the descriptor of its log, and whether its standard output is to be read here
+StartRank = Callable[[Mapping[str, str], int, bool], RankProcess]
 
 
 class LocalLauncher:
@@ -39,13 +46,20 @@ class LocalLauncher:
         patience: Patience = USUAL_PATIENCE,
         gpus: tuple[str, ...] = (),
         env: Mapping[str, str] = MappingProxyType({}),
+        start: Start = "spawn",
     ) -> None:
-        """``gpus``: UUIDs of those that runs use, in this order; none: as the host has it. ``env``: for every rank."""
-        self._patience, self._gpus, self._env = patience, gpus, env
+        """``gpus``: UUIDs of those that runs use, in this order; none: as the host has it. ``env``: for every rank.
+
+        ``start``: ``spawn`` starts each rank by itself, which then imports its stack; ``fork`` forks it from a process
+        that has imported it, where that can be done (``suite.launch.zygotes``), and ``auto`` does so for runs on a CPU.
+        """
+        self._patience, self._gpus, self._env, self._start = patience, gpus, env, start
+        self._zygotes = Zygotes()
 
     def site(self, manifest: Manifest, bundle: Path, python: str) -> Site:
         """The host's own paths, and a GPU for each rank. Raises UsageError as ``worker_path`` does."""
-        site = local_site(bundle, python).model_copy(update={"env": dict(self._env)})
+        own = {"env": dict(self._env), "stack": self._stack(manifest)}
+        site = local_site(bundle, python).model_copy(update=own)
         if manifest.measure.device != "cuda":
             return site
         devices = self._gpus[: manifest.layout.devices_per_node] or None
@@ -61,13 +75,33 @@ class LocalLauncher:
         _check(job)
         folder.logs_dir.mkdir(parents=True, exist_ok=True)
         with stop_requests() as requests, child_subreaper():
+            zygote = self._zygotes.find(job, rank_variables(job, 0, 0), requests) if can_fork(job) else None
             supervision = Supervision(job, folder, on_event, self._patience, requests, descendants())
             try:
-                start_ranks(job, folder, supervision.ranks)
+                start_all(job, folder, supervision, zygote)
                 supervision.watch()
             finally:
                 supervision.clean_up()
             return supervision.outcome()
+
+    def close(self) -> None:
+        """End what the launcher keeps between runs. Nothing else is needed: it ends with the launcher too."""
+        self._zygotes.close()
+
+    def _stack(self, manifest: Manifest) -> tuple[str, ...]:
+        """What ranks may be forked with: the stack of an engine alone, generating by itself."""
+        device, layout = manifest.measure.device, manifest.layout
+        is_wanted = self._start == "fork" or (self._start == "auto" and device == "cpu")
+        if not is_wanted or manifest.backend.kind != "engine" or layout.generation != "hf":
+            return ()
+        return manifest.backend.name, device, layout.kernels
+
+
+def find_start(name: str) -> Start:
+    """A way to start ranks by its name. Raises UsageError."""
+    if name not in get_args(Start):
+        raise UsageError(f"--start is auto, fork or spawn, not {name!r}{nearest(name, get_args(Start))}")
+    return cast(Start, name)
 
 
 def local_site(bundle: Path, python: str) -> Site:
@@ -89,13 +123,25 @@ def worker_path(python: str) -> str:
     return os.pathsep.join([str(root), inherited] if inherited else [str(root)])
 
 
-def start_ranks(job: Job, folder: RunFolder, started: list[Rank]) -> None:
+def start_all(job: Job, folder: RunFolder, supervision: Supervision, zygote: Zygote | None) -> None:
+    """Start every rank of the job, forked where there is a zygote and it does not fail, else by itself."""
+    if zygote is not None:
+        try:
+            start_ranks(job, folder, supervision.ranks, partial(zygote.fork, job.argv))
+            return
+        except ForkError:
+            zygote.close()
+            supervision.forget_ranks()
+    start_ranks(job, folder, supervision.ranks, partial(spawn, job))
+
+
+def start_ranks(job: Job, folder: RunFolder, started: list[Rank], start: StartRank) -> None:
     """Start every rank of the job, appending each to ``started`` at once: a failing start leaves none unknown."""
     port = free_port()
     for index in range(job.ranks):
-        environment = {**os.environ, **job.env, **rank_variables(job, index, port)}
+        variables = rank_variables(job, index, port)
         with (folder.logs_dir / f"rank-{index}.log").open("ab") as log:
-            started.append(Rank(index, _start(job, environment, log.fileno(), is_speaker=index == 0)))
+            started.append(Rank(index, start(variables, log.fileno(), index == 0)))
         if job.limits.memory_bytes is not None:
             limit = job.limits.memory_bytes
             with suppress(ProcessLookupError):  # it may have ended already
@@ -126,11 +172,11 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def _start(job: Job, environment: dict[str, str], log: int, is_speaker: bool) -> subprocess.Popen:
+def spawn(job: Job, variables: Mapping[str, str], log: int, is_speaker: bool) -> subprocess.Popen:
     try:
         return subprocess.Popen(
             job.argv,
-            env=environment,
+            env={**os.environ, **job.env, **variables},
             cwd=job.working_directory,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if is_speaker else log,

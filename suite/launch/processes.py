@@ -5,13 +5,12 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import psutil
@@ -20,7 +19,24 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 
 
-def exit_descriptor(process: subprocess.Popen) -> int:
+class RankProcess(Protocol):
+    """What ``subprocess.Popen`` has that a launcher needs of a rank's process, a child of this one."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def stdout(self) -> IO[bytes] | None: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def send_signal(self, number: int, /) -> None: ...
+
+
+def exit_descriptor(process: RankProcess) -> int:
     """A file descriptor that becomes readable when the process ends; the caller closes it."""
     if hasattr(os, "pidfd_open"):
         return os.pidfd_open(process.pid)
@@ -44,7 +60,7 @@ def catches(pid: int, number: signal.Signals) -> bool:
     return bool(masks) and bool(int(masks[0], 16) >> (number - 1) & 1)
 
 
-def signal_group(process: subprocess.Popen, number: signal.Signals) -> None:
+def signal_group(process: RankProcess, number: signal.Signals) -> None:
     """Signal the group that a process leads; nothing once it was waited for: its id may be another's by then."""
     if process.returncode is None:
         with suppress(ProcessLookupError):
@@ -80,6 +96,22 @@ def descendants() -> set[int]:
     import psutil
 
     return {child.pid for child in psutil.Process().children(recursive=True)}
+
+
+def end_with_children(process: RankProcess) -> None:
+    """Kill a process that leads a group, with all processes below it, and wait for them."""
+    import psutil
+
+    try:
+        below = psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        below = []
+    signal_group(process, signal.SIGKILL)
+    process.wait()
+    for each in below:
+        with suppress(psutil.NoSuchProcess):
+            each.kill()
+    psutil.wait_procs(below, timeout=1.0)
 
 
 def sweep(before: Collection[int], sessions: Collection[int], patience_seconds: float) -> None:

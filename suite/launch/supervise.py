@@ -17,7 +17,7 @@ from typing import Any, Literal
 from suite.launch.classify import RankEnd, RunEnd, classify
 from suite.launch.job import Job
 from suite.launch.outcome import Failure, FailureKind, OnEvent, Outcome, RunFolder
-from suite.launch.processes import catches, exit_descriptor, signal_group, sweep
+from suite.launch.processes import RankProcess, catches, exit_descriptor, signal_group, sweep
 from suite.launch.requests import StopRequests
 from suite.launch.stream import EventStream
 from suite.launch.traces import log_size, log_tail, oom_kill_count, read_reports, stack_lines
@@ -45,7 +45,7 @@ class Rank:
     """A started rank; ``ended_at`` (Unix seconds) is set when it was seen to end."""
 
     index: int
-    process: subprocess.Popen
+    process: RankProcess
     ended_at: float | None = None
 
 
@@ -103,23 +103,22 @@ class Supervision:
 
     def clean_up(self) -> None:
         """Leave no process of the run, then take in what they wrote. Also after a failed start or an exception."""
-        for rank in self.ranks:
-            signal_group(rank.process, signal.SIGKILL)
-        if not self._unkillable:
-            for rank in self.ranks:
-                with suppress(subprocess.TimeoutExpired):
-                    rank.process.wait(self._patience.kill_seconds)
-        sweep(self._foreign, [rank.process.pid for rank in self.ranks], self._patience.helper_seconds)
+        self._end_ranks()
         try:
             if self.ranks:
                 self._drain()
         finally:
             for descriptor in self._exits:
                 os.close(descriptor)
-            for pipe in filter(None, [rank.process.stdout for rank in self.ranks]):
-                pipe.close()
+            self._close_outputs()
             self._selector.close()
             os.close(self._log)
+
+    def forget_ranks(self) -> None:
+        """End those that were started, before they are watched, as if there had been none."""
+        self._end_ranks()
+        self._close_outputs()
+        self.ranks.clear()
 
     def outcome(self) -> Outcome:
         """How the run ended, with the reason where it did not end well."""
@@ -134,6 +133,19 @@ class Supervision:
         elif failed:
             status, failure = "failed", self._why()
         return Outcome(status=status, exit_codes=codes, elapsed_seconds=self._ended - self._began, failure=failure)
+
+    def _end_ranks(self) -> None:
+        for rank in self.ranks:
+            signal_group(rank.process, signal.SIGKILL)
+        if not self._unkillable:
+            for rank in self.ranks:
+                with suppress(subprocess.TimeoutExpired):
+                    rank.process.wait(self._patience.kill_seconds)
+        sweep(self._foreign, [rank.process.pid for rank in self.ranks], self._patience.helper_seconds)
+
+    def _close_outputs(self) -> None:
+        for pipe in filter(None, [rank.process.stdout for rank in self.ranks]):
+            pipe.close()
 
     def _end(self, rank: Rank, descriptor: int) -> None:
         """A rank has ended. The first to end badly gives the others a grace, so that the first cause is written."""

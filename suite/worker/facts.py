@@ -10,6 +10,7 @@ import torch
 
 from suite.worker.devices import DEVICES_VARIABLE, seen_gpus
 from suite.worker.manifest import installed_version
+from suite.worker.process import how_started
 from suite.worker.topology import collect_topology
 from suite.worker.world import World
 
@@ -37,6 +38,7 @@ def collect_facts(world: World, stack: Iterable[str]) -> Dict[str, Any]:
     is_cuda = world.device.type == "cuda"
     return {
         "derivation": DERIVATION,
+        "started": how_started(),
         "device": _device(world),
         "gpus": list(seen_gpus().uuids) if DEVICES_VARIABLE in os.environ and world.rank == 0 else None,
         "driver": driver_version(_read(_DRIVER) or "") if is_cuda else None,

@@ -9,6 +9,18 @@ from contextlib import contextmanager
 from typing import Iterator
 
 _PR_SET_PDEATHSIG = 1
+_started = "spawned"
+
+
+def how_started() -> str:
+    """``spawned``: this process has imported its stack itself. ``forked``: from a process that had it imported."""
+    return _started
+
+
+def note_fork() -> None:
+    """This process was forked from one that had its stack imported."""
+    global _started
+    _started = "forked"
 
 
 def die_with_launcher() -> None:

@@ -28,6 +28,8 @@ RUN = ("run", "--device", "cpu", "--size", "1M", "--dry-run")
         ((*RUN, "--device", "auto", "--gpu-ids", "first"), "'first' is no GPU id"),
         ((*RUN, "--device", "auto", "--gpu-ids", "7"), "there is no GPU 7; this host shows none to this process"),
         ((*RUN, "--gpus", "1"), "--gpus means nothing to the local launcher"),
+        ((*RUN, "--start", "fokr"), "--start is auto, fork or spawn, not 'fokr', did you mean 'fork'?"),
+        ((*RUN, "--launcher", "docker", "--start", "fork"), "--start means nothing to the docker launcher"),
         (("rerun", "nowhere", "--launcher", "docker"), "nowhere does not exist"),
         ((*RUN, "--launcher", "docker", "--shm-size", "big"), "'big' is no size"),
         ((*RUN, "--launcher", "docker", "--ulimit", "memlok=1"), "no limit 'memlok'"),

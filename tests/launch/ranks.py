@@ -1,7 +1,9 @@
-"""Ranks made of a few lines of Python, run by the real local launcher."""
+"""Ranks made of a few lines of Python, run by the real local launcher: started by themselves, or forked from a process
+that has imported a stack which is none."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +15,28 @@ from suite.launch.outcome import Outcome, RunFolder
 from suite.launch.supervise import Patience
 
 QUICK = Patience(grace_seconds=0.3, dump_seconds=0.6, end_seconds=0.5, kill_seconds=5.0, helper_seconds=0.1)
+
+REPOSITORY = Path(__file__).parents[2]
+#: whether ranks of a test that does not say are forked
+FORKED = False
+#: what of the worker a process needs that ranks are forked from
+ZYGOTE_MODULES = ("zygote", "pages", "process", "rank")
+#: importing the stack runs what this variable says
+IMPORT_VARIABLE = "TOY_IMPORT"
+TOY = {
+    "torch.py": """
+class cuda:
+    is_initialized = staticmethod(lambda: False)
+class distributed:
+    is_available = staticmethod(lambda: False)
+""",
+    "suite/worker/session.py": f"""
+import os
+def engine_class(backend, device_type, kernels):
+    exec(os.environ.get("{IMPORT_VARIABLE}", ""), {{}})
+""",
+    "suite/worker/__main__.py": "import sys\nexec(sys.argv[1], {'__name__': '__main__'})\n",
+}
 
 PREAMBLE = """
 import json, os, signal, subprocess, sys, time
@@ -47,18 +71,40 @@ def make_folder(root: Path) -> RunFolder:
     return folder
 
 
-def make_job(folder: RunFolder, script: str, ranks: int = 1, **limits: Any) -> Job:
+def toy_worker(root: Path) -> Path:
+    """A folder that has a worker whose ranks run the script that they are given, forked as those of the suite are."""
+    worker = root / "toy" / "suite" / "worker"
+    if not worker.exists():
+        worker.mkdir(parents=True)
+        for package in (worker.parent, worker):
+            (package / "__init__.py").touch()
+        for name in ZYGOTE_MODULES:
+            shutil.copy(REPOSITORY / "suite" / "worker" / f"{name}.py", worker)
+        for name, text in TOY.items():
+            (root / "toy" / name).write_text(text)
+    return root / "toy"
+
+
+def make_job(folder: RunFolder, script: str, ranks: int = 1, forked: bool | None = None, **limits: Any) -> Job:
+    """``forked``: its ranks may be forked."""
+    env = {"EVENTS": str(folder.events_dir)}
+    how: dict[str, Any] = {"argv": (sys.executable, "-I", "-S", "-c", PREAMBLE + script), "env": env}
+    if FORKED if forked is None else forked:
+        toy = str(toy_worker(folder.events_dir.parent))
+        how = {"argv": (sys.executable, "-m", "suite.worker", PREAMBLE + script), "env": env}
+        how |= {"stack": ("toy", "cpu", "torch"), "working_directory": toy}
     return Job(
         name="test",
-        argv=(sys.executable, "-I", "-S", "-c", PREAMBLE + script),
-        env={"EVENTS": str(folder.events_dir)},
         ranks_per_node=ranks,
         limits=JobLimits(**{"run_seconds": 30.0, "silence_seconds": 30.0, **limits}),
+        **how,
     )
 
 
-def run(root: Path, script: str, ranks: int = 1, patience: Patience = QUICK, **limits: Any) -> Ran:
+def run(
+    root: Path, script: str, ranks: int = 1, patience: Patience = QUICK, forked: bool | None = None, **limits: Any
+) -> Ran:
     ran = Ran(make_folder(root))
-    job = make_job(ran.folder, script, ranks, **limits)
+    job = make_job(ran.folder, script, ranks, forked, **limits)
     ran.outcome = LocalLauncher(patience).run(job, ran.folder, ran.events.append)
     return ran

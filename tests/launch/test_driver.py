@@ -14,15 +14,17 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.launch.ranks import IMPORT_VARIABLE
+
 REPOSITORY = Path(__file__).parents[2]
 DRIVER = """
 import json, resource, sys
 from pathlib import Path
 from tests.launch.ranks import run
 import psutil, selectors
-root, script, ranks = sys.argv[1:]
+root, script, ranks, forked = sys.argv[1:]
 before = resource.getrusage(resource.RUSAGE_SELF)
-ran = run(Path(root), script, int(ranks))
+ran = run(Path(root), script, int(ranks), forked=forked == "True")
 after = resource.getrusage(resource.RUSAGE_SELF)
 print(json.dumps({
     "status": ran.outcome.status,
@@ -40,9 +42,10 @@ time.sleep(60)
 """
 
 
-def start_driver(root: Path, script: str, ranks: int = 1) -> subprocess.Popen:
-    command = [sys.executable, "-c", DRIVER, str(root), script, str(ranks)]
-    return subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, start_new_session=True)
+def start_driver(root: Path, script: str, ranks: int = 1, forked: bool = False, **variables: str) -> subprocess.Popen:
+    command = [sys.executable, "-c", DRIVER, str(root), script, str(ranks), str(forked)]
+    env = {**os.environ, **variables}
+    return subprocess.Popen(command, cwd=REPOSITORY, env=env, stdout=subprocess.PIPE, start_new_session=True)
 
 
 def wait_for_ranks(root: Path, ranks: int) -> list[int]:
@@ -69,9 +72,10 @@ def test_the_driver_waits_without_work_while_its_ranks_are_silent(tmp_path):
     assert result["switches"] < 40
 
 
+@pytest.mark.parametrize("forked", [False, True])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_stopped_driver_ends_its_ranks_and_reports_an_interrupted_run(tmp_path, number):
-    with start_driver(tmp_path, WAITING, ranks=2) as driver:
+def test_a_stopped_driver_ends_its_ranks_and_reports_an_interrupted_run(tmp_path, number, forked):
+    with start_driver(tmp_path, WAITING, ranks=2, forked=forked) as driver:
         pids = wait_for_ranks(tmp_path, 2)
         driver.send_signal(number)
         result = json.loads(driver.communicate(timeout=30)[0])
@@ -82,9 +86,34 @@ def test_a_stopped_driver_ends_its_ranks_and_reports_an_interrupted_run(tmp_path
     assert not any(psutil.pid_exists(pid) for pid in pids)
 
 
-def test_ranks_end_with_a_driver_that_is_killed(tmp_path):
-    with start_driver(tmp_path, WAITING, ranks=2) as driver:
+@pytest.mark.parametrize("forked", [False, True])
+def test_ranks_end_with_a_driver_that_is_killed(tmp_path, forked):
+    with start_driver(tmp_path, WAITING, ranks=2, forked=forked) as driver:
         pids = wait_for_ranks(tmp_path, 2)
+        pids += [child.pid for child in psutil.Process(driver.pid).children(recursive=True) if child.pid not in pids]
+        assert len(pids) == (3 if forked else 2), "the process that ranks are forked from"
         os.kill(driver.pid, signal.SIGKILL)
     wait_until_gone(pids)
     assert not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_driver_that_is_stopped_while_the_stack_is_imported_leaves_nothing(tmp_path, number):
+    slow = {IMPORT_VARIABLE: f"open({str(tmp_path / 'importing')!r}, 'w'); import time; time.sleep(60)"}
+    with start_driver(tmp_path, WAITING, forked=True, **slow) as driver:
+        wait_for_file(tmp_path / "importing")
+        pids = [child.pid for child in psutil.Process(driver.pid).children(recursive=True)]
+        driver.send_signal(number)
+        printed = driver.communicate(timeout=30)[0]
+    assert len(pids) == 1
+    wait_until_gone(pids)
+    assert not psutil.pid_exists(pids[0])
+    if number == signal.SIGINT:
+        assert json.loads(printed)["status"] == "interrupted"
+
+
+def wait_for_file(path: Path) -> None:
+    deadline = time.monotonic() + 20
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

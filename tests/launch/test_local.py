@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from suite.launch.outcome import Outcome
 from suite.launch.supervise import Patience
 from suite.spec.base import UsageError
 from suite.spec.layout import Layout
+from tests.launch import ranks
 from tests.launch.ranks import QUICK, Ran, make_folder, make_job, run
 from tests.synthetic import synthetic_manifest
 
@@ -31,10 +33,18 @@ event("end", status="ok")
 """
 
 
+@pytest.fixture(autouse=True, params=[False, True], ids=["spawned", "forked"])
+def forked(request, monkeypatch) -> bool:
+    """Every test, with ranks that are started by themselves and with forked ones."""
+    monkeypatch.setattr(ranks, "FORKED", request.param)
+    return request.param
+
+
 @pytest.fixture(autouse=True)
 def no_process_is_left():
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     yield
+    gc.collect()  # a launcher that is kept by a traceback keeps the process that it forks ranks from
     assert {child.pid for child in psutil.Process().children(recursive=True)} - before == set()
 
 

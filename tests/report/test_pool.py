@@ -227,6 +227,24 @@ def test_a_run_that_was_never_launched_stays_with_its_repeats() -> None:
     assert (row.runs, row.runs_ok) == (2, 1)
 
 
+FORKED = {**made.CPU_FACTS, "started": "forked"}
+
+
+def test_runs_of_forked_ranks_are_rows_of_their_own() -> None:
+    spawned, forked = made.repeats(3), [made.entry(repeat=repeat, facts=FORKED) for repeat in (1, 2)]
+    plain, rows = build(spawned).rows, build(spawned + forked).rows
+    assert sorted((row.runs, row.variant) for row in rows) == [(2, "started=forked"), (3, "started=spawned")]
+    assert len({row.series_hash for row in rows}) == 2, "no scaling curve goes from one to the other"
+    assert {row.series_hash for row in rows} > {row.series_hash for row in plain}, "older rows keep theirs"
+
+
+def test_a_run_that_never_told_how_it_was_started_stays_with_its_repeats() -> None:
+    lost = made.failed(repeat=2)
+    record = lost.record.model_copy(update={"environment": made.no_environment()})
+    (row,) = build([made.entry(facts=FORKED), replace(lost, record=record)]).rows
+    assert (row.runs, row.runs_ok) == (2, 1)
+
+
 def test_the_machine_names_the_container_runtime_and_the_image() -> None:
     (machine,) = build([in_place(made.entry(), "docker", IMAGE)]).machines
     facts = {fact.name: fact.values for fact in machine.facts}

@@ -44,7 +44,23 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Where(DockerOptions, Choice):
+class LocalOptions:
+    """How ranks of this machine are started."""
+
+    HEADING: ClassVar = "Where it runs"
+
+    start: Annotated[
+        str,
+        typer.Option(
+            metavar="auto|fork|spawn",
+            help="local: each rank imports its stack (spawn), or is forked from a process that has it imported (fork; "
+            "auto: on CPUs alone), which saves seconds a run",
+        ),
+    ] = "spawn"
+
+
+@dataclass(frozen=True)
+class Where(DockerOptions, LocalOptions, Choice):
     """Where runs are started: the choice of a launcher, and the options of every launcher."""
 
     def open(self, device: str, backends: Sequence[str], planning: bool = False) -> tuple[Machine, Launcher]:
@@ -90,12 +106,14 @@ def _open_local(where: Where, device: str, backends: Sequence[str], planning: bo
     from suite.cli.options.reading import checked
     from suite.conduct.planning.machine import look_at_machine
     from suite.launch.idle import REQUIRE_IDLE
-    from suite.launch.local import LocalLauncher
+    from suite.launch.local import LocalLauncher, find_start
 
+    start = find_start(where.start)
     ids = checked(where.settings).gpu_ids
     machine = look_at_machine(where.python or sys.executable, device, planning, ids)
     _require_idle(where, machine, planning)
-    return machine, LocalLauncher(gpus=machine.device_names, env=REQUIRE_IDLE if where.require_idle else {})
+    env = REQUIRE_IDLE if where.require_idle else {}
+    return machine, LocalLauncher(gpus=machine.device_names, env=env, start=start)
 
 
 def _open_docker(where: Where, device: str, backends: Sequence[str], planning: bool) -> tuple[Machine, Launcher]:
@@ -137,7 +155,10 @@ class RunLauncher(NamedTuple):
 
 
 #: the launchers of `suite run` by name
-LAUNCHERS = {LOCAL: RunLauncher(_open_local, shared=("gpu_ids",)), "docker": RunLauncher(_open_docker, DockerOptions)}
+LAUNCHERS = {
+    LOCAL: RunLauncher(_open_local, LocalOptions, shared=("gpu_ids",)),
+    "docker": RunLauncher(_open_docker, DockerOptions),
+}
 HERE = Where()
 
 

@@ -35,6 +35,7 @@ def make_job(manifest: Manifest, site: Site) -> Job:
         name=manifest.run.id,
         argv=(site.python, *driver.worker_argv(f"{site.bundle}/manifest.json", site.bundle)),
         env=env,
+        stack=site.stack,
         image=site.image,
         nodes=manifest.layout.nodes,
         ranks_per_node=manifest.layout.devices_per_node,

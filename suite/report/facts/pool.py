@@ -281,7 +281,7 @@ def series_hash(manifest: Manifest, machine: str, launch: LaunchSetting) -> str:
             "track": manifest.track,
             "stack": manifest.stack,
             "machine": machine,
-            "place": launch,
+            "place": launch.place(),
         }
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from suite.bundle.record import Record
@@ -18,27 +18,45 @@ _SHORT_DIGEST = len("sha256:") + 12
 
 
 class LaunchSetting(NamedTuple):
-    """Launcher and image; None where it is not known, or where there was no image."""
+    """Launcher and image, None where it is not known or there was no image; and how ranks were started, where that is
+    not by themselves."""
 
     launcher: str | None
     image: str | None
+    started: str | None = None
 
     def settings(self) -> dict[str, str]:
         """By the names that a table has for them."""
-        return {"launcher": self.launcher or "?", "image": short_image(self.image) if self.image else "none"}
+        image = short_image(self.image) if self.image else "none"
+        return {"launcher": self.launcher or "?", "image": image, "started": self.started or "spawned"}
+
+    def place(self) -> tuple[str | None, ...]:
+        """What sets it apart: no more than launcher and image where nothing else does."""
+        return self[:2] if self.started is None else tuple(self)
 
 
 def launch_setting_of(record: Record) -> LaunchSetting:
     """With the image that the driver recorded, else the worker (in a container that the suite did not start)."""
     stated = (record.environment.driver or {}).get("image")
     named = (stated.get("digest") or stated.get("id")) if isinstance(stated, Mapping) else None
-    image: Any = named or (record.environment.worker or {}).get("image")
-    return LaunchSetting(record.run.launcher, image if isinstance(image, str) else None)
+    facts = record.environment.worker or {}
+    image: Any = named or facts.get("image")
+    started = "forked" if facts.get("started") == "forked" else None
+    return LaunchSetting(record.run.launcher, image if isinstance(image, str) else None, started)
 
 
 def assign_launch_settings(entries: Sequence[Entry]) -> list[LaunchSetting]:
-    """The launch of each entry; one that never got to its launch shares that of its repeats, where they have one."""
+    """The launch of each entry; one that never got to its launch, or never told of its start, shares that of its
+    repeats, where they have one."""
     known = [launch_setting_of(entry.record) for entry in entries]
+    told: dict[str, set[LaunchSetting]] = defaultdict(set)
+    for entry, launch in zip(entries, known, strict=True):
+        if entry.record.environment.worker is not None:
+            told[entry.manifest.hash].add(launch)
+    known = [
+        launch if entry.record.environment.worker is not None else _like_its_repeats(launch, told[entry.manifest.hash])
+        for entry, launch in zip(entries, known, strict=True)
+    ]
     of_manifest: dict[str, set[LaunchSetting]] = defaultdict(set)
     for entry, launch in zip(entries, known, strict=True):
         if launch.launcher is not None:
@@ -49,6 +67,12 @@ def assign_launch_settings(entries: Sequence[Entry]) -> list[LaunchSetting]:
         is_lost = launch.launcher is None and len(repeats) == 1
         assigned.append(next(iter(repeats)) if is_lost else launch)
     return assigned
+
+
+def _like_its_repeats(launch: LaunchSetting, repeats: Iterable[LaunchSetting]) -> LaunchSetting:
+    """With the start of the repeats by the same launcher, where all of them were started alike."""
+    alike = {other for other in repeats if other[:2] == launch[:2]}
+    return next(iter(alike)) if len(alike) == 1 else launch
 
 
 def variants(manifests: Sequence[tuple[str, Manifest, Mapping[str, str]]]) -> list[str]:

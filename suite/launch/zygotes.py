@@ -1,0 +1,236 @@
+"""Ranks that are forked from a process that has their stack imported, instead of importing it each (Linux).
+
+Such a process, a zygote, is ``python -m suite.worker.zygote`` under the stack's interpreter, in the environment of the
+ranks. It forks twice, so that a rank becomes a child of this process, which adopts orphans (``child_subreaper``): it is
+waited for, signalled and ended as any other. What a zygote cannot do is never a failure of a run: its ranks are then
+started by themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import weakref
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import IO, Any, NamedTuple
+
+from suite.launch.job import Job
+from suite.launch.processes import end_with_children
+from suite.launch.requests import StopRequests
+
+_WORKER = ("-m", "suite.worker")
+_ZYGOTE = ("-m", "suite.worker.zygote")
+#: stacks that are kept imported at a time: each holds some hundred MB
+_MOST = 4
+_FORK_SECONDS = 30.0
+_LONGEST_ANSWER = 1 << 12
+_RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
+
+
+class ForkError(Exception):
+    """A zygote did not fork a rank."""
+
+
+class Surroundings(NamedTuple):
+    """All that an import can depend on, and that a process inherits: a rank is forked only where none of it differs."""
+
+    python: str
+    stack: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...]
+    folder: str
+    inherited: tuple[object, ...]
+
+
+class ForkedProcess:
+    """A rank that a zygote forked, with what ``subprocess.Popen`` has of one that was started by itself."""
+
+    def __init__(self, pid: int, stdout: IO[bytes] | None) -> None:
+        self.pid, self.stdout = pid, stdout
+        self.returncode: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Exit code, negative for a signal. Raises subprocess.TimeoutExpired."""
+        if self.returncode is None:
+            if timeout is not None and not self._ends_within(timeout):
+                raise subprocess.TimeoutExpired("a forked rank", timeout)
+            self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Nothing once it was waited for: its id may be another's by then."""
+        if self.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def _ends_within(self, seconds: float) -> bool:
+        descriptor = os.pidfd_open(self.pid)
+        try:
+            return bool(select.select([descriptor], [], [], seconds)[0])
+        finally:
+            os.close(descriptor)
+
+
+class Zygote:
+    """A process that imports a stack at once and forks ranks when it is asked to."""
+
+    def __init__(self, around: Surroundings) -> None:
+        """Raises OSError when it cannot be started."""
+        self._channel, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._said = os.memfd_create("zygote")
+        with there:
+            end = str(there.fileno())
+            try:
+                self._process = subprocess.Popen(
+                    (around.python, *_ZYGOTE, end, str(os.getpid()), *around.stack),
+                    env=dict(around.environment),
+                    cwd=around.folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=self._said,
+                    stderr=self._said,
+                    start_new_session=True,
+                    pass_fds=(there.fileno(),),
+                )
+            except OSError:
+                self._channel.close()
+                os.close(self._said)
+                raise
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def is_fit(self, seconds: float, requests: StopRequests) -> bool:
+        """Whether it has imported its stack and can fork it; False too where it takes longer, or somebody asks the
+        driver to stop."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._channel, selectors.EVENT_READ)
+            selector.register(requests.descriptor, selectors.EVENT_READ)
+            ready = [key.fileobj for key, _ in selector.select(seconds)]
+        if ready != [self._channel]:
+            return False
+        try:
+            return self._answer() == {"unfit": None}
+        except ForkError:
+            return False
+
+    def fork(self, argv: tuple[str, ...], variables: Mapping[str, str], log: int, is_speaker: bool) -> ForkedProcess:
+        """A rank of this command, ``python -m MODULE ARGUMENT...``, with its own variables. Raises ForkError."""
+        _, _, module, *rest = argv
+        ours, theirs = os.pipe() if is_speaker else (None, None)
+        request = json.dumps({"module": module, "arguments": rest, "variables": dict(variables)})
+        try:
+            self._repeat_output(log)
+            self._channel.settimeout(_FORK_SECONDS)
+            socket.send_fds(self._channel, [request.encode()], [log if theirs is None else theirs, log])
+            pid = self._answer().get("pid")
+            if not isinstance(pid, int):
+                raise ForkError("no rank was forked")
+        except (OSError, ForkError) as error:
+            if ours is not None:
+                os.close(ours)
+            raise ForkError(str(error)) from error
+        finally:
+            if theirs is not None:
+                os.close(theirs)
+        return ForkedProcess(pid, None if ours is None else os.fdopen(ours, "rb", buffering=0))
+
+    def close(self) -> None:
+        """End it, with whatever its imports have started. Ranks that it forked are not its children."""
+        self._channel.close()
+        end_with_children(self._process)
+        with suppress(OSError):
+            os.close(self._said)
+
+    def _answer(self) -> dict[str, Any]:
+        try:
+            answer = json.loads(self._channel.recv(_LONGEST_ANSWER) or b"null")
+        except (OSError, ValueError) as error:
+            raise ForkError(f"no answer: {error}") from error
+        if not isinstance(answer, dict):
+            raise ForkError("no answer")
+        return answer
+
+    def _repeat_output(self, log: int) -> None:
+        """What the stack printed while it was imported belongs into the log of each rank."""
+        size = os.fstat(self._said).st_size
+        os.write(log, os.pread(self._said, size, 0))
+
+
+class Zygotes:
+    """Those of a launcher, by their surroundings: started when first asked for, kept until the launcher is gone."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Surroundings, Zygote | None] = {}  # None: found unfit, and not asked again
+        self._finalizer = weakref.finalize(self, _close, self._kept)
+
+    def find(self, job: Job, variables: Mapping[str, str], requests: StopRequests) -> Zygote | None:
+        """One that can fork the ranks of this job, with its stack imported; None where they are to start by
+        themselves. ``variables``: of a rank, beside those of the job and of this process."""
+        around = surroundings(job, variables)
+        known = self._kept.get(around)
+        if around in self._kept and (known is None or known.is_alive):
+            return known
+        self._drop(around)
+        while len(self._kept) >= _MOST:
+            self._drop(next(iter(self._kept)))
+        try:
+            zygote = Zygote(around)
+        except OSError:
+            return None
+        patience = min(job.limits.run_seconds, job.limits.silence_seconds)
+        is_fit = False
+        try:
+            is_fit = zygote.is_fit(patience, requests)
+        finally:
+            if not is_fit:
+                zygote.close()
+        self._kept[around] = zygote if is_fit else None
+        return self._kept[around]
+
+    def close(self) -> None:
+        """End all; also done when the launcher is collected, or the driver ends."""
+        self._finalizer()
+
+    def _drop(self, around: Surroundings) -> None:
+        zygote = self._kept.pop(around, None)
+        if zygote is not None:
+            zygote.close()
+
+
+def can_fork(job: Job) -> bool:
+    """Whether a zygote may be tried for this job: the suite's own worker on a stack that somebody named, on Linux."""
+    return (
+        sys.platform == "linux"
+        and hasattr(os, "pidfd_open")
+        and signal.getsignal(signal.SIGCHLD) is not signal.SIG_IGN  # ends of children would be nobody's to ask for
+        and bool(job.stack)
+        and job.argv[1:3] == _WORKER
+    )
+
+
+def surroundings(job: Job, variables: Mapping[str, str]) -> Surroundings:
+    """Those of the job's ranks as this process would start them."""
+    environment = {**os.environ, **job.env, **variables}
+    limits = [resource.getrlimit(number) for name, number in vars(resource).items() if name.startswith("RLIMIT_")]
+    return Surroundings(
+        python=job.argv[0],
+        stack=job.stack,
+        environment=tuple(sorted((name, environment[name]) for name in environment if name not in _RANK_VARIABLES)),
+        folder=job.working_directory or os.getcwd(),
+        inherited=(os.getpriority(os.PRIO_PROCESS, 0), tuple(sorted(os.sched_getaffinity(0))), tuple(limits)),
+    )
+
+
+def _close(kept: dict[Surroundings, Zygote | None]) -> None:
+    for zygote in kept.values():
+        if zygote is not None:
+            zygote.close()
+    kept.clear()

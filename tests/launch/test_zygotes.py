@@ -1,0 +1,241 @@
+"""Ranks that are forked: no different from those that are started by themselves, and no reason why a run fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from suite.launch import zygotes
+from suite.launch.job import Job
+from suite.launch.local import LocalLauncher
+from suite.launch.outcome import RunFolder
+from suite.launch.zygotes import Zygote, surroundings
+from tests.launch.ranks import IMPORT_VARIABLE, QUICK, make_job, toy_worker
+
+TELL = """
+import ctypes, random, resource, socket, threading
+from suite.worker.process import how_started
+get = ctypes.CDLL(None).getenv
+get.restype = ctypes.c_char_p
+names = ["RANK", "WORLD_SIZE", "MASTER_ADDR", "EVENTS", "SET_BY_IMPORT", "GONE_BY_IMPORT", "PYTHONUNBUFFERED"]
+print(json.dumps({
+    "how": how_started(),
+    "environ": sorted(name for name in os.environ if name not in ("TOY_IMPORT",)),
+    "c": {name: (get(name.encode()) or b"").decode() for name in names},
+    "python": {name: os.environ.get(name, "") for name in names},
+    "parent": os.getppid(),
+    "session": os.getsid(0) == os.getpid() == os.getpgid(0),
+    "folder": os.getcwd(),
+    "argv": [os.path.basename(sys.argv[0]), len(sys.argv)],
+    "main": sys.modules["__main__"].__name__,
+    "files": [os.path.basename(os.readlink("/proc/self/fd/" + fd)).split(":")[0] for fd in ("0", "1", "2")],
+    "open": len(os.listdir("/proc/self/fd")),
+    "threads": len(os.listdir("/proc/self/task")),
+    "handlers": [str(signal.getsignal(number)) for number in range(1, 32) if number not in (9, 19)],
+    "blocked": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
+    "limits": [resource.getrlimit(number) for number in (resource.RLIMIT_AS, resource.RLIMIT_NOFILE)],
+    "nice": os.nice(0),
+    "cpus": sorted(os.sched_getaffinity(0)),
+    "hash": hash("x"),
+    "random": random.random(),
+}))
+event("end", status="ok")
+"""
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    yield
+    assert {child.pid for child in psutil.Process().children(recursive=True)} - before == set()
+
+
+class Runs:
+    """Runs of one launcher after another, each in a folder of its own, with one toy worker for all."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.launcher, self.count = root, LocalLauncher(QUICK), 0
+        self.toy = toy_worker(root)
+
+    def job(self, script: str, ranks: int = 1, **changes: Any) -> tuple[Job, RunFolder]:
+        self.count += 1
+        folder = RunFolder(events_dir=self.root / "events", logs_dir=self.root / f"logs-{self.count}")
+        folder.events_dir.mkdir(exist_ok=True)
+        job = make_job(folder, script, ranks, forked=True)
+        return job.model_copy(update={**changes, "env": {**job.env, **changes.get("env", {})}}), folder
+
+    def __call__(self, script: str = TELL, ranks: int = 1, **changes: Any) -> list[str]:
+        """The last line that each rank printed of a run that is to end well."""
+        job, folder = self.job(script, ranks, **changes)
+        outcome = self.launcher.run(job, folder, lambda event: None)
+        logs = [(folder.logs_dir / f"rank-{rank}.log").read_text() for rank in range(ranks)]
+        assert outcome.status == "ok", (outcome, logs)
+        return [log.splitlines()[-1] for log in logs]
+
+    def told(self, **changes: Any) -> dict[str, Any]:
+        return json.loads(self(**changes)[0])
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[Runs]:
+    found = Runs(tmp_path)
+    yield found
+    found.launcher.close()
+
+
+def zygote_processes() -> list[psutil.Process]:
+    children = psutil.Process().children()
+    return [child for child in children if "suite.worker.zygote" in child.cmdline()]
+
+
+def test_a_forked_rank_finds_what_one_finds_that_was_started_by_itself(runs: Runs) -> None:
+    own = {"env": {IMPORT_VARIABLE: "import os; os.environ['SET_BY_IMPORT'] = 'yes'; os.environ.pop('GONE_BY_IMPORT')"}}
+    own["env"]["GONE_BY_IMPORT"] = "no"
+    forked, spawned = runs.told(**own), runs.told(**own, stack=())
+    assert (forked.pop("how"), spawned.pop("how")) == ("forked", "spawned")
+    assert forked["python"]["RANK"] == "0" and forked["python"]["SET_BY_IMPORT"] == "yes"
+    assert spawned["python"]["SET_BY_IMPORT"] == "", "the toy's rank imports no stack"
+    for told in (forked, spawned):
+        told["python"].pop("SET_BY_IMPORT"), told["c"].pop("SET_BY_IMPORT")
+        told["python"].pop("GONE_BY_IMPORT"), told["c"].pop("GONE_BY_IMPORT")
+        told["environ"] = [name for name in told["environ"] if not name.endswith("_BY_IMPORT")]
+        assert told["c"] == told["python"], "C code reads the same variables"
+        assert told["parent"] == os.getpid()
+        told.pop("hash"), told.pop("random")
+    assert forked == spawned
+
+
+def test_runs_share_one_zygote_and_each_rank_is_a_fresh_process(runs: Runs) -> None:
+    first, second = (runs.told(ranks=2) for _ in range(2))
+    assert len(zygote_processes()) == 1
+    assert first["hash"] == second["hash"], "forked from the same process"
+    assert first["random"] != second["random"]
+
+
+def test_what_the_stack_prints_while_it_is_imported_is_in_the_log_of_each_rank(runs: Runs) -> None:
+    job, folder = runs.job(
+        TELL, 2, env={IMPORT_VARIABLE: "import sys; print('a warning of the stack', file=sys.stderr)"}
+    )
+    runs.launcher.run(job, folder, lambda event: None)
+    for rank in range(2):
+        assert (folder.logs_dir / f"rank-{rank}.log").read_text().startswith("a warning of the stack\n")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"env": {"OMP_NUM_THREADS": "7"}},
+        {"env": {"CUDA_VISIBLE_DEVICES": "1"}},
+        {"stack": ("other", "cpu", "torch")},
+    ],
+    ids=["variable", "devices", "backend"],
+)
+def test_other_surroundings_have_a_zygote_of_their_own(runs: Runs, change: dict[str, Any]) -> None:
+    runs()
+    assert runs.told(**change)["how"] == "forked"
+    assert len(zygote_processes()) == 2
+    runs()
+    assert len(zygote_processes()) == 2, "the first is still there"
+
+
+def test_each_interpreter_has_a_zygote_of_its_own(runs: Runs, tmp_path: Path) -> None:
+    other = tmp_path / "other-python"
+    other.write_text(f'#!/bin/sh\nexec "{sys.executable}" -X utf8 "$@"\n')
+    other.chmod(0o755)
+    tell = "print(json.dumps(sys.flags.utf8_mode))"
+    job, _ = runs.job(tell)
+    assert [runs(tell), runs(tell, argv=(str(other), *job.argv[1:])), runs(tell)] == [["0"], ["1"], ["0"]]
+    assert len(zygote_processes()) == 2
+
+
+def test_what_a_process_inherits_is_of_its_surroundings(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, _ = runs.job(TELL)
+    before = surroundings(job, {"RANK": "0"})
+    assert surroundings(job, {"RANK": "1"}) == before, "what differs from rank to rank does not count"
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {11})
+    assert surroundings(job, {}) != before
+
+
+def test_only_so_many_stacks_are_kept_imported(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zygotes, "_MOST", 2)
+    for number in "1234":
+        assert runs.told(env={"OMP_NUM_THREADS": number})["how"] == "forked"
+    assert len(zygote_processes()) == 2
+
+
+@pytest.mark.parametrize(
+    "on_import",
+    [
+        "raise ImportError('no such stack')",
+        "import os; os._exit(3)",
+        "import os; os.environ.get('LOCAL_RANK')",
+        "import os; 'WORLD_SIZE' in os.environ",
+        "import threading, time; threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
+        "import subprocess; subprocess.Popen(['sleep', '60'])",
+        "import torch; torch.cuda.is_initialized = lambda: True",
+    ],
+    ids=["fails", "exits", "rank", "world", "threads", "process", "gpu"],
+)
+def test_a_stack_that_cannot_be_forked_is_imported_by_each_rank(runs: Runs, on_import: str) -> None:
+    for _ in range(2):
+        assert runs.told(env={IMPORT_VARIABLE: on_import})["how"] == "spawned"
+    assert zygote_processes() == []
+
+
+def test_an_import_that_hangs_is_left_to_the_ranks(runs: Runs) -> None:
+    job, folder = runs.job("time.sleep(60)", env={IMPORT_VARIABLE: "import time; time.sleep(60)"})
+    limits = job.limits.model_copy(update={"silence_seconds": 0.5})
+    outcome = runs.launcher.run(job.model_copy(update={"limits": limits}), folder, lambda event: None)
+    assert outcome.failure is not None and outcome.failure.kind == "hang"
+
+
+def test_a_killed_zygote_takes_no_rank_along_and_the_next_run_has_another(runs: Runs) -> None:
+    job, folder = runs.job('event("start")\ntime.sleep(0.5)\nevent("end", status="ok")')
+
+    def kill(event: dict[str, Any]) -> None:
+        if event["kind"] == "start":
+            zygote_processes()[0].send_signal(signal.SIGKILL)
+
+    assert runs.launcher.run(job, folder, kill).status == "ok"
+    assert runs.told()["how"] == "forked"
+
+
+@pytest.mark.parametrize("trouble", ["stopped", "killed"])
+def test_a_zygote_that_does_not_fork_leaves_the_ranks_to_themselves(
+    runs: Runs, trouble: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs()
+    monkeypatch.setattr(zygotes, "_FORK_SECONDS", 0.3)
+    fork, forked = Zygote.fork, []
+
+    def trouble_at_the_second(self: Zygote, *arguments: Any) -> Any:
+        if forked:
+            zygote_processes()[0].send_signal(signal.SIGSTOP if trouble == "stopped" else signal.SIGKILL)
+        forked.append(fork(self, *arguments))
+        return forked[-1]
+
+    monkeypatch.setattr(Zygote, "fork", trouble_at_the_second)
+    waiting = f"{TELL}\nif how_started() == 'forked':\n    time.sleep(60)\n"
+    assert [json.loads(line)["how"] for line in runs(waiting, ranks=2)] == ["spawned", "spawned"]
+    assert len(forked) == 1 and forked[0].returncode == -signal.SIGKILL, "half of a run is not forked"
+
+
+def test_where_ends_of_children_are_not_told_ranks_are_not_forked(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signal, "getsignal", lambda number: signal.SIG_IGN)
+    assert not zygotes.can_fork(runs.job(TELL)[0])
+
+
+def test_a_launcher_that_is_gone_keeps_no_stack_imported(tmp_path: Path) -> None:
+    runs = Runs(tmp_path)
+    runs()
+    (zygote,) = zygote_processes()
+    del runs
+    assert not zygote.is_running()
