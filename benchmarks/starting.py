@@ -180,7 +180,11 @@ def rows() -> list[Row]:
         manifest = one_manifest(backend, SIZE, ranks, TURNS)
         where = f"{backend} {SIZE}, {ranks} rank{'s' if ranks > 1 else ''}"
         groups = [measure(manifest, TURNS) for _ in range(GROUPS)]
-        table += [_rate_row(groups, where), _peak_row(groups, where), _start_row(manifest, where)]
+        table += [
+            _rate_row(groups, where),
+            _peak_row(groups, where),
+            _start_row(one_manifest(backend, SIZE, ranks, 1), where),
+        ]
     return table
 
 
@@ -199,8 +203,7 @@ def _peak_row(groups: list[Group], where: str) -> Row:
     return Row(what, f"{more.text('+.1f')} of {usual:.0f} MiB")
 
 
-def _start_row(manifest: Manifest, where: str) -> Row:
-    short = manifest.model_copy(update={"measure": manifest.measure.model_copy(update={"warmup": 1, "iterations": 1})})
+def _start_row(short: Manifest, where: str) -> Row:
     spawned = median(seconds_to_first_iteration(short, "spawn", STARTS))
     first, *later = seconds_to_first_iteration(short, "fork", STARTS + 1)
     figure = f"spawned {spawned.text('.2f')} s, forked {median(later).text('.2f')} s, the first {first:.2f} s"

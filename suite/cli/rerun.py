@@ -35,16 +35,12 @@ def rerun(
             metavar="SHARE%", help="add runs until the 95 % interval of the new rate is that narrow, at most 30"
         ),
     ] = None,
-    margin: Annotated[
-        str, typer.Option(help="how far the rate may be off and still be reproduced, e.g. 3%")
-    ] = "5%",
+    margin: Annotated[str, typer.Option(help="how far the rate may be off and still be reproduced, e.g. 3%")] = "5%",
     strict: Annotated[bool, typer.Option("--strict", help="exit 3 too where the runs cannot tell")] = False,
-    extend: Annotated[
-        bool, typer.Option("--extend", help="add to the last rerun until it has --repeats runs")
-    ] = False,
-    runs: Annotated[
-        Path, typer.Option(help="results folder for the new runs", rich_help_panel="Output")
-    ] = Path("runs"),
+    extend: Annotated[bool, typer.Option("--extend", help="add to the last rerun until it has --repeats runs")] = False,
+    runs: Annotated[Path, typer.Option(help="results folder for the new runs", rich_help_panel="Output")] = Path(
+        "runs"
+    ),
     where: Where = HERE,
     oversubscribe: Annotated[
         bool, typer.Option(help="allow more CPU ranks than cores", rich_help_panel="Where it runs")
@@ -88,6 +84,7 @@ def rerun(
     machine.require_room(wanted.layout.ranks, oversubscribe, threads=wanted.measure.threads_per_rank)
     require_same_stack(wanted, machine.stacks([wanted.backend.name])[wanted.backend.name])
     image = machine.images([wanted.backend.name])[wanted.backend.name]
+    where.warn_if_busy(machine, launcher)
     view = live_view(to_stderr=as_json)
     for line in unread:
         view.notice(line)
@@ -96,7 +93,11 @@ def rerun(
         plan = rerun_plan(wanted, runs, repeats or default_repeats(before), image, extend)
         summary = work_on(plan)
     else:
-        first = first_by_rule(wanted, runs, rule, lambda begun: Pursuit([begun], rule, runs, view).is_unfinished(), image)
+
+        def is_unfinished(first: Manifest) -> bool:
+            return Pursuit([first], rule, runs, view).is_unfinished()
+
+        first = first_by_rule(wanted, runs, rule, is_unfinished, image)
         plan = Plan(id=first.run.plan, manifests=(first,), skipped=(), notes=())
         plan, summary, _ = follow(Pursuit([first], rule, runs, view), plan, work_on)
     outcome = rerun_outcome(before, plan, runs, within)

@@ -80,7 +80,8 @@ def moderate(groups: Sequence[Sequence[float]]) -> Prior | None:
     (``slow_runs``) are left out of it while enough others are left.
     """
     rows = [tuple(values) for values in groups if len(values) >= 2]
-    prior, kept = _without_slowest(rows), []
+    prior = _without_slowest(rows)
+    kept: list[tuple[float, ...]] = []
     for _ in range(_MOST_ROUNDS):
         alike = [values for values in rows if not slow_runs(values, prior)]
         if alike == kept or len(alike) < FEWEST_ROWS:

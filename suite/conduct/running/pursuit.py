@@ -125,6 +125,11 @@ class Pursuit:
         for row, outlook in zip(self.rows, outlooks, strict=True):
             row.outlook = outlook
 
+    def is_unfinished(self) -> bool:
+        """Whether any row needs more runs than the results folder holds."""
+        self.look()
+        return any(row.goes_on for row in self.rows)
+
     def _sample(self, row: PursuedRow) -> None:
         runs: list[RunSeconds] = []
         costs: list[Cost] = []

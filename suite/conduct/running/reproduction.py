@@ -69,7 +69,10 @@ def measured_runs(records: Sequence[Record]) -> list[RunSeconds]:
     return [
         RunSeconds(record.counts.samples, counted_seconds(record))
         for record in records
-        if record.status == "ok" and record.throughput is not None and record.counts is not None and not doubt_of(record)
+        if record.status == "ok"
+        and record.throughput is not None
+        and record.counts is not None
+        and not doubt_of(record)
     ]
 
 

@@ -288,8 +288,10 @@ def series_hash(manifest: Manifest, machine: str, launch: LaunchSetting) -> str:
 
 def unseeded_hash(manifest: Manifest, machine: str, launch: LaunchSetting) -> str:
     """Equal hashes are one configuration, with whatever seed."""
-    seeded = {"run": True, "hash": True, "work_hash": True, "measure": {"seed"}, "work": {"lengths"}}
-    return digest({"manifest": manifest.model_dump(mode="json", exclude=seeded), "machine": machine, "place": launch})
+    kept = manifest.model_dump(mode="json", exclude={"run", "hash", "work_hash"})
+    kept["measure"].pop("seed", None)
+    kept["work"].pop("lengths", None)
+    return digest({"manifest": kept, "machine": machine, "place": launch.place()})
 
 
 def counted_seconds(record: Record) -> tuple[float, ...]:
