@@ -253,7 +253,7 @@ def find_bundles(paths: Iterable[Path]) -> list[Bundle]:
             raise UsageError(f"{path} is not a folder")
         whole = os.path.realpath(path)
         for below in _bundle_folders(path):  # no link leads there
-            found.setdefault(os.path.join(whole, below), Bundle(path / below))
+            found.setdefault(os.path.join(whole, below) if below else whole, Bundle(path / below))
     return sorted(found.values(), key=lambda bundle: (bundle.id, str(bundle.path)))
 
 

@@ -15,6 +15,12 @@ RUNS = Path(__file__).resolve().parents[2] / "docs/results/cpu/runs"
 Event = dict[str, Any]
 
 
+def shipped(row: str, repeat: int = 1) -> str:
+    """The run of a row that the repository ships, by backend, size and ranks: ``megatron-1M-n2``."""
+    (path,) = RUNS.glob(f"{row}-????????-r{repeat}")
+    return path.name
+
+
 def copied(name: str, root: Path) -> Path:
     """A real bundle, under ``root``."""
     return Path(shutil.copytree(RUNS / name, root / name))

@@ -16,7 +16,7 @@ from suite.bundle.store import Bundle
 from suite.spec.catalogue import find_device
 from suite.spec.layout import Layout
 from suite.spec.workload import Workload
-from suite.stats.intervals import RunSeconds, rate_interval
+from suite.stats.intervals import RunSeconds, by_lag_one, rate_interval
 from suite.theory.bandwidth import decode_bytes
 from suite.theory.flops import iteration_flops
 from suite.theory.memory import memory_floor
@@ -68,7 +68,7 @@ def test_the_warm_up_is_recorded_and_never_counted(tmp_path):
 def test_throughput_is_that_of_the_statistics_on_samples_and_on_all_tokens(tmp_path):
     times = (1.0, 1.0, 1.1, 0.9, 1.05, 1.0, 0.95, 1.02, 0.97, 1.01)
     record = record_of(make_bundle(tmp_path, synthetic_manifest(layout=TWO_RANKS), seconds=times))
-    expected = rate_interval(RunSeconds(8, times[2:]))
+    expected = rate_interval(RunSeconds(8, times[2:]), by_lag_one)
     found = record.throughput
     assert (found.samples_per_second.low, found.samples_per_second.high) == (expected.low, expected.high)
     assert found.tokens_per_second.value == pytest.approx(16 * expected.value)
@@ -392,8 +392,8 @@ def test_a_record_names_its_fields_as_the_contract_does(tmp_path):
     assert list(body) == [
         "schema", "run", "status", "failure", "counts", "throughput", "phases", "details",
         "phase_intervals", "waits", "void_iterations", "algorithm", "lengths", "padding", "rollout", "staleness",
-        "overlap", "memory", "compute", "energy", "steady_state", "iterations", "environment", "predicted", "notes",
-        "evidence",
+        "overlap", "memory", "compute", "energy", "steady_state", "noise", "validity", "iterations", "environment",
+        "predicted", "notes", "evidence",
     ]  # fmt: skip
     contract = {
         "run": "id plan backend backend_kind size ranks layout strategy launcher repeat started ended workload scaling "

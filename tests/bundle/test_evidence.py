@@ -17,10 +17,11 @@ from suite.bundle.evidence import TooMuchEvidence, digest_of, digest_of_all, evi
 from suite.bundle.facts import NEWEST_DERIVATION
 from suite.bundle.store import Bundle, DamagedBundle
 from suite.bundle.verify import verify
+from tests.bundle.tampering import RUNS, shipped
 from tests.synthetic import facts_of, make_bundle, synthetic_manifest
 
 ROOT = Path(__file__).resolve().parents[2]
-REAL = ROOT / "docs/results/cpu/runs/deepspeed-1M-n2-e4ae0202-r1"
+REAL = RUNS / shipped("deepspeed-1M-n2")
 
 
 @pytest.fixture

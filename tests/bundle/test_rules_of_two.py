@@ -12,7 +12,7 @@ from suite.bundle.store import Bundle
 from suite.bundle.verify import verify
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest
-from suite.stats.intervals import RunSeconds, mean_interval, rate_interval
+from suite.stats.intervals import RunSeconds, by_lag_one, mean_interval, rate_interval
 from suite.theory.flops import iteration_flops
 from tests.synthetic import SHARES, Event, driver_events, facts_of, rank_events, synthetic_manifest, write_bundle
 
@@ -61,7 +61,7 @@ def test_a_phase_has_the_interval_of_its_own_iterations(tmp_path: Path) -> None:
     record = derived(tmp_path, manifest, ranks_of(manifest))
     assert record.phases and record.phases.train and record.phase_intervals
     train = record.phase_intervals["train"]
-    expected = mean_interval([SHARES["train"] * seconds for seconds in SECONDS[2:]])
+    expected = mean_interval([SHARES["train"] * seconds for seconds in SECONDS[2:]], by_lag_one)
     assert (train.value, train.low, train.high) == pytest.approx((expected.value, expected.low, expected.high))
     assert train.value == pytest.approx(record.phases.train.seconds)
     reward = record.phase_intervals["reward"]
@@ -105,7 +105,7 @@ def test_an_iteration_with_a_skipped_step_on_any_rank_counts_nowhere(tmp_path: P
     assert record.void_iterations == (4, 9)
     assert (record.steady_state.iterations, len(record.iterations.seconds)) == (6, 10)
     assert record.throughput and record.phases and record.phases.train and record.memory
-    expected = rate_interval(RunSeconds(manifest.work.global_rollouts, left))
+    expected = rate_interval(RunSeconds(manifest.work.global_rollouts, left), by_lag_one)
     assert record.throughput.samples_per_second.value == expected.value
     assert record.throughput.samples_per_second.low == expected.low
     assert record.phases.train.seconds == pytest.approx(SHARES["train"] * sum(left) / 6)

@@ -71,11 +71,12 @@ def iterations_of(ranks: dict[int, list[Event]], rank: int) -> list[Event]:
     return [event for event in ranks[rank] if event["kind"] == "iteration"]
 
 
-def derived(tmp_path: Path, manifest: Manifest, ranks: dict[int, list[Event]]) -> Record:
+def derived(tmp_path: Path, manifest: Manifest, ranks: dict[int, list[Event]], status: str = "equal") -> Record:
+    """``status``: of the bundle, once the record is with it."""
     bundle = Bundle(write_bundle(tmp_path, manifest, ranks, driver_events(manifest, "ok")))
     record = derive(bundle)
     bundle.write_record(record)
-    assert verify(bundle).status == "equal"
+    assert verify(bundle).status == status
     return record
 
 
@@ -266,4 +267,6 @@ def test_work_that_is_no_one_number_is_invalid(tmp_path: Path) -> None:
     ranks = ranks_of(manifest)
     event = iterations_of(ranks, 0)[5]
     event["counts"] = {**event["counts"], "trained_tokens": 1}
-    assert doubts(tmp_path, manifest, ranks, "invalid").startswith("the work is not one number: trained_tokens is 1")
+    validity = derived(tmp_path, manifest, ranks, "inconsistent").validity
+    assert validity is not None and validity.status == "invalid"
+    assert validity.reasons[0].startswith("the work is not one number: trained_tokens is 1")

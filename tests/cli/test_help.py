@@ -203,7 +203,7 @@ class TestText:
         usage, sentence, examples = live_help("run", 110, monkeypatch, capsys).split("\n\n")[:3]
         assert usage == "Usage: suite run [OPTIONS]" and sentence.count(".") == 1
         lines = [line.split() for line in examples.splitlines()]
-        assert len(lines) == 3
+        assert len(lines) == 4
         run = load("run", COMMANDS["run"])
         for program, command, *arguments in lines:
             assert (program, command) == ("suite", "run")

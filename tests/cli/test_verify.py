@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from suite.cli.app import app
-from tests.bundle.tampering import RUNS, change, copied
+from tests.bundle.tampering import RUNS, change, copied, shipped
 
-ROW = "deepspeed-8M-n1-cd9a0c2e"
+ROW = shipped("deepspeed-8M-n1").removesuffix("-r1")
 
 
 @pytest.fixture

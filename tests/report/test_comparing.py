@@ -76,7 +76,7 @@ class TestTogether:
             alone += any(one.probability <= 0.05 for one in judged.each)
         # 400 cases at 5 % are 31 or fewer in 99 of 100 simulations
         assert false <= 31
-        assert alone > 0.3 * trials
+        assert alone > 0.25 * trials
 
     def test_rows_that_all_lost_help_each_other(self) -> None:
         source = random.Random(22)
@@ -251,6 +251,7 @@ class TestLacking:
             vars(one.record)["validity"] = SimpleNamespace(status="suspect", reasons=("load 12 on 2 CPUs",))
         result = compare_entries(side(3), after)
         assert [(one.lack, one.detail) for one in result.unjudged] == [
+            ("one run", "one run with a rate; at least 2 a side tell the spread between runs"),
             ("suspect", "2 of 3 runs: load 12 on 2 CPUs"),
         ]
 

@@ -65,7 +65,7 @@ def test_a_comparison_with_everything_in_it_fits_the_terminal(width: int, column
 
 
 @pytest.mark.parametrize(
-    ("rate", "runs", "short"), [(20, 3, "equal"), (10, 3, "slower"), (10, 1, "untested"), (19.7, 5, "slower =")]
+    ("rate", "runs", "short"), [(20, 3, "equal"), (10, 3, "slower"), (10, 1, "not tested"), (19.7, 5, "slower =")]
 )
 def test_abbreviated_verdicts_are_explained(rate: float, runs: int, short: str, columns: Printed) -> None:
     before = side(runs, rate=20, spread=0.002)

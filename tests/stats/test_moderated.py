@@ -29,15 +29,15 @@ def test_rows_of_unlike_noise_share_little():
     assert unlike is None or unlike.degrees < 0.3 * alike.degrees
 
 
-def test_the_moments_are_those_of_smyth():
-    """Variances drawn from the prior itself give its scale and degrees back."""
+def test_the_pooled_variance_and_the_degrees_of_smyth_come_back():
+    """Of variances drawn from an inverse chi squared, whose mean is its scale times degrees / (degrees - 2)."""
     source, degrees, variance = random.Random(3), 8.0, 4e-4
     drawn = []
     for _ in range(3000):
         own = variance * degrees / (2 * source.gammavariate(degrees / 2, 1))
         drawn.append([source.gauss(0, math.sqrt(own)) for _ in range(5)])
     prior = moderate(drawn)
-    assert prior.variance == pytest.approx(variance, rel=0.1)
+    assert prior.variance == pytest.approx(variance * degrees / (degrees - 2), rel=0.1)
     assert 0.6 * degrees < prior.degrees < 1.2 * degrees
 
 

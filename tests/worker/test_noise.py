@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from suite.bundle.event_fields import FIELDS, wrong_field
+from suite.bundle.event_fields import FIELDS, Kind, wrong_field
 from suite.worker.noise import NoiseProbe, cpu_seconds, limiting_cgroups
 
 STAT = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 {} 5 10 900 7 1 2 {} 0 0\ncpu1 100 0 0 900 0 0 0 0 0 0\nintr 1 2 3\n"
@@ -53,7 +53,7 @@ def test_a_window_has_what_each_counter_grew_by(machine: Machine) -> None:
     assert noise["host"]["cpu_pressure_seconds"] == 0.5
     assert (noise["host"]["load"], noise["host"]["runnable"], noise["host"]["cpus"]) == (3.25, 4, 2)
     event = {"noise": noise, "seconds": 1.0}
-    assert wrong_field(event, (), "here") is None, "what the worker writes, the reader takes"
+    assert wrong_field(event, Kind(()), "here") is None, "what the worker writes, the reader takes"
     assert FIELDS["rank"]["iteration"]
 
 
@@ -120,4 +120,4 @@ def test_this_machine_tells_how_much_cpu_the_thread_had() -> None:
     noise = probe.close_window()
     assert 0.05 <= noise["thread_cpu_seconds"] <= noise["cpu_seconds"] + 1e-3
     assert noise["thread_cpu_seconds"] <= noise["seconds"] + 1e-3
-    assert wrong_field({"noise": noise}, (), "here") is None
+    assert wrong_field({"noise": noise}, Kind(()), "here") is None

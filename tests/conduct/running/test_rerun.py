@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -66,7 +67,7 @@ def test_runs_without_spread_are_no_proof() -> None:
 def test_so_many_more_runs_as_it_says_settle_it_where_the_spread_stays() -> None:
     found = reproduction(runs(100), runs(98), 0.033)
     assert found.verdict == "cannot tell" and found.more_after and found.more_before == 0
-    later = runs(98, NOISE * (1 + found.more_after // len(NOISE)))
+    later = runs(98, NOISE * (1 + math.ceil(found.more_after / len(NOISE))))
     assert reproduction(runs(100), later, 0.033).verdict == "reproduced"
 
 
