@@ -32,7 +32,8 @@ VLLM_STAMP := $(VENV)/.vllm
 VLLM_WHERE_IT_IS := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),$(VLLM_STAMP))
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 # Runs are added where intervals are still wide; both budgets together keep `make bench` below six minutes on two cores.
-BENCH_MEASURE = $(BACKENDS) $(RANKS:%=--ranks %) --repeats $(REPEATS) --precision $(PRECISION) --warmup 2 --iterations 5
+BENCH_MEASURE = $(BACKENDS) $(RANKS:%=--ranks %) --start fork --repeats $(REPEATS) --precision $(PRECISION) --warmup 2
+BENCH_SIZES = --size 1M --size 8M
 GPU_MEASURE = --workload gpu-one --ranks 1 --device cuda --precision bf16 --budget $(GPU_BUDGET)
 BACKENDS := --backend deepspeed --backend megatron
 VERMIN := $(BIN)/vermin -q -t=3.8- --eval-annotations --no-tips --violations suite/worker
@@ -58,7 +59,7 @@ define measure
 endef
 
 bench: $(STAMP) ## measure both backends on this machine's CPU and write results/report.md
-	$(call measure,$(BIN)/suite,--ladder cpu --workload cpu $(BENCH_MEASURE) --budget $(BUDGET),$(RUNS),$(RESULTS),--size 8M-llama --workload cpu-grpo $(BENCH_MEASURE) --budget $(GRPO_BUDGET))
+	$(call measure,$(BIN)/suite,$(BENCH_SIZES) --workload cpu $(BENCH_MEASURE) --budget $(BUDGET),$(RUNS),$(RESULTS),--size 3M-llama --workload cpu-grpo $(BENCH_MEASURE) --budget $(GRPO_BUDGET))
 
 vllm: $(VLLM_STAMP) ## install vLLM for a CPU beside the engines, for --generation vllm (Linux on x86-64)
 

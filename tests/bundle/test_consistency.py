@@ -69,7 +69,7 @@ TAMPERED = {
     "all seconds 15 % more": (TWO, scaled(("iteration", "phase"), 1.15), None, {"event-times", "phase-times"}),
     "19 ms on every iteration": (SMALL, longer(0.019), None, {"event-times"}),
     "19 ms on every iteration, one rank": (ONE, longer(0.019), None, {"event-times"}),
-    "19 ms less of every iteration": (ONE, longer(-0.019, "train"), None, {"event-times", "phase-times"}),
+    "19 ms less of every iteration": (ONE, longer(-0.019, "train"), None, {"phase-times"}),
     "2 ms less of every iteration": (ONE, longer(-0.002), None, {"phase-sums"}),
     "one phase halved": (ONE, scaled(("phase",), 0.5, "train"), None, {"phase-times"}),
     "the phase that is first halved": (ONE, scaled(("phase",), 0.5, "generate"), None, {"phase-times"}),
@@ -93,7 +93,7 @@ def test_a_change_of_a_real_bundle_is_found_though_its_record_follows(tmp_path: 
 
 def test_the_bundles_that_nobody_changed_have_no_finding() -> None:
     found = {bundle.id: result for bundle, result in verify_all(find_bundles([RUNS]))}
-    assert len(found) == len(list(RUNS.iterdir())) >= 48
+    assert len(found) == len(list(RUNS.glob("*-r*"))) >= 48
     assert {name: result for name, result in found.items() if result.findings or result.status != "equal"} == {}
     for path in OLDER.iterdir():
         assert verify(Bundle(path)).findings == ()

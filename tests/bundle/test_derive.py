@@ -392,7 +392,7 @@ def test_a_record_names_its_fields_as_the_contract_does(tmp_path):
     assert list(body) == [
         "schema", "run", "status", "failure", "counts", "throughput", "phases", "details",
         "phase_intervals", "waits", "void_iterations", "algorithm", "lengths", "padding", "rollout", "staleness",
-        "overlap", "memory", "compute", "energy", "steady_state", "noise", "validity", "iterations", "environment",
+        "overlap", "memory", "compute", "energy", "steady_state", "iterations", "environment", "noise", "validity",
         "predicted", "notes", "evidence",
     ]  # fmt: skip
     contract = {
