@@ -55,6 +55,8 @@ def run(
     device_type = manifest["measure"]["device"]
     with without_collector():
         build = (find_build or own_build)(manifest)
+        if isinstance(build, type) and issubclass(build, Engine):
+            build.load(manifest)
         progress.beat()
         make_generator = find_generator(manifest) if generates(manifest, identity) else None
     progress.beat()

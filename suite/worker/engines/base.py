@@ -1,7 +1,7 @@
 """What the PPO loop needs from a training stack: one object per rank, the same calls on every rank."""
 
 from abc import ABC, abstractmethod
-from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 import torch
 
@@ -39,6 +39,10 @@ class Engine(ABC):
 
     #: when each sample of the last ``generate`` was complete, in seconds after its start; None: not told
     finish_seconds: Optional[Sequence[float]] = None
+
+    @classmethod  # noqa: B027 -- most engines' classes have imported all there is
+    def load(cls, manifest: Dict[str, Any]) -> None:
+        """Import what this manifest needs beyond what the engine's class did: on a CPU, memory counts from here on."""
 
     def weights(self) -> Iterator[Tuple[str, torch.Tensor]]:
         """The policy's weights as they are now, whole and without padding, one by one, under the names that Hugging

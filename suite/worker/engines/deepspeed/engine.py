@@ -14,7 +14,7 @@ from suite.worker.algorithms import build_algorithm
 from suite.worker.engines.base import Engine, LossFunction
 from suite.worker.engines.deepspeed import config as deepspeed_config
 from suite.worker.engines.deepspeed.critic import Critic, critic_config, joined_losses
-from suite.worker.engines.deepspeed.families import check_stack
+from suite.worker.engines.deepspeed.families import check_stack, load_model
 from suite.worker.engines.deepspeed.generation import generate
 from suite.worker.engines.deepspeed.notes import notes_of
 from suite.worker.engines.deepspeed.optimizer import build_optimizer, load_kernels
@@ -38,6 +38,11 @@ from suite.worker.world import World
 
 class DeepSpeedEngine(Engine):
     """Every rank is a replica of its own; ZeRO shards optimizer states, gradients and parameters among them."""
+
+    @classmethod
+    def load(cls, manifest: Dict[str, Any]) -> None:
+        """As ``Engine.load``. Raises ValueError where this transformers has no such model."""
+        load_model(manifest)
 
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
         """Collective over all ranks. Raises ValueError for what DeepSpeed or Hugging Face cannot do."""

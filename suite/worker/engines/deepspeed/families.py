@@ -90,6 +90,12 @@ def check_stack(manifest: Dict[str, Any]) -> None:
         raise ValueError("the deepspeed engine: " + needed)
 
 
+def load_model(manifest: Dict[str, Any]) -> None:
+    """Import the modules of the manifest's family. Raises ValueError as ``check_stack`` and ``class_of``."""
+    check_stack(manifest)
+    class_of(manifest["size"]["architecture"])
+
+
 @lru_cache(maxsize=None)
 def class_of(architecture: str, name: str = "") -> Type[Any]:
     """The causal language model of a family, or another class of its modules. Raises ValueError where it is missing."""

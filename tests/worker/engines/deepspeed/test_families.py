@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from contextlib import nullcontext
 from typing import Any
 
@@ -228,3 +231,19 @@ def test_rotary_frequencies_survive_a_conversion_to_16_bit() -> None:
 def test_other_families_are_refused_in_one_line(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         _check_family({**_SIZE, "kv_heads": 4, **changes})
+
+
+def test_all_that_a_model_is_made_of_is_imported_before_memory_counts() -> None:
+    """A peak on a CPU is counted from what is resident before the model is built."""
+    code = (
+        "import json, sys\n"
+        "from suite.worker.engines.deepspeed.families import build_config, class_of, load_model\n"
+        "manifest = json.loads(sys.argv[1])\n"
+        "load_model(manifest)\n"
+        "before = set(sys.modules)\n"
+        "class_of(manifest['size']['architecture'])(build_config(manifest['size']))\n"
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    manifest = json.dumps({"size": size_of("llama"), "work": {}, "layout": {}})
+    done = subprocess.run([sys.executable, "-c", code, manifest], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
