@@ -12,7 +12,7 @@ from suite.report.compare import compare_entries
 from suite.report.comparing.gate import hold_to
 from suite.report.comparing.model import Unjudged
 from suite.report.facts.entry import Entry
-from suite.report.text.comparison import MOST_LINES, print_comparison
+from suite.report.text.comparison import MOST_LINES, _ratio, print_comparison
 from tests.report import entries as made
 from tests.report.test_comparing import side
 
@@ -76,6 +76,11 @@ def test_abbreviated_verdicts_are_explained(rate: float, runs: int, short: str, 
     explained = {"equal": "equal within 5%", "untested": "see below why", "slower =": "=: equal within 5%"}
     assert explained.get(short, "") in " ".join(narrow)
     assert any(verdict in " ".join(wide) for verdict in ("slower", "not distinguishable", "not tested"))
+
+
+@pytest.mark.parametrize(("ratio", "text"), [(0.00999, "<0.01"), (0.01, "0.010"), (100, "100.000"), (100.1, ">100")])
+def test_bounds_that_say_nothing_are_not_written_out(ratio: float, text: str) -> None:
+    assert _ratio(1.0, ratio, ratio) == f"1.000 [{text}, {text}]"
 
 
 def test_rows_that_look_alike_are_told_apart(columns: Printed) -> None:

@@ -167,7 +167,12 @@ def _compared(row: ComparedRow, verdict: str) -> Cells:
 def _ratio(ratio: float | None, low: float | None, high: float | None) -> str:
     if ratio is None:
         return UNKNOWN
-    return f"{ratio:.3f}" if low is None or high is None else f"{ratio:.3f} [{low:.3f}, {high:.3f}]"
+    return f"{ratio:.3f}" if low is None or high is None else f"{ratio:.3f} [{_bound(low)}, {_bound(high)}]"
+
+
+def _bound(ratio: float) -> str:
+    """Bounds that say nothing are not written out."""
+    return "<0.01" if ratio < 0.01 else ">100" if ratio > 100 else f"{ratio:.3f}"
 
 
 def _print_phases(rows: Sequence[ComparedRow], all_phases: bool) -> None:
