@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from suite.bundle.events import Event, Events, rank_name
 from suite.bundle.findings import Finding, Within
 from suite.bundle.memory_checks import memory_findings
+from suite.bundle.noise_model import Noise
 from suite.bundle.record import Record
 from suite.bundle.told import ToldIteration, ToldPhase, told_by
+from suite.bundle.validity import LOST_SHARE, OTHERS_CPUS
 from suite.spec.manifest import Manifest
 
 _Told = dict[int, list[ToldIteration]]
@@ -35,20 +37,43 @@ class Slack:
 _WITHIN = Slack(0.002, 0.002)
 #: Phases follow each other inside of their iteration, on one clock.
 _SUM = Slack(0.0001, 0.0001)
-#: Between two iterations an engine counts, writes its event and meets the others; several ranks wait for each other.
-_BETWEEN, _BETWEEN_RANKS = Slack(0.005, 0.05), Slack(0.01, 0.05)
-#: A trainer does work of its own there.
+#: A trainer does work of its own between iterations.
 _BETWEEN_OF_TRAINER = Slack(0.05, 0.6)
-#: No single iteration is as late as this by being interrupted.
-_BETWEEN_ONCE = Slack(0.25, 0.5)
-#: Between the phases of an engine there is nothing to do.
-_BESIDE_PHASE = Slack(0.003, 0.05)
-#: Ranks leave a barrier together; on a busy machine one or the other leaves it late.
-_TOGETHER, _TOGETHER_ONCE = Slack(0.01, 0.05), Slack(0.25, 0.2)
 #: The driver starts the ranks and waits for them.
 _DRIVER = Slack(0.5, 0.001)
 _FEWEST = 3
 _COPY_DIGITS = 6
+
+
+@dataclass(frozen=True)
+class Slacks:
+    """What a machine may add to measured stretches."""
+
+    #: Between two iterations an engine counts, writes its event and meets the others.
+    between: Slack
+    #: No single iteration is as late as this by being interrupted.
+    between_once: Slack
+    #: Between the phases of an engine there is nothing to do.
+    beside_phase: Slack
+    #: Ranks leave a barrier together; one or the other is put on its CPU late.
+    together: Slack
+    together_once: Slack
+
+
+_ALONE = Slacks(Slack(0.005, 0.05), Slack(0.25, 0.5), Slack(0.003, 0.05), Slack(0.01, 0.05), Slack(0.25, 0.2))
+#: Several ranks wait for each other.
+_SEVERAL = replace(_ALONE, between=Slack(0.01, 0.05))
+#: Others had CPUs of the run, which is suspect for that and in no ranking: half of its time can still not be missing.
+_CROWDED = Slacks(Slack(0.05, 0.6), Slack(5.0, 2.0), Slack(0.05, 0.6), Slack(0.05, 0.6), Slack(5.0, 2.0))
+
+
+def _slacks(manifest: Manifest, noise: Noise | None) -> Slacks:
+    usual = _ALONE if manifest.layout.ranks == 1 else _SEVERAL
+    if noise is not None:
+        others, waits = noise.others_cpus, noise.cpu_wait_share
+        if (others is not None and others.worst > OTHERS_CPUS) or (waits is not None and waits.worst > LOST_SHARE):
+            usual = _CROWDED
+    return usual if manifest.backend.kind == "engine" else replace(usual, between=_BETWEEN_OF_TRAINER)
 
 
 def findings(events: Events, manifest: Manifest, record: Record) -> tuple[Finding, ...]:
@@ -58,12 +83,13 @@ def findings(events: Events, manifest: Manifest, record: Record) -> tuple[Findin
     """
     told = {rank: told_by(written) for rank, written in sorted(events.ranks.items())}
     sides = _sides(told, manifest)
+    slacks = _slacks(manifest, record.noise)
     return (
-        *_event_times(told, manifest),
-        *_phase_times(told, manifest),
+        *_event_times(told, manifest, slacks),
+        *_phase_times(told, manifest, slacks),
         *_phase_sums(told),
-        *(found for side in sides for found in _rank_times(side)),
-        *(found for side in sides for found in _rank_waits(side, manifest)),
+        *(found for side in sides for found in _rank_times(side, slacks)),
+        *(found for side in sides for found in _rank_waits(side, manifest, slacks)),
         *(found for side in sides for found in _copied_ranks(side)),
         *_run_times(events, told),
         *memory_findings(events, manifest, record),
@@ -78,7 +104,7 @@ def _sides(told: _Told, manifest: Manifest) -> list[_Told]:
     return [side for side in sides if side]
 
 
-def _event_times(told: _Told, manifest: Manifest) -> Iterator[Finding]:
+def _event_times(told: _Told, manifest: Manifest, slacks: Slacks) -> Iterator[Finding]:
     """Iterations against the times of their events: never longer than what went by, and seldom much shorter."""
     timed = [(rank, each, each.elapsed) for rank, rows in told.items() for each in rows if each.elapsed is not None]
     too_long = [
@@ -87,28 +113,21 @@ def _event_times(told: _Told, manifest: Manifest) -> Iterator[Finding]:
         if each.seconds - elapsed > _WITHIN.of(each.seconds)
     ]
     yield from _worst("event-times", too_long, "took {:.6g} s, but {:.6g} s went by between its event and the last")
-    slack = _between(manifest)
     too_short = []
     for rank in told:
         pairs = [(elapsed, each.seconds) for at, each, elapsed in timed if at == rank and each.number]
-        if _mostly_beyond(pairs, slack):
+        if _mostly_beyond(pairs, slacks.between):
             too_short.append(_sums(f"the iterations of {rank_name(rank)} after the first", pairs))
     if manifest.backend.kind == "engine":
         too_short += [
             (elapsed - each.seconds, f"iteration {each.number} of {rank_name(rank)}", each.seconds, elapsed)
             for rank, each, elapsed in timed
-            if each.number and elapsed - each.seconds > _BETWEEN_ONCE.of(each.seconds)
+            if each.number and elapsed - each.seconds > slacks.between_once.of(each.seconds)
         ]
     yield from _worst("event-times", too_short, "took {:.6g} s, but {:.6g} s went by until the event at the end")
 
 
-def _between(manifest: Manifest) -> Slack:
-    if manifest.backend.kind != "engine":
-        return _BETWEEN_OF_TRAINER
-    return _BETWEEN if manifest.layout.ranks == 1 else _BETWEEN_RANKS
-
-
-def _phase_times(told: _Told, manifest: Manifest) -> Iterator[Finding]:
+def _phase_times(told: _Told, manifest: Manifest, slacks: Slacks) -> Iterator[Finding]:
     """Phases of an engine against the times of their events; a trainer's come in pieces."""
     if manifest.backend.kind != "engine":
         return
@@ -123,7 +142,7 @@ def _phase_times(told: _Told, manifest: Manifest) -> Iterator[Finding]:
                 by_phase.setdefault(phase.name, []).append((elapsed, phase.seconds))
         first = {each.phases[0].name for each in rows if each.phases}
         for name, pairs in by_phase.items():
-            if _mostly_beyond(pairs, _between(manifest) if name in first else _BESIDE_PHASE):
+            if _mostly_beyond(pairs, slacks.between if name in first else slacks.beside_phase):
                 too_short.append(_sums(f"{name} of {rank_name(rank)}", pairs))
     yield from _worst("phase-times", too_long, "took {:.6g} s with its wait, but {:.6g} s went by until its event")
     if not _works_between_phases(manifest):
@@ -153,16 +172,16 @@ def _phase_sums(told: _Told) -> Iterator[Finding]:
     yield from _worst("phase-sums", beyond, "took {:.6g} s with their waits, the iteration {:.6g} s")
 
 
-def _rank_times(side: _Told) -> Iterator[Finding]:
+def _rank_times(side: _Told, slacks: Slacks) -> Iterator[Finding]:
     """An iteration lasts from barrier to barrier, on every rank the same."""
     texts: list[str] = []
     for one, other in _pairs(side):
         pairs = [(left.seconds, right.seconds) for left, right in zip(side[one], side[other], strict=False)]
-        texts += _apart(pairs, "an iteration", one, other)
+        texts += _apart(pairs, "an iteration", one, other, slacks)
     yield from _one_of("rank-times", texts)
 
 
-def _rank_waits(side: _Told, manifest: Manifest) -> Iterator[Finding]:
+def _rank_waits(side: _Told, manifest: Manifest, slacks: Slacks) -> Iterator[Finding]:
     """A phase of an engine, with the wait behind it, lasts from barrier to barrier too."""
     if manifest.backend.kind != "engine":
         return
@@ -174,7 +193,7 @@ def _rank_waits(side: _Told, manifest: Manifest) -> Iterator[Finding]:
                 if here.name == there.name:
                     by_phase.setdefault(here.name, []).append((here.seconds, there.seconds))
         for name, pairs in by_phase.items():
-            texts += _apart(pairs, f"{name} with its wait", one, other)
+            texts += _apart(pairs, f"{name} with its wait", one, other, slacks)
     yield from _one_of("rank-waits", texts)
 
 
@@ -184,11 +203,12 @@ def _pairs(side: _Told) -> list[tuple[int, int]]:
     return [(first, other) for other in others]
 
 
-def _apart(pairs: Sequence[tuple[float, float]], what: str, one: int, other: int) -> Iterator[str]:
+def _apart(pairs: Sequence[tuple[float, float]], what: str, one: int, other: int, slacks: Slacks) -> Iterator[str]:
     """What is to be said of two ranks whose times between the same barriers differ."""
     apart = [abs(here - there) for here, there in pairs]
-    once = any(gap > _TOGETHER_ONCE.of(min(pair)) for gap, pair in zip(apart, pairs, strict=True))
-    if once or _mostly_beyond(pairs, _TOGETHER) or _mostly_beyond([pair[::-1] for pair in pairs], _TOGETHER):
+    once = any(gap > slacks.together_once.of(min(pair)) for gap, pair in zip(apart, pairs, strict=True))
+    mostly = (_mostly_beyond(turned, slacks.together) for turned in (pairs, [pair[::-1] for pair in pairs]))
+    if once or any(mostly):
         here, there = pairs[apart.index(max(apart))]
         yield f"{what} took {here:.6g} s on rank {one} and {there:.6g} s on rank {other}, between the same barriers"
 

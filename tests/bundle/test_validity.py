@@ -270,3 +270,18 @@ def test_work_that_is_no_one_number_is_invalid(tmp_path: Path) -> None:
     validity = derived(tmp_path, manifest, ranks, "inconsistent").validity
     assert validity is not None and validity.status == "invalid"
     assert validity.reasons[0].startswith("the work is not one number: trained_tokens is 1")
+
+
+@pytest.mark.parametrize(("busy", "factor", "found"), [(1.02, 1.0, True), (1.9, 1.0, False), (1.9, 0.5, True)])
+def test_a_crowded_run_may_be_late_between_its_iterations_but_not_by_half(
+    tmp_path: Path, busy: float, factor: float, found: bool
+) -> None:
+    manifest = synthetic_manifest()
+    ranks = ranks_of(manifest, lambda noise: noise["host"].update(busy_seconds=busy))
+    late = 0.0
+    for event in ranks[0]:
+        late += 0.2 * (event["kind"] == "iteration")
+        event["time"] += late
+        event.update({name: factor * event[name] for name in ("seconds", "wait_seconds") if name in event})
+    bundle = Bundle(write_bundle(tmp_path, manifest, ranks, driver_events(manifest, "ok")))
+    assert ("event-times" in {finding.name for finding in verify(bundle).findings}) == found
