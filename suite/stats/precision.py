@@ -212,7 +212,7 @@ class _Pair:
             return Outlook("out of reach", None, None, comparison, index)
         if missing:
             return Outlook("more", None, max(runs for runs, _ in missing), comparison, index)
-        difference = self._difference()
+        difference = self._now
         if self._is_sure(difference):
             return Outlook("reached", None, 0, comparison, index)
         target, attempts = math.log1p(self.margin), max(row.attempts, best.attempts)
@@ -229,23 +229,30 @@ class _Pair:
             return Outlook("more", None, 1, comparison, index)
         return Outlook(waiting[0], None, waiting[1], comparison, index)
 
+    @cached_property
+    def _now(self) -> LogDifference:
+        return self._difference()
+
+    @cached_property
+    def _within(self) -> Paired | None:
+        return self._paired(None)
+
     def _difference(self, count: int | None = None) -> LogDifference:
         """Of the first so many runs of each, or of all; within rounds where all of them are compared so."""
-        within = self._paired(count) if self._paired() else None
+        within = self._within and (self._within if count is None else self._paired(count))
         if within:
             return within.difference
         difference = welch(self.row.runs[:count], self.best.runs[:count], self.shared.prior)
         assert difference is not None, "no comparison before the least number of runs"
         return difference
 
-    def _paired(self, count: int | None = None) -> Paired | None:
+    def _paired(self, count: int | None) -> Paired | None:
         rounds = self.shared.rounds
         return paired(self.row.first(count), self.best.first(count), rounds) if rounds else None
 
     def _predicted(self, more: int, scale: float) -> float:
         """What ``_decided`` should be after so many more runs of each side that gets any; 0 where it is sure then."""
-        now, variance, degrees = self._difference(), 0.0, 0.0
-        within = self._paired()
+        now, within, variance, degrees = self._now, self._within, 0.0, 0.0
         if within:
             degrees = 0.0 if self.row.closed or self.best.closed else float(more)
             variance = now.error**2 * within.rounds / (within.rounds + degrees)
