@@ -132,8 +132,10 @@ def difference_figures(count: int) -> Iterator[Figure]:
             yield f"{sides} equal rows: called equivalent", column, equal, None, runs
             told, _, _, runs = verdicts(count, sides, difference, 1 + difference)
             yield f"one of {sides} rows faster by it: told", column, told, POWER, runs
-            told, _, equal, runs = verdicts(count, sides, difference, 1.0, WANDERING)
-            yield f"{sides} equal rows on a machine that wanders: a difference told", column, told, ALARMS, runs
+        told, _, _, runs = verdicts(count, sides, 0.05, 1.0, WANDERING)
+        yield f"{sides} equal rows, a walk of {WANDERING:.0%} a run: a difference told", "5% asked", told, ALARMS, runs
+        told, _, _, runs = verdicts(count, sides, 0.05, 1.05, WANDERING)
+        yield f"one of {sides} rows faster by it, the same walk: told", "5% asked", told, POWER, runs
 
 
 def main() -> None:

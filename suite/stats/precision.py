@@ -14,6 +14,7 @@ more often than it says. What keeps that small here was chosen by simulation (``
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ SURE = 0.0001
 FIRM = 0.01
 #: A row is out of reach where even a spread at the low end of this one-sided confidence would take too many runs.
 _HOPE = 0.95
-#: Up to so many more runs are tried one by one; beyond, their number grows with the square of the width.
+#: Up to so many more runs the width is predicted; beyond, their number grows with the square of the width.
 _TRIED = 200
 
 State = Literal["reached", "more", "out of reach", "at the most"]
@@ -160,9 +161,8 @@ def _to_come(
 
 
 def _needed(predicted: Callable[[int, float], float], target: float, scale: float) -> int:
-    for more in range(1, _TRIED):
-        if predicted(more, scale) <= target:
-            return more
+    if predicted(_TRIED, scale) <= target:
+        return 1 + bisect_left(range(1, _TRIED), True, key=lambda more: predicted(more, scale) <= target)
     return math.ceil(_TRIED * (predicted(_TRIED, scale) / target) ** 2)
 
 

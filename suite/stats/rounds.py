@@ -21,7 +21,7 @@ from suite.stats.moderated import LEAST_SPREAD, Prior, mean_of, moderate, spread
 from suite.stats.quantiles import student_quantile, variance_ratio_quantile
 
 #: At which the runs of a round have to be more alike than those of several: where nothing drifts so many plans do it.
-LEVEL = 0.01
+LEVEL = 0.005
 #: Seconds between the starts of two runs from which on they are no pair.
 APART_SECONDS = 3600.0
 #: Rounds in common that do also where some runs have no partner, and the least share of the runs of the shorter row.

@@ -260,7 +260,7 @@ def turn_of(record: Record, launch: LaunchSetting) -> Turn | None:
     run = record.run
     if not run.plan or run.started is None:
         return None
-    return Turn(" ".join((run.plan, *map(str, launch.place()))), run.repeat, run.started)
+    return Turn(" ".join((run.plan, *(part or "-" for part in launch.place()))), run.repeat, run.started)
 
 
 def setting_of(manifest: Manifest, machine: str) -> Setting:
