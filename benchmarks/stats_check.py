@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy
 
+from benchmarks import turns_check
 from benchmarks.stopping import difference_figures, precision_figures
 from suite.launch.probe import host_facts
 from suite.stats.compare import compare
@@ -278,6 +279,7 @@ PARTS: dict[str, Callable[[int], Iterator[Line]]] = {
     "The same where runs are disturbed": disturbed_lines,
     "Equal rows in a group: how often the ranking tells a difference": alarm_lines,
     "A row 5 % faster than the others: how often it is told": power_lines,
+    "Rows that took turns": lambda count: (Line(*told) for told in turns_check.figures(max(count // 5, 15))),
     "Rows that --precision stopped": lambda count: (Line(*told[:4]) for told in precision_figures(count // 10)),
     "Rows that --difference stopped": lambda count: (Line(*told[:4]) for told in difference_figures(count // 10)),
     "Within one run": steady_lines,

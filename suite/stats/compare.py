@@ -17,13 +17,17 @@ DEFAULT_MARGIN = 0.05
 
 @dataclass(frozen=True)
 class Comparison:
-    """Rate of a over rate of b. ``equivalent`` is null where there are too few runs to say."""
+    """Rate of a over rate of b. ``equivalent`` is null where there are too few runs to say.
+
+    ``paired_rounds``: from so many differences within rounds (``suite.stats.rounds``); null: of independent runs.
+    """
 
     ratio: Interval
     verdict: ComparisonVerdict
     equivalent: bool | None
     margin: float
     reasons: tuple[str, ...]
+    paired_rounds: int | None = None
 
 
 @dataclass(frozen=True)
@@ -108,18 +112,27 @@ def compare(
     ``pairs``: of how many other comparisons (or groups of ``sides``) this is one, where the levels shall hold for all
     of them together (Bonferroni).
 
-    Runs that took turns share some of their noise, which is not used: the intervals are then rather too wide.
+    What runs that took turns share of their noise is not used here (``suite.stats.rounds`` does): the intervals are
+    then rather too wide.
 
     Raises ValueError for a margin that is not positive or a side without runs.
     """
     if not margin > 0:
         raise ValueError(f"the margin is {margin}, must be above 0")
-    ratio = ratio_interval(a, b, pairs, prior, sides)
     difference = welch(a, b, prior)
-    if difference is None or ratio.low is None or ratio.high is None:
+    if difference is None:
         reason = f"{len(a)} and {len(b)} runs: at least 2 on each side tell the spread between runs"
+        ratio = ratio_interval(a, b, pairs, prior, sides)
         return Comparison(ratio, "not distinguishable", None, margin, (reason,))
-    verdict: ComparisonVerdict = "faster" if ratio.low > 1 else "slower" if ratio.high < 1 else "not distinguishable"
-    low, high = difference.interval(1 - 0.10 / pairs, sides)
-    equivalent = 1 / (1 + margin) <= low and high <= 1 + margin
-    return Comparison(ratio, verdict, equivalent, margin, ())
+    return decided(difference, margin, pairs, sides)
+
+
+def decided(
+    difference: LogDifference, margin: float = DEFAULT_MARGIN, pairs: int = 1, sides: int = 2, rounds: int | None = None
+) -> Comparison:
+    """What a difference says at the levels of ``compare``. ``rounds``: how many it was taken within, if it was."""
+    low, high = difference.interval(1 - 0.05 / pairs, sides)
+    verdict: ComparisonVerdict = "faster" if low > 1 else "slower" if high < 1 else "not distinguishable"
+    least, most = difference.interval(1 - 0.10 / pairs, sides)
+    equivalent = 1 / (1 + margin) <= least and most <= 1 + margin
+    return Comparison(Interval(math.exp(difference.mean), low, high), verdict, equivalent, margin, (), rounds)

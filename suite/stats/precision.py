@@ -14,6 +14,7 @@ more often than it says. What keeps that small here was chosen by simulation (``
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -21,10 +22,11 @@ from functools import cached_property
 from typing import Literal
 
 from suite.spec.stopping import Stopping
-from suite.stats.compare import Comparison, LogDifference, compare, welch
-from suite.stats.intervals import RunSeconds, log_rates, pooled_rate
+from suite.stats.compare import Comparison, LogDifference, welch
+from suite.stats.intervals import RunSeconds, log_rates
 from suite.stats.moderated import Prior, moderate, spread
 from suite.stats.quantiles import student_quantile
+from suite.stats.rounds import InTurns, Paired, Rounds, Turn, compare_in_turns, fastest, find_rounds, paired
 from suite.stats.split import RowSpread, spread_of
 
 #: Runs more after the first look at which an interval was narrow enough, where rows share their variance; and where
@@ -38,7 +40,7 @@ SURE = 0.0001
 FIRM = 0.01
 #: A row is out of reach where even a spread at the low end of this one-sided confidence would take too many runs.
 _HOPE = 0.95
-#: Up to so many more runs are tried one by one; beyond, their number grows with the square of the width.
+#: Up to so many more runs the width is predicted; beyond, their number grows with the square of the width.
 _TRIED = 200
 
 State = Literal["reached", "more", "out of reach", "at the most"]
@@ -50,7 +52,7 @@ class Sampled:
 
     ``runs``: those that count; ``attempts``: all there were. ``iterations``: counted ones of its next run. ``group``:
     rows of an equal one do equal work and are compared; ``None``: the row is compared with nothing. ``closed``: it gets
-    no more runs.
+    no more runs. ``turns``: of each run; without them the runs are taken for independent ones.
     """
 
     runs: tuple[RunSeconds, ...]
@@ -58,6 +60,11 @@ class Sampled:
     iterations: int
     group: Hashable = None
     closed: bool = False
+    turns: tuple[Turn | None, ...] = ()
+
+    def first(self, count: int | None = None) -> InTurns:
+        """The first so many runs with their turns, or all."""
+        return InTurns(self.runs[:count], (self.turns or (None,) * len(self.runs))[:count])
 
 
 @dataclass(frozen=True)
@@ -83,10 +90,20 @@ def judge(rows: Sequence[Sampled], rule: Stopping) -> tuple[Outlook, ...]:
     prior = moderate([log_rates(row.runs) for row in rows])
     outlooks = [_by_width(row, rule, prior) for row in rows]
     if rule.difference is not None:
-        for members in _groups(rows):
-            for index, outlook in _by_difference(members, rows, rule, rule.difference, prior).items():
+        groups = _groups(rows)
+        shared = Shared(prior, find_rounds([[rows[index].first() for index in members] for members in groups], prior))
+        for members in groups:
+            for index, outlook in _by_difference(members, rows, rule, rule.difference, shared).items():
                 outlooks[index] = _both(outlooks[index], outlook)
     return tuple(_at_most(outlook, row, rule) for outlook, row in zip(outlooks, rows, strict=True))
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What rows of a plan share of their variance, and of that of their differences where rounds are compared."""
+
+    prior: Prior | None
+    rounds: Rounds | None
 
 
 def _width(runs: Sequence[RunSeconds], prior: Prior | None) -> float:
@@ -144,9 +161,8 @@ def _to_come(
 
 
 def _needed(predicted: Callable[[int, float], float], target: float, scale: float) -> int:
-    for more in range(1, _TRIED):
-        if predicted(more, scale) <= target:
-            return more
+    if predicted(_TRIED, scale) <= target:
+        return 1 + bisect_left(range(1, _TRIED), True, key=lambda more: predicted(more, scale) <= target)
     return math.ceil(_TRIED * (predicted(_TRIED, scale) / target) ** 2)
 
 
@@ -160,12 +176,12 @@ def _groups(rows: Sequence[Sampled]) -> list[list[int]]:
 
 
 def _by_difference(
-    members: list[int], rows: Sequence[Sampled], rule: Stopping, margin: float, prior: Prior | None
+    members: list[int], rows: Sequence[Sampled], rule: Stopping, margin: float, shared: Shared
 ) -> dict[int, Outlook]:
     """As ``judge``, for each row of a group against the best, which needs what the others need of it."""
-    best = max(members, key=lambda index: (pooled_rate(rows[index].runs).value, -index))
+    best = members[fastest([rows[index].first() for index in members], shared.rounds)]
     found = {
-        index: _Pair(rows[index], rows[best], margin, len(members), prior).outlook(rule, best)
+        index: _Pair(rows[index], rows[best], margin, len(members), shared).outlook(rule, best)
         for index in members
         if index != best
     }
@@ -181,7 +197,7 @@ class _Pair:
     best: Sampled
     margin: float
     sides: int
-    prior: Prior | None
+    shared: Shared
 
     def outlook(self, rule: Stopping, index: int) -> Outlook:
         """Told apart for sure, or of a ratio so narrow that it must be a difference or an equivalence.
@@ -189,13 +205,14 @@ class _Pair:
         ``index``: of the best.
         """
         row, best = self.row, self.best
-        comparison = compare(row.runs, best.runs, self.margin, prior=self.prior, sides=self.sides)
+        prior, rounds = self.shared.prior, self.shared.rounds
+        comparison = compare_in_turns(row.first(), best.first(), self.margin, prior, self.sides, rounds)
         missing = [(rule.least - len(each.runs), each.closed) for each in (row, best) if len(each.runs) < rule.least]
         if any(closed for _, closed in missing):
             return Outlook("out of reach", None, None, comparison, index)
         if missing:
             return Outlook("more", None, max(runs for runs, _ in missing), comparison, index)
-        difference = self._difference()
+        difference = self._now
         if self._is_sure(difference):
             return Outlook("reached", None, 0, comparison, index)
         target, attempts = math.log1p(self.margin), max(row.attempts, best.attempts)
@@ -212,26 +229,45 @@ class _Pair:
             return Outlook("more", None, 1, comparison, index)
         return Outlook(waiting[0], None, waiting[1], comparison, index)
 
+    @cached_property
+    def _now(self) -> LogDifference:
+        return self._difference()
+
+    @cached_property
+    def _within(self) -> Paired | None:
+        return self._paired(None)
+
     def _difference(self, count: int | None = None) -> LogDifference:
-        """Of the first so many runs of each, or of all."""
-        difference = welch(self.row.runs[:count], self.best.runs[:count], self.prior)
+        """Of the first so many runs of each, or of all; within rounds where all of them are compared so."""
+        within = self._within and (self._within if count is None else self._paired(count))
+        if within:
+            return within.difference
+        difference = welch(self.row.runs[:count], self.best.runs[:count], self.shared.prior)
         assert difference is not None, "no comparison before the least number of runs"
         return difference
 
+    def _paired(self, count: int | None) -> Paired | None:
+        rounds = self.shared.rounds
+        return paired(self.row.first(count), self.best.first(count), rounds) if rounds else None
+
     def _predicted(self, more: int, scale: float) -> float:
         """What ``_decided`` should be after so many more runs of each side that gets any; 0 where it is sure then."""
-        now, variance, degrees = self._difference(), 0.0, 0.0
-        for side, known in zip((self.row, self.best), self._spreads, strict=True):
-            added = 0 if side.closed else more
-            variance += known.after(added, side.iterations) / (known.count + added)
-            degrees += added
+        now, within, variance, degrees = self._now, self._within, 0.0, 0.0
+        if within:
+            degrees = 0.0 if self.row.closed or self.best.closed else float(more)
+            variance = now.error**2 * within.rounds / (within.rounds + degrees)
+        else:
+            for side, known in zip((self.row, self.best), self._spreads, strict=True):
+                added = 0 if side.closed else more
+                variance += known.after(added, side.iterations) / (known.count + added)
+                degrees += added
         error = scale * math.sqrt(variance)
         later = LogDifference(now.mean, error, now.degrees + degrees, now.is_moderated)
         return 0.0 if self._is_sure(later) else self._decided(later)
 
     @cached_property
     def _spreads(self) -> tuple[RowSpread, RowSpread]:
-        return spread_of(self.row.runs, self.prior), spread_of(self.best.runs, self.prior)
+        return spread_of(self.row.runs, self.shared.prior), spread_of(self.best.runs, self.shared.prior)
 
     def _is_sure(self, difference: LogDifference) -> bool:
         return abs(difference.mean) > self._reach(difference, 1 - SURE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from suite.spec.workload import Scaling
 from suite.stats.compare import ratio_interval
@@ -33,14 +34,18 @@ class ScalingCurve:
 
 
 def scaling_curve(
-    kind: Scaling, runs_by_ranks: Mapping[int, Sequence[RunSeconds]], prior: Prior | None = None
+    kind: Scaling,
+    runs_by_ranks: Mapping[int, Sequence[RunSeconds]],
+    prior: Prior | None = None,
+    speedups: Mapping[int, Interval] = MappingProxyType({}),
 ) -> ScalingCurve:
     """eta(N; N0) = (rate_N / N) / (rate_N0 / N0) under one strategy, N0 the fewest ranks measured.
 
     Rates are work per second of the whole world. Under weak scaling the work per rank is the same at every point,
     under strong scaling the work of all ranks is; in both, eta is 1 when every device keeps its rate. Intervals
     are those of the ratio of rates, so the base's noise is in every point but the base, where eta is 1 by definition.
-    ``prior``: what the rows of the plan share of their variance.
+    ``prior``: what the rows of the plan share of their variance. ``speedups``: by ranks, where they are known from runs
+    of the same rounds (``suite.stats.rounds``).
 
     An eta above 1 is kept and flagged: a sign of a base that is short of memory or cache, or of unequal work.
 
@@ -50,16 +55,20 @@ def scaling_curve(
         raise ValueError("a scaling curve needs runs at each of its points")
     _check_work(kind, runs_by_ranks)
     base = min(runs_by_ranks)
+
+    def speedup_at(ranks: int) -> Interval:
+        if ranks == base:
+            return Interval(1.0, 1.0, 1.0)
+        return ratio_interval(runs_by_ranks[ranks], runs_by_ranks[base], prior=prior)
+
     points = tuple(
-        _point(ranks, runs_by_ranks[ranks], base, runs_by_ranks[base], prior) for ranks in sorted(runs_by_ranks)
+        _point(ranks, runs_by_ranks[ranks], base, speedups.get(ranks) or speedup_at(ranks), prior)
+        for ranks in sorted(runs_by_ranks)
     )
     return ScalingCurve(kind=kind, base_ranks=base, points=points)
 
 
-def _point(
-    ranks: int, runs: Sequence[RunSeconds], base: int, base_runs: Sequence[RunSeconds], prior: Prior | None
-) -> ScalingPoint:
-    speedup = Interval(1.0, 1.0, 1.0) if ranks == base else ratio_interval(runs, base_runs, prior=prior)
+def _point(ranks: int, runs: Sequence[RunSeconds], base: int, speedup: Interval, prior: Prior | None) -> ScalingPoint:
     eta = speedup.scaled(base / ranks)
     return ScalingPoint(ranks, pooled_rate(runs, prior), speedup, eta, above_one=eta.value > 1)
 

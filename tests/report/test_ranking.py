@@ -12,6 +12,7 @@ from suite.report.facts.model import build
 from suite.report.facts.ranking import Ranking
 from suite.report.terminal import headline_rows
 from suite.report.text.markdown import render
+from suite.report.text.output import as_json
 from suite.report.text.summary import sentences
 from tests.report import entries as made
 
@@ -88,6 +89,48 @@ def test_rows_whose_runs_did_not_take_turns_are_marked(first: list[float], secon
     model = build([*at(first, rate=20), *at(second, rate=26, backend="megatron")])
     assert [ranked.in_turns for ranked in model.ranking.groups[0].places] == [True, in_turns]
     assert ("not in turns" in render(model, {})) is not in_turns
+
+
+def wandering(start: float, rate: float, **asked: object) -> list[Entry]:
+    """Five runs, a minute apart, on a machine that is up to a third slower in some of them."""
+    speeds = (1.0, 0.7, 1.1, 0.75, 0.95)
+    runs = [made.entry(repeat=repeat, rate=rate * speed, **asked) for repeat, speed in enumerate(speeds, start=1)]
+    return [
+        replace(run, record=run.record.model_copy(update={"run": run.record.run.model_copy(update={"started": time})}))
+        for run, time in zip(runs, itertools.count(start, 60), strict=False)
+    ]
+
+
+def test_runs_of_one_round_are_compared_where_the_machine_wanders() -> None:
+    rows = {ranks: {"ranks": ranks, "spread": 0.005} for ranks in (1, 2)}
+    slow = [run for ranks, asked in rows.items() for run in wandering(20.0 * ranks, 20, **asked)]
+    fast = [run for ranks, asked in rows.items() for run in wandering(10 + 20.0 * ranks, 21, backend="m", **asked)]
+    model = build([*slow, *fast])
+    for group in model.ranking.groups:
+        best, other = group.places
+        assert (best.verdict, other.verdict, best.paired_rounds, other.paired_rounds) == ("faster", "slower", None, 5)
+        assert other.ratio.value == pytest.approx(20 / 21, rel=0.02) and group.lead.low > 1
+        assert best.row.samples_per_second.low < 0.9 * best.row.samples_per_second.value
+        assert best.row.turns[0].plan == "0" * 64 + " local -"
+    for curve in model.scaling.curves:
+        assert [point.paired_rounds for point in curve.points] == [5]
+        assert curve.points[0].eta.high < 1.05 * curve.points[0].eta.low
+    assert any(line.startswith("Rounds: ") for line in model.conventions)
+    assert as_json(model)["ranking"]["groups"][0]["places"][1]["paired_rounds"] == 5
+
+
+def test_runs_of_other_launches_are_no_rounds() -> None:
+    slow, fast = wandering(20, 20, spread=0.005), wandering(30, 21, backend="megatron", spread=0.005)
+    elsewhere = [
+        replace(
+            run, record=run.record.model_copy(update={"run": run.record.run.model_copy(update={"launcher": "docker"})})
+        )
+        for run in fast
+    ]
+    assert [one.paired_rounds for one in ranking(slow, fast).groups[0].places] == [None, 5]
+    (group,) = ranking(slow, elsewhere).groups
+    assert [one.paired_rounds for one in group.places] == [None, None]
+    assert not any(line.startswith("Rounds: ") for line in build([*slow, *elsewhere]).conventions)
 
 
 OTHER = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 
@@ -14,8 +14,9 @@ from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle
 from suite.conduct.running.ledger import Ledger, View
 from suite.conduct.running.progress import row_name
-from suite.report.facts.pool import counted_seconds, setting_of
+from suite.report.facts.pool import counted_seconds, setting_of, turn_of
 from suite.report.facts.rollout import lengths_hash_of
+from suite.report.facts.variants import launch_setting_of
 from suite.report.formatting.numbers import counted, percent, span
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
@@ -23,6 +24,7 @@ from suite.spec.resolve import as_repeat
 from suite.spec.stopping import Stopping
 from suite.stats.intervals import RunSeconds
 from suite.stats.precision import Outlook, Sampled, judge
+from suite.stats.rounds import Turn
 from suite.stats.split import Cost, best_iterations
 from suite.stats.steady_state import FEWEST_ITERATIONS
 
@@ -132,6 +134,7 @@ class Pursuit:
 
     def _sample(self, row: PursuedRow) -> None:
         runs: list[RunSeconds] = []
+        turns: list[Turn | None] = []
         costs: list[Cost] = []
         attempts = failed = suspect = 0
         row.seconds = 0.0
@@ -150,6 +153,7 @@ class Pursuit:
             if record is None or measured is None or not valid:
                 continue
             runs.append(measured)
+            turns.append(turn_of(record, launch_setting_of(record)))
             total, wall = sum(measured.seconds), _wall_seconds(record) or 0.0
             costs.append(Cost(max(0.0, wall - total), total / len(measured.seconds)))
         if failed >= FAILED_IN_A_ROW:
@@ -157,7 +161,8 @@ class Pursuit:
         elif suspect >= SUSPECT_IN_A_ROW:
             row.gave_up = f"{suspect} runs in a row are suspect"
         row.costs = tuple(costs)
-        row.sampled = Sampled(tuple(runs), attempts, row.iterations, row.group, closed=row.gave_up is not None)
+        closed = row.gave_up is not None
+        row.sampled = Sampled(tuple(runs), attempts, row.iterations, row.group, closed, tuple(turns))
 
     def _is_over(self, manifest: Manifest) -> bool:
         """Whether a run was made and has ended; its record, or None where it is damaged, is read once."""
@@ -312,4 +317,4 @@ def _one_run(row: PursuedRow) -> float:
 
 
 def _with_iterations(sampled: Sampled, iterations: int) -> Sampled:
-    return Sampled(sampled.runs, sampled.attempts, iterations, sampled.group, sampled.closed)
+    return replace(sampled, iterations=iterations)

@@ -10,11 +10,12 @@ from suite.stats.compare import DEFAULT_MARGIN
 from suite.stats.moderated import FEWEST_ROWS
 
 
-def conventions(entries: Sequence[Entry]) -> tuple[str, ...]:
-    """The report's own, one line each."""
+def conventions(entries: Sequence[Entry], in_rounds: bool = False) -> tuple[str, ...]:
+    """The report's own, one line each. ``in_rounds``: whether any rows are compared by the differences in rounds."""
     several = {manifest.workload.algorithm.name for manifest in manifests_of(entries)} - {PPO_NAME}
     rate = _RATE.format("iterations" if several else "PPO iterations")
-    return (rate, _ROWS, _INTERVAL, _RANKING, _PHASES, *_utilisation(entries), _MEMORY, _SCALING, *_warmup(entries))
+    ratios = (_RANKING, _ROUNDS) if in_rounds else (_RANKING,)
+    return (rate, _ROWS, _INTERVAL, *ratios, _PHASES, *_utilisation(entries), _MEMORY, _SCALING, *_warmup(entries))
 
 
 def recorded_conventions(entries: Sequence[Entry]) -> tuple[str, ...]:
@@ -64,6 +65,12 @@ _RANKING = (
     f"ratio's 90 % interval within {DEFAULT_MARGIN * 100:g} % of 1; {RUNS_TO_PUBLISH} runs are needed to publish, "
     f"{RUNS_TO_RANK} to rank. The ratios of phases beside the whole are of the rates in them alone; their bounds "
     f"hold for all phases and pairs of a group together, and leave the verdict on the whole as it is."
+)
+_ROUNDS = (
+    "Rounds: rows of a plan took turns, and their rates went up and down together. Ratios and eta of rows that were "
+    "made in the same rounds are therefore of runs of the same round (the geometric mean over the rounds), and their "
+    "intervals are Student's t on the differences within rounds, in place of Welch; those of rows with too few rounds "
+    "in common, and of phases, are not. The rates' own intervals hold what the machine did."
 )
 _PHASES = (
     "Phases: mean seconds per iteration of the slowest rank in each; other is the rest of the iteration. Each interval "

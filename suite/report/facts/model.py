@@ -91,6 +91,7 @@ def build(
     ends = [entry.record.run.ended for entry in entries if entry.record.run.ended is not None]
     states = [entry.record.status for entry in entries]
     names = algorithms(entries)
+    ranking, scaling = rank(comparable), scale(comparable)
     return ReportModel(
         title=title or f"{listed(names)} throughput, scaling and memory",
         started=min(starts, default=None),
@@ -102,15 +103,22 @@ def build(
         models=model_facts(entries),
         work=work_facts(entries),
         rows=rows,
-        ranking=rank(comparable),
+        ranking=ranking,
         beside=side_by_side(comparable),
         work_differences=work_differences(rows),
-        scaling=scale(comparable),
+        scaling=scaling,
         failures=failure_rows(rows, [group.entries for group in groups]),
         machines=machines,
         networks=network_lines(networks),
-        conventions=conventions(entries),
+        conventions=conventions(entries, _has_rounds(ranking, scaling)),
         recorded_conventions=recorded_conventions(entries),
         caveats=(*caveats, *doubt_lines(rows), *slow_networks(networks), *two_mode_lines(rows)),
         evidence=report_evidence(entries, read_from),
     )
+
+
+def _has_rounds(ranking: Ranking, scaling: Scalings) -> bool:
+    """Whether any ratio or eta is of runs of the same round."""
+    compared = (ranked for group in ranking.groups for ranked in group.places)
+    points = (point for curve in scaling.curves for point in curve.points)
+    return any(one.paired_rounds for one in compared) or any(one.paired_rounds for one in points)

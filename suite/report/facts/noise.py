@@ -19,9 +19,9 @@ def share_noise(rows: Sequence[Row]) -> tuple[Row, ...]:
     """
     alike: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in (row for row in rows if row.is_ranked):
-        alike[_place(row)].append(row)
+        alike[place_of(row)].append(row)
     priors = {place: moderate([log_rates(row.measured) for row in found]) for place, found in alike.items()}
-    return tuple(_with(row, priors[_place(row)]) if row.measured and row.is_ranked else row for row in rows)
+    return tuple(_with(row, priors[place_of(row)]) if row.measured and row.is_ranked else row for row in rows)
 
 
 def two_mode_lines(rows: Sequence[Row]) -> tuple[str, ...]:
@@ -34,7 +34,8 @@ def two_mode_lines(rows: Sequence[Row]) -> tuple[str, ...]:
     )
 
 
-def _place(row: Row) -> tuple[str, str]:
+def place_of(row: Row) -> tuple[str, str]:
+    """Machine and kind of device: rows of one place share noise."""
     return row.setting.machine, row.setting.device
 
 

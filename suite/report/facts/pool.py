@@ -17,6 +17,7 @@ from suite.spec.base import digest
 from suite.spec.manifest import Manifest
 from suite.stats.intervals import Interval, RunSeconds, pooled_rate
 from suite.stats.moderated import Prior
+from suite.stats.rounds import Turn
 from suite.theory.parameters import parameter_count
 
 _UNSTEADY = ("drifting", "no steady state")
@@ -35,7 +36,8 @@ class TwoModes:
 class Row:
     """One configuration: the runs of equal manifest hash in one launch. Figures come only from runs that succeeded.
 
-    ``started``: when the runs in ``measured`` began, in Unix seconds, as far as that is known. ``doubts``: what speaks
+    ``started``: when the runs in ``measured`` began, in Unix seconds, as far as that is known. ``turns``: in which
+    round of which plan and launch each of them was made, null where that is not known. ``doubts``: what speaks
     against its suspect and invalid runs. ``holds_suspect``: whether suspect ones are in ``measured``. ``is_ranked``:
     not where all its runs are suspect, unless they are asked for. ``unseeded_hash``: equal for rows that differ in
     their seed alone. ``prior``: what its runs' variance shares with other rows'.
@@ -72,6 +74,7 @@ class Row:
     is_ranked: bool
     measured: tuple[RunSeconds, ...]
     started: tuple[float, ...]
+    turns: tuple[Turn | None, ...]
     samples_per_iteration: int | None
     samples_per_second: Interval | None
     tokens_per_second: Interval | None
@@ -221,6 +224,7 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
         is_ranked=with_suspect or not holds_suspect,
         measured=runs,
         started=tuple(record.run.started for record in measured if record.run.started is not None),
+        turns=tuple(turn_of(record, group.launch) for record in measured),
         samples_per_iteration=counts.samples if counts else None,
         samples_per_second=rate,
         tokens_per_second=rate.scaled(tokens) if rate else None,
@@ -249,6 +253,14 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
         run_ids=tuple(entry.record.run.id for entry in entries),
         path=next((entry.path for entry in entries if entry.record.status == "ok"), entries[0].path),
     )
+
+
+def turn_of(record: Record, launch: LaunchSetting) -> Turn | None:
+    """Runs of one plan that were launched alike took turns, repeat by repeat."""
+    run = record.run
+    if not run.plan or run.started is None:
+        return None
+    return Turn(" ".join((run.plan, *(part or "-" for part in launch.place()))), run.repeat, run.started)
 
 
 def setting_of(manifest: Manifest, machine: str) -> Setting:

@@ -9,10 +9,13 @@ from typing import Literal
 
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, Setting
 from suite.report.facts.kind import WorkKind
+from suite.report.facts.noise import place_of
 from suite.report.facts.phase_ratios import Difference, PhaseRatio, difference, phase_ratios
 from suite.report.facts.pool import Row
-from suite.stats.compare import Comparison, compare, ratio_interval
+from suite.report.facts.rounds import in_turns, rounds_of
+from suite.stats.compare import Comparison
 from suite.stats.intervals import Interval
+from suite.stats.rounds import Rounds, compare_in_turns, fastest
 
 Verdict = Literal["faster", "slower", "not distinguishable", "too few runs"]
 
@@ -22,8 +25,9 @@ class RankedRow:
     """A row against the best of its group: ``ratio`` of their rates; the best's own verdict is against all others.
 
     The bounds of all ratios between rows of a group hold together at 95 %. ``in_turns``: whether runs of the two took
-    turns, so that a machine that drifts meets both; else all of one row came before all of the other. ``by_phase`` and
-    ``difference`` are against the best too; the best has none.
+    turns, so that a machine that drifts meets both; else all of one row came before all of the other.
+    ``paired_rounds``: the ratio is the mean over so many rounds of its value within each; null: of independent runs.
+    ``by_phase`` and ``difference`` are against the best too; the best has none.
     """
 
     row: Row
@@ -32,6 +36,7 @@ class RankedRow:
     equivalent: bool | None
     provisional: bool
     in_turns: bool
+    paired_rounds: int | None
     by_phase: tuple[PhaseRatio, ...]
     difference: Difference | None
 
@@ -74,14 +79,17 @@ def rank(rows: Sequence[Row]) -> Ranking:
     for row in rows:
         if row.measured:
             alike[row.setting, row.work_hash, row.lengths_hash, row.ranks, row.samples_per_iteration].append(row)
-    groups, apart = [], []
+    together_in: list[tuple[list[Row], int | None]] = []
+    apart: list[Row] = []
     for together in alike.values():
         by_seed = _by_seed(together)
         for seed, members in by_seed.items():
             if len(members) > 1:
-                groups.append(_group(members, seed if len(by_seed) > 1 else None))
+                together_in.append((members, seed if len(by_seed) > 1 else None))
             else:
                 apart += members
+    rounds = rounds_of([members for members, _ in together_in])
+    groups = [_group(members, seed, rounds[place_of(members[0])]) for members, seed in together_in]
     return Ranking(groups=tuple(groups), apart=tuple(apart))
 
 
@@ -94,14 +102,18 @@ def _by_seed(rows: Sequence[Row]) -> dict[int, list[Row]]:
     return found
 
 
-def _group(rows: Sequence[Row], seed: int | None) -> Group:
+def _group(rows: Sequence[Row], seed: int | None, rounds: Rounds | None) -> Group:
     ordered = sorted(rows, key=lambda row: (-_rate(row), row.number))
-    best, others = ordered[0], ordered[1:]
-    sides = len(ordered)
-    against_best = [compare(row.measured, best.measured, prior=best.prior, sides=sides) for row in others]
-    others_ranked = [
-        _ranked_row(row, best, comparison, sides) for row, comparison in zip(others, against_best, strict=True)
-    ]
+    best = ordered.pop(fastest([in_turns(row) for row in ordered], rounds))
+    sides = len(rows)
+
+    def compared(row: Row, other: Row) -> Comparison:
+        return compare_in_turns(in_turns(row), in_turns(other), prior=best.prior, sides=sides, rounds=rounds)
+
+    found = [(row, compared(row, best)) for row in ordered]
+    if any(comparison.paired_rounds for _, comparison in found):
+        found.sort(key=lambda one: -one[1].ratio.value)
+    others_ranked = [_ranked_row(row, best, comparison, sides) for row, comparison in found]
     return Group(
         size=best.size,
         ranks=best.ranks,
@@ -109,13 +121,13 @@ def _group(rows: Sequence[Row], seed: int | None) -> Group:
         work=best.work,
         setting=best.setting,
         seed=seed,
-        lead=ratio_interval(best.measured, others[0].measured, prior=best.prior, sides=sides),
+        lead=compared(best, found[0][0]).ratio,
         places=(_best(best, others_ranked), *others_ranked),
     )
 
 
 def _ranked_row(row: Row, best: Row, comparison: Comparison, sides: int) -> RankedRow:
-    runs = min(len(row.measured), len(best.measured))
+    runs = comparison.paired_rounds or min(len(row.measured), len(best.measured))
     too_few = runs < RUNS_TO_PUBLISH
     return RankedRow(
         row=row,
@@ -124,6 +136,7 @@ def _ranked_row(row: Row, best: Row, comparison: Comparison, sides: int) -> Rank
         equivalent=None if too_few else comparison.equivalent,
         provisional=not too_few and runs < RUNS_TO_RANK,
         in_turns=_took_turns(row.started, best.started),
+        paired_rounds=comparison.paired_rounds,
         by_phase=phase_ratios(row, best, sides),
         difference=difference(row, best),
     )
@@ -146,7 +159,15 @@ def _best(row: Row, others: Sequence[RankedRow]) -> RankedRow:
         verdict = "too few runs"
     provisional = verdict != "too few runs" and any(ranked.provisional for ranked in others)
     return RankedRow(
-        row, Interval(1.0, None, None), verdict, None, provisional, in_turns=True, by_phase=(), difference=None
+        row=row,
+        ratio=Interval(1.0, None, None),
+        verdict=verdict,
+        equivalent=None,
+        provisional=provisional,
+        in_turns=True,
+        paired_rounds=None,
+        by_phase=(),
+        difference=None,
     )
 
 

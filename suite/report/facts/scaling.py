@@ -7,21 +7,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from suite.report.facts.costs import phase_runs
+from suite.report.facts.noise import place_of
 from suite.report.facts.pool import Row
+from suite.report.facts.rounds import in_turns, rounds_of
 from suite.spec.workload import Scaling
-from suite.stats.compare import ratio_interval
+from suite.stats.compare import decided, ratio_interval
 from suite.stats.intervals import Interval
+from suite.stats.rounds import Rounds, paired
 from suite.stats.scaling import scaling_curve
 
 
 @dataclass(frozen=True)
 class Point:
-    """One row of a curve. ``phase_eta``: the same ratio, with its interval, for each phase's own time."""
+    """One row of a curve. ``phase_eta``: the same ratio, with its interval, for each phase's own time.
+
+    ``paired_rounds``: speedup and eta are means over so many rounds of their value within each; null: of independent
+    runs, as each phase's always are.
+    """
 
     row: Row
     speedup: Interval
     eta: Interval
     above_one: bool
+    paired_rounds: int | None
     phase_eta: tuple[tuple[str, Interval], ...]
 
 
@@ -53,12 +61,17 @@ def scale(rows: Sequence[Row]) -> Scalings:
     for row in rows:
         for kind in _kinds(row):
             series[row.series_hash, kind, _work_unit(row, kind)].append(row)
-    curves = []
+    found = []
     for (_, kind, _), members in series.items():
         members.sort(key=lambda row: (row.ranks, row.nodes, row.number))
         base, larger = members[0], [row for row in members[1:] if row.ranks > members[0].ranks]
         if larger:
-            curves.append(Curve(kind=kind, base=base, points=tuple(_point(kind, base, row) for row in larger)))
+            found.append((kind, base, larger))
+    rounds = rounds_of([[base, *larger] for _, base, larger in found])
+    curves = [
+        Curve(kind, base, tuple(_point(kind, base, row, rounds[place_of(base)]) for row in larger))
+        for kind, base, larger in found
+    ]
     curves.sort(key=lambda curve: curve.base.number)
     used = {row.number for curve in curves for row in (curve.base, *(point.row for point in curve.points))}
     alone = tuple(row for row in rows if row.measured and row.number not in used)
@@ -80,10 +93,12 @@ def _work_unit(row: Row, kind: Scaling) -> float:
     return row.samples_per_iteration / (row.ranks if kind == "weak" else 1)
 
 
-def _point(kind: Scaling, base: Row, row: Row) -> Point:
-    curve = scaling_curve(kind, {base.ranks: base.measured, row.ranks: row.measured}, base.prior)
-    point = curve.points[-1]
-    return Point(row, point.speedup, point.eta, point.above_one, _phase_eta(base, row))
+def _point(kind: Scaling, base: Row, row: Row, rounds: Rounds | None) -> Point:
+    within = paired(in_turns(row), in_turns(base), rounds) if rounds else None
+    speedups = {row.ranks: decided(within.difference).ratio} if within else {}
+    curve = scaling_curve(kind, {base.ranks: base.measured, row.ranks: row.measured}, base.prior, speedups)
+    point, count = curve.points[-1], within.rounds if within else None
+    return Point(row, point.speedup, point.eta, point.above_one, count, _phase_eta(base, row))
 
 
 def _phase_eta(base: Row, row: Row) -> tuple[tuple[str, Interval], ...]:
