@@ -38,6 +38,10 @@ def rerun(
     margin: Annotated[str, typer.Option(help="how far the rate may be off and still be reproduced, e.g. 3%")] = "5%",
     strict: Annotated[bool, typer.Option("--strict", help="exit 3 too where the runs cannot tell")] = False,
     extend: Annotated[bool, typer.Option("--extend", help="add to the last rerun until it has --repeats runs")] = False,
+    with_suspect: Annotated[
+        bool,
+        typer.Option("--with-suspect", help="runs that something disturbed count too, as on a shared machine"),
+    ] = False,
     runs: Annotated[Path, typer.Option(help="results folder for the new runs", rich_help_panel="Output")] = Path(
         "runs"
     ),
@@ -79,6 +83,10 @@ def rerun(
     within = share("--margin", margin)
     wanted, _ = read_manifest(manifest)
     rule = _rule(wanted, repeats, precision, extend)
+    own = wanted.run.stopping
+    with_suspect = with_suspect or (own is not None and own.with_suspect)
+    if rule is not None:
+        rule = rule.model_copy(update={"with_suspect": with_suspect})
     before, unread = repeats_of(wanted, manifest)
     machine, launcher = where.open(wanted.measure.device, (wanted.backend.name,))
     machine.require_room(wanted.layout.ranks, oversubscribe, threads=wanted.measure.threads_per_rank)
@@ -100,7 +108,7 @@ def rerun(
         first = first_by_rule(wanted, runs, rule, is_unfinished, image)
         plan = Plan(id=first.run.plan, manifests=(first,), skipped=(), notes=())
         plan, summary, _ = follow(Pursuit([first], rule, runs, view), plan, work_on)
-    outcome = rerun_outcome(before, plan, runs, within)
+    outcome = rerun_outcome(before, plan, runs, within, with_suspect)
     if as_json:
         print_json(outcome.document())
     else:

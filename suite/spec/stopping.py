@@ -27,6 +27,8 @@ class Stopping(Frozen):
         description="chosen: those of the runs after the least ones follow from spread and start-up of these"
     )
 
+    with_suspect: bool = Field(default=False, description="runs that something disturbed count too")
+
     @model_validator(mode="after")
     def _asks_for_something(self) -> "Stopping":
         if self.precision is None and self.difference is None:
@@ -42,4 +44,6 @@ class Stopping(Frozen):
             asked.append(f"each rate within {100 * self.precision:g} % (95 %)")
         if self.difference is not None:
             asked.append(f"rows told apart, or equivalent within {100 * self.difference:g} %")
+        if self.with_suspect:
+            asked.append("suspect runs count")
         return "; ".join(asked)

@@ -95,6 +95,14 @@ class Basics:
             min=1, max=1000, help="runs that --precision and --difference give a row at most", rich_help_panel=MEASURING
         ),
     ] = 30
+    with_suspect: Annotated[
+        bool,
+        typer.Option(
+            "--with-suspect",
+            help="with --precision or --difference: runs that something disturbed count too, as on a shared machine",
+            rich_help_panel=MEASURING,
+        ),
+    ] = False
     warmup: Annotated[int, typer.Option(help="iterations recorded but not counted", rich_help_panel=MEASURING)] = 2
     iterations: Annotated[
         int | None,
@@ -231,6 +239,8 @@ class Work(LayoutOptions, WorkloadOptions, Basics):
         if len(widths) > 1:
             raise UsageError(f"--precision asks for two widths, {widths[0]} and {widths[1]}")
         if not widths and self.difference is None:
+            if self.with_suspect:
+                raise UsageError("--with-suspect goes with --precision 3% or --difference 5%")
             return None
         if self.repeats < FEWEST_RUNS:
             raise UsageError(f"--repeats {self.repeats}: intervals that are looked at need {FEWEST_RUNS} runs at least")
@@ -240,6 +250,7 @@ class Work(LayoutOptions, WorkloadOptions, Basics):
             "least": self.repeats,
             "most": self.most_repeats,
             "iterations": "chosen" if self.iterations is None else "fixed",
+            "with_suspect": self.with_suspect,
         }
         return cast("Stopping", checked(lambda: Stopping.model_validate(body)))
 

@@ -210,7 +210,7 @@ def print_rerun(outcome: RerunOutcome, root: Path) -> None:
             told = outcome_line(record) if record.throughput is None else doubt_of(record)
             if told:
                 print("\n".join(wrapped(told, width, first=f"{record.run.id}: ", rest="  ")))
-    rows = [(name, measured_runs(records), records) for name, records in sides if records]
+    rows = [(name, measured_runs(records, outcome.with_suspect), records) for name, records in sides if records]
     columns = [
         Column("", [name for name, _, _ in rows], left=True),
         Column("runs", [f"{len(runs)} of {len(records)}" for _, runs, records in rows]),

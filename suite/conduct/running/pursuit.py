@@ -16,6 +16,7 @@ from suite.conduct.running.ledger import Ledger, View
 from suite.conduct.running.progress import row_name
 from suite.report.facts.pool import counted_seconds, setting_of, turn_of
 from suite.report.facts.rollout import lengths_hash_of
+from suite.report.facts.suspect import is_invalid, is_suspect
 from suite.report.facts.variants import launch_setting_of
 from suite.report.formatting.numbers import counted, percent, span
 from suite.spec.base import UsageError
@@ -147,7 +148,7 @@ class Pursuit:
             attempts += 1
             row.seconds += _wall_seconds(record) or 0.0
             measured = None if record is None or record.status != "ok" else _measured(record)
-            valid = record is not None and _is_valid(record)
+            valid = record is not None and self._counts(record)
             failed = 0 if measured else failed + 1
             suspect = 0 if valid else suspect + 1
             if record is None or measured is None or not valid:
@@ -159,10 +160,14 @@ class Pursuit:
         if failed >= FAILED_IN_A_ROW:
             row.gave_up = f"{failed} runs in a row failed"
         elif suspect >= SUSPECT_IN_A_ROW:
-            row.gave_up = f"{suspect} runs in a row are suspect"
+            row.gave_up = f"{suspect} runs in a row are suspect (--with-suspect counts them)"
         row.costs = tuple(costs)
         closed = row.gave_up is not None
         row.sampled = Sampled(tuple(runs), attempts, row.iterations, row.group, closed, tuple(turns))
+
+    def _counts(self, record: Record) -> bool:
+        """Whether nothing speaks against the figures of a run, or they are taken as they are."""
+        return not is_invalid(record) and (self.rule.with_suspect or not is_suspect(record))
 
     def _is_over(self, manifest: Manifest) -> bool:
         """Whether a run was made and has ended; its record, or None where it is damaged, is read once."""
@@ -293,12 +298,6 @@ def _measured(record: Record) -> RunSeconds | None:
     if record.throughput is None or record.counts is None:
         return None
     return RunSeconds(record.counts.samples, counted_seconds(record))
-
-
-def _is_valid(record: Record) -> bool:
-    """Whether nothing speaks against the figures of a run; records of before this was judged count as they did."""
-    validity = getattr(record, "validity", None)
-    return validity is None or validity.status == "valid"
 
 
 def _wall_seconds(record: Record | None) -> float | None:

@@ -14,6 +14,7 @@ from suite.bundle.store import Bundle, DamagedBundle
 from suite.conduct.planning.plan import Plan
 from suite.report.facts.environment_differences import EnvironmentDifference, environment_differences
 from suite.report.facts.pool import counted_seconds
+from suite.report.facts.suspect import is_invalid, is_suspect
 from suite.spec.base import Frozen
 from suite.stats.compare import compare
 from suite.stats.intervals import RunSeconds, log_rates
@@ -64,15 +65,19 @@ class Reproduction(Frozen):
         return f", about {' and '.join(sides)}" if sides else ""
 
 
-def measured_runs(records: Sequence[Record]) -> list[RunSeconds]:
-    """The samples and seconds of those records that have a rate and no doubt about it."""
+def measured_runs(records: Sequence[Record], with_suspect: bool = False) -> list[RunSeconds]:
+    """The samples and seconds of those records that have a rate and no doubt about it.
+
+    ``with_suspect``: also of runs that something disturbed.
+    """
     return [
         RunSeconds(record.counts.samples, counted_seconds(record))
         for record in records
         if record.status == "ok"
         and record.throughput is not None
         and record.counts is not None
-        and not doubt_of(record)
+        and not is_invalid(record)
+        and (with_suspect or not is_suspect(record))
     ]
 
 
@@ -159,6 +164,7 @@ class RerunOutcome(Frozen):
     before: tuple[Record, ...]
     after: tuple[Record, ...]
     differences: tuple[EnvironmentDifference, ...]
+    with_suspect: bool
 
     def document(self) -> dict[str, Any]:
         """As ``suite rerun --json`` prints it: the verdict with its figures, what differs, and the new records."""
@@ -167,11 +173,14 @@ class RerunOutcome(Frozen):
             **(found.model_dump(mode="json") if found else {"verdict": None}),
             "differences": [each.model_dump(mode="json") for each in self.differences],
             "compared_with": [record.run.id for record in self.before],
+            "with_suspect": self.with_suspect,
             "records": [record.model_dump(mode="json", by_alias=True) for record in self.after],
         }
 
 
-def rerun_outcome(before: Sequence[Record], plan: Plan, root: Path, margin: float) -> RerunOutcome:
+def rerun_outcome(
+    before: Sequence[Record], plan: Plan, root: Path, margin: float, with_suspect: bool = False
+) -> RerunOutcome:
     """What became of the runs of a rerun, against the records of ``before``."""
     after = []
     for manifest in plan.manifests:
@@ -180,8 +189,11 @@ def rerun_outcome(before: Sequence[Record], plan: Plan, root: Path, margin: floa
             with suppress(DamagedBundle):
                 after.append(record_of(bundle))
     return RerunOutcome(
-        reproduction=reproduction(measured_runs(before), measured_runs(after), margin) if before else None,
+        reproduction=reproduction(measured_runs(before, with_suspect), measured_runs(after, with_suspect), margin)
+        if before
+        else None,
         before=tuple(before),
         after=tuple(after),
         differences=tuple(environment_differences(before, after)) if before else (),
+        with_suspect=with_suspect,
     )

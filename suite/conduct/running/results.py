@@ -13,6 +13,7 @@ from suite.conduct.planning.plan import Plan
 from suite.report.facts.pool import counted_seconds
 from suite.report.facts.suspect import doubts_of, is_suspect, pooled
 from suite.report.formatting.numbers import interval
+from suite.spec.manifest import Manifest
 from suite.stats.intervals import Interval, RunSeconds, log_rates, pooled_rate
 from suite.stats.moderated import moderate
 
@@ -55,7 +56,7 @@ def results(plan: Plan, root: Path) -> list[Result]:
         if bundle.path.is_dir() and not bundle.running():
             with suppress(DamagedBundle):
                 records.append(record_of(bundle))
-    measured = {row: _measured(records) for row, records in repeats.items()}
+    measured = {row: _measured(records, _takes_suspect(manifests[row])) for row, records in repeats.items()}
     prior = moderate([log_rates(runs) for runs in measured.values()])
     return [
         Result(
@@ -76,10 +77,14 @@ def results(plan: Plan, root: Path) -> list[Result]:
     ]
 
 
-def _measured(records: list[Record]) -> list[RunSeconds]:
+def _takes_suspect(manifest: Manifest) -> bool:
+    return manifest.run.stopping is not None and manifest.run.stopping.with_suspect
+
+
+def _measured(records: list[Record], with_suspect: bool) -> list[RunSeconds]:
     with_rate = [record for record in records if record.status == "ok" and record.throughput is not None]
     return [
         RunSeconds(record.counts.samples, counted_seconds(record))
-        for record in pooled(with_rate, with_suspect=False)
+        for record in pooled(with_rate, with_suspect)
         if record.counts is not None
     ]

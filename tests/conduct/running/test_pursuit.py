@@ -170,3 +170,15 @@ def test_a_manifest_without_a_rule_is_written_as_before() -> None:
     assert Run(id="a-r1", plan="p", repeat=1).model_dump() == {"id": "a-r1", "plan": "p", "repeat": 1}
     fixed, ruled = make_plan(request(ranks=(1,)), STACKS), plan_of(rule(precision=0.05))
     assert [one.hash for one in fixed.firsts] == [one.hash for one in ruled.firsts], "its runs are of the same row"
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_suspect_runs_count_only_where_they_are_asked_for(
+    tmp_path: Path, script: Callable[..., None], monkeypatch: pytest.MonkeyPatch, counts: bool
+) -> None:
+    script(run_noise=0.01)
+    monkeypatch.setattr("suite.conduct.running.pursuit.is_suspect", lambda record: True)
+    asked = rule(precision=0.1, with_suspect=counts)
+    _, _, found, _ = pursue(plan_of(asked), asked, tmp_path)
+    assert {row.state for row in found.rows} == ({"reached"} if counts else {"given up"})
+    assert counts or all("--with-suspect counts them" in row.reason for row in found.rows)
