@@ -70,10 +70,11 @@ def find_rounds(groups: Sequence[Sequence[InTurns]], prior: Prior | None, is_kno
     tables = [table for table in map(_table, groups) if table]
     if not tables:
         return None
-    contrasts = [contrast for table in tables for contrast in _contrasts(table)]
-    shared = moderate([_turned(contrast) for contrast in contrasts])
     parts = [_Parts.of(table) for table in tables]
-    return Rounds(shared) if (is_known or _stand_out(parts)) and _is_narrower(parts, prior, shared) else None
+    if not (is_known or _stand_out(parts)):
+        return None
+    shared = moderate([_turned(contrast) for table in tables for contrast in _contrasts(table)])
+    return Rounds(shared) if _is_narrower(parts, prior, shared) else None
 
 
 def paired(a: InTurns, b: InTurns, rounds: Rounds) -> Paired | None:

@@ -59,7 +59,8 @@ class Difference:
 def phase_ratios(row: Row, best: Row, sides: int, rounds: PhaseRounds) -> tuple[PhaseRatio, ...]:
     """Of every part that both rows took time for in all of their runs. ``sides``: how many rows the group has.
 
-    Phases do not vary as whole iterations do, so that what rows share of their noise is not used.
+    Phases do not vary as whole iterations do, so that what rows share of their noise is not used; within ``rounds`` it
+    is what the differences of the same phase share.
     """
     found = []
     for name, phases in COMPARED.items():
