@@ -112,22 +112,23 @@ def figures(count: int) -> Iterator[Figure]:
     for name, machine in MACHINES.items():
         for sides, bounds in ((2, OF_PAIRS), (4, OF_FOURS)):
             for runs in (3, 5):
-                column = f"{sides} rows, {runs} runs"
+                column = f"{runs} runs"
                 equal = list(play(machine, count, runs, sides, 0.0))
                 alarms = [plan.has_alarm(group) for plan in equal for group in plan.groups]
-                yield f"{name}: equal rows, a difference told", column, float(numpy.mean(alarms)), ALARMS
+                yield f"{name}: {sides} equal rows, a difference told", column, float(numpy.mean(alarms)), ALARMS
                 alone = [plan.has_alarm(plan.groups[0]) for plan in play(machine, 4 * count, runs, sides, 0.0, sides)]
-                yield f"{name}: the same, of a plan of these rows alone", column, float(numpy.mean(alone)), ALARMS_ALONE
+                what = f"{name}: the same, of a plan of {sides} rows"
+                yield what, column, float(numpy.mean(alone)), ALARMS_ALONE
                 slower = [
                     plan.tells(row, plan.groups[0][0])
                     for plan in play(machine, 2 * count, runs, sides, FASTER)
                     for row in plan.groups[0][1:]
                 ]
                 is_bound = machine is still and runs == 5
-                what = f"{name}: one row {FASTER:.0%} faster, told"
+                what = f"{name}: one of {sides} rows {FASTER:.0%} faster, told"
                 yield what, column, float(numpy.mean(slower)), bounds if is_bound else None
                 within = float(numpy.mean([plan.rounds is not None for plan in equal]))
-                yield f"{name}: plans compared within rounds", column, within, None
+                yield f"{name}: plans of {sides} rows a group compared within rounds", column, within, None
 
 
 def main() -> None:

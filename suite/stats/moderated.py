@@ -24,7 +24,7 @@ FEWEST_ROWS = 6
 _FEWEST_DEGREES = 1.0
 #: Standard errors that are added to the estimated width of the rows' variances, so that rows which look alike by chance
 #: do not share more than they have in common.
-_CAUTION = 1.0
+_CAUTION = 0.8
 #: A row whose variance is above this quantile of what the others have lends nothing from them.
 _UNLIKE = 0.99
 #: Level at which runs of a row are called slow: of rows without such runs at most about one in a hundred is.

@@ -60,20 +60,21 @@ class Paired:
     rounds: int
 
 
-def find_rounds(groups: Sequence[Sequence[InTurns]], prior: Prior | None) -> Rounds | None:
+def find_rounds(groups: Sequence[Sequence[InTurns]], prior: Prior | None, is_known: bool = False) -> Rounds | None:
     """Whether the rows of these groups are to be compared within rounds; null where they are not.
 
     ``groups``: rows that are compared with each other; ``prior``: what all the rows share of their variance. Rounds
-    have to stand out (F test of the rounds against what is left of them, over all groups), and intervals are to be
-    narrower by them than without.
+    have to stand out (F test of the rounds against what is left of them, over all groups), unless the machine is known
+    to wander (``is_known``) by more than these figures, and intervals are to be narrower by them than without.
     """
     tables = [table for table in map(_table, groups) if table]
     if not tables:
         return None
-    contrasts = [contrast for table in tables for contrast in _contrasts(table)]
-    shared = moderate([_turned(contrast) for contrast in contrasts])
     parts = [_Parts.of(table) for table in tables]
-    return Rounds(shared) if _stand_out(parts) and _is_narrower(parts, prior, shared) else None
+    if not (is_known or _stand_out(parts)):
+        return None
+    shared = moderate([_turned(contrast) for table in tables for contrast in _contrasts(table)])
+    return Rounds(shared) if _is_narrower(parts, prior, shared) else None
 
 
 def paired(a: InTurns, b: InTurns, rounds: Rounds) -> Paired | None:
@@ -98,12 +99,13 @@ def compare_in_turns(
     prior: Prior | None = None,
     sides: int = 2,
     rounds: Rounds | None = None,
+    pairs: int = 1,
 ) -> Comparison:
     """Within rounds where they are to be used and the two have enough in common; else ``compare``, and raises as it."""
     found = paired(a, b, rounds) if rounds is not None else None
     if found is None:
-        return compare(a.runs, b.runs, margin, prior=prior, sides=sides)
-    return decided(found.difference, margin, sides=sides, rounds=found.rounds)
+        return compare(a.runs, b.runs, margin, pairs, prior, sides)
+    return decided(found.difference, margin, pairs, sides, found.rounds)
 
 
 def fastest(rows: Sequence[InTurns], rounds: Rounds | None) -> int:

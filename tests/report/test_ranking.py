@@ -110,6 +110,7 @@ def test_runs_of_one_round_are_compared_where_the_machine_wanders() -> None:
         best, other = group.places
         assert (best.verdict, other.verdict, best.paired_rounds, other.paired_rounds) == ("faster", "slower", None, 5)
         assert other.ratio.value == pytest.approx(20 / 21, rel=0.02) and group.lead.low > 1
+        assert {one.paired_rounds for one in other.by_phase} == {5}
         assert best.row.samples_per_second.low < 0.9 * best.row.samples_per_second.value
         assert best.row.turns[0].plan == "0" * 64 + " local -"
     for curve in model.scaling.curves:

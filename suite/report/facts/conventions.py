@@ -69,8 +69,9 @@ _RANKING = (
 _ROUNDS = (
     "Rounds: rows of a plan took turns, and their rates went up and down together. Ratios and eta of rows that were "
     "made in the same rounds are therefore of runs of the same round (the geometric mean over the rounds), and their "
-    "intervals are Student's t on the differences within rounds, in place of Welch; those of rows with too few rounds "
-    "in common, and of phases, are not. The rates' own intervals hold what the machine did."
+    "intervals are Student's t on the differences within rounds, in place of Welch; so are those of phases where that "
+    "makes them narrower, but each phase's eta, and rows with too few rounds in common, are not. The rates' own "
+    "intervals hold what the machine did."
 )
 _PHASES = (
     "Phases: mean seconds per iteration of the slowest rank in each; other is the rest of the iteration. Each interval "

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from suite.report.facts.costs import phase_runs
 from suite.report.facts.entry import RUNS_TO_PUBLISH
 from suite.report.facts.pool import Row
-from suite.stats.compare import ComparisonVerdict, compare
+from suite.stats.compare import ComparisonVerdict
 from suite.stats.intervals import Interval
+from suite.stats.rounds import InTurns, Rounds, compare_in_turns, find_rounds
 
 #: What is compared beside the whole iteration, and which phases it is.
 COMPARED: dict[str, tuple[str, ...]] = {
@@ -20,18 +21,22 @@ COMPARED: dict[str, tuple[str, ...]] = {
 }
 REST = "the other phases"
 
+#: By part; null where rows are compared as independent ones in it.
+PhaseRounds = Mapping[str, Rounds | None]
+
 
 @dataclass(frozen=True)
 class PhaseRatio:
     """Rate of a row in some phases alone over that of another: ``verdict`` is null where there are too few runs.
 
     The bounds hold together for all of ``COMPARED`` and all pairs of rows of a group at 95 %, apart from those of the
-    whole iteration.
+    whole iteration. ``paired_rounds``: the ratio is of runs of the same rounds, so many; null: of independent runs.
     """
 
     name: str
     ratio: Interval
     verdict: ComparisonVerdict | None
+    paired_rounds: int | None
 
 
 @dataclass(frozen=True)
@@ -51,23 +56,37 @@ class Difference:
         return self.share > 0.5
 
 
-def phase_ratios(row: Row, best: Row, sides: int) -> tuple[PhaseRatio, ...]:
+def phase_ratios(row: Row, best: Row, sides: int, rounds: PhaseRounds) -> tuple[PhaseRatio, ...]:
     """Of every part that both rows took time for in all of their runs. ``sides``: how many rows the group has.
 
-    Phases do not vary as whole iterations do, so that what rows share of their noise is not used.
+    Phases do not vary as whole iterations do, so that what rows share of their noise is not used; within ``rounds`` it
+    is what the differences of the same phase share.
     """
-    assert row.samples_per_iteration and best.samples_per_iteration, "a ranked row has counts"
-    few = min(len(row.measured), len(best.measured)) < RUNS_TO_PUBLISH
     found = []
     for name, phases in COMPARED.items():
-        if _told(row, phases) != _told(best, phases):
+        a, b = _in_part(row, phases), _in_part(best, phases)
+        if a is None or b is None or _told(row, phases) != _told(best, phases):
             continue
-        runs = phase_runs(row.samples_per_iteration, _by_run(row, phases))
-        best_runs = phase_runs(best.samples_per_iteration, _by_run(best, phases))
-        if runs and best_runs:
-            result = compare(runs, best_runs, pairs=len(COMPARED), sides=sides)
-            found.append(PhaseRatio(name, result.ratio, None if few else result.verdict))
+        result = compare_in_turns(a, b, sides=sides, rounds=rounds.get(name), pairs=len(COMPARED))
+        few = (result.paired_rounds or min(len(a.runs), len(b.runs))) < RUNS_TO_PUBLISH
+        found.append(PhaseRatio(name, result.ratio, None if few else result.verdict, result.paired_rounds))
     return tuple(found)
+
+
+def phase_rounds(groups: Sequence[Sequence[Row]]) -> PhaseRounds:
+    """Of groups on a machine that is known to wander from round to round: which parts are compared within rounds."""
+    found: dict[str, Rounds | None] = {}
+    for name, phases in COMPARED.items():
+        parts = [[part for row in group if (part := _in_part(row, phases))] for group in groups]
+        found[name] = find_rounds(parts, None, is_known=True)
+    return found
+
+
+def _in_part(row: Row, phases: Sequence[str]) -> InTurns | None:
+    """The runs of a row by their rates in these phases alone; null where one took no time for them."""
+    assert row.samples_per_iteration, "a ranked row has counts"
+    runs = phase_runs(row.samples_per_iteration, _by_run(row, phases))
+    return InTurns(runs, row.turns) if len(runs) == len(row.turns) > 0 else None
 
 
 def difference(row: Row, best: Row) -> Difference | None:

@@ -10,7 +10,7 @@ from typing import Literal
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, Setting
 from suite.report.facts.kind import WorkKind
 from suite.report.facts.noise import place_of
-from suite.report.facts.phase_ratios import Difference, PhaseRatio, difference, phase_ratios
+from suite.report.facts.phase_ratios import Difference, PhaseRatio, PhaseRounds, difference, phase_ratios, phase_rounds
 from suite.report.facts.pool import Row
 from suite.report.facts.rounds import in_turns, rounds_of
 from suite.stats.compare import Comparison
@@ -88,8 +88,16 @@ def rank(rows: Sequence[Row]) -> Ranking:
                 together_in.append((members, seed if len(by_seed) > 1 else None))
             else:
                 apart += members
-    rounds = rounds_of([members for members, _ in together_in])
-    groups = [_group(members, seed, rounds[place_of(members[0])]) for members, seed in together_in]
+    all_members = [members for members, _ in together_in]
+    rounds = rounds_of(all_members)
+    of_phases = {
+        place: phase_rounds([members for members in all_members if place_of(members[0]) == place]) if found else {}
+        for place, found in rounds.items()
+    }
+    groups = [
+        _group(members, seed, rounds[place_of(members[0])], of_phases[place_of(members[0])])
+        for members, seed in together_in
+    ]
     return Ranking(groups=tuple(groups), apart=tuple(apart))
 
 
@@ -102,7 +110,7 @@ def _by_seed(rows: Sequence[Row]) -> dict[int, list[Row]]:
     return found
 
 
-def _group(rows: Sequence[Row], seed: int | None, rounds: Rounds | None) -> Group:
+def _group(rows: Sequence[Row], seed: int | None, rounds: Rounds | None, of_phases: PhaseRounds) -> Group:
     ordered = sorted(rows, key=lambda row: (-_rate(row), row.number))
     best = ordered.pop(fastest([in_turns(row) for row in ordered], rounds))
     sides = len(rows)
@@ -113,7 +121,7 @@ def _group(rows: Sequence[Row], seed: int | None, rounds: Rounds | None) -> Grou
     found = [(row, compared(row, best)) for row in ordered]
     if any(comparison.paired_rounds for _, comparison in found):
         found.sort(key=lambda one: -one[1].ratio.value)
-    others_ranked = [_ranked_row(row, best, comparison, sides) for row, comparison in found]
+    others_ranked = [_ranked_row(row, best, comparison, sides, of_phases) for row, comparison in found]
     return Group(
         size=best.size,
         ranks=best.ranks,
@@ -126,7 +134,7 @@ def _group(rows: Sequence[Row], seed: int | None, rounds: Rounds | None) -> Grou
     )
 
 
-def _ranked_row(row: Row, best: Row, comparison: Comparison, sides: int) -> RankedRow:
+def _ranked_row(row: Row, best: Row, comparison: Comparison, sides: int, of_phases: PhaseRounds) -> RankedRow:
     runs = comparison.paired_rounds or min(len(row.measured), len(best.measured))
     too_few = runs < RUNS_TO_PUBLISH
     return RankedRow(
@@ -137,7 +145,7 @@ def _ranked_row(row: Row, best: Row, comparison: Comparison, sides: int) -> Rank
         provisional=not too_few and runs < RUNS_TO_RANK,
         in_turns=_took_turns(row.started, best.started),
         paired_rounds=comparison.paired_rounds,
-        by_phase=phase_ratios(row, best, sides),
+        by_phase=phase_ratios(row, best, sides, of_phases),
         difference=difference(row, best),
     )
 
