@@ -14,7 +14,11 @@ from pydantic import BaseModel
 
 _Model = TypeVar("_Model", bound=BaseModel)
 Make = Callable[[Any], Any]
-_set = object.__setattr__
+#: What a frozen model has, set without a look at its name.
+_set_fields, _set_names, _set_extra, _set_private = (
+    BaseModel.__dict__[name].__set__
+    for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+)
 
 
 @cache
@@ -24,7 +28,7 @@ def maker(model: type[BaseModel], given: tuple[str, ...] = ()) -> Make:
     ``given``: fields whose values are taken as they are. What is made takes the object's place: nobody else may have
     it. Raises KeyError where a required field is missing, AttributeError and TypeError for what is no object.
     """
-    every = _every_field(model)
+    every, new = _every_field(model), model.__new__
     plan = [
         (name, field.alias or name, None if name in given else _converter(field.annotation), field)
         for name, field in model.model_fields.items()
@@ -43,23 +47,23 @@ def maker(model: type[BaseModel], given: tuple[str, ...] = ()) -> Make:
             value = fields[name]
             if value is not None:
                 fields[name] = convert(value)
-        return _made(model, fields, every)
+        made = new(model)
+        _set_fields(made, fields)
+        _set_names(made, every)  # one set for all models of a type: each its own takes more than the fields
+        _set_extra(made, None)
+        _set_private(made, None)
+        return made
 
     return make
 
 
 def changed(model: _Model, **values: Any) -> _Model:
     """The model with other values of some fields, which are not checked."""
-    return _made(type(model), {**vars(model), **values}, _every_field(type(model)))
-
-
-def _made(model: type[_Model], fields: dict[str, Any], every: set[str]) -> _Model:
-    """``every``: the names of all fields, one set for all models of a type: each its own takes more than the fields."""
-    made = model.__new__(model)
-    _set(made, "__dict__", fields)
-    _set(made, "__pydantic_fields_set__", every)
-    _set(made, "__pydantic_extra__", None)
-    _set(made, "__pydantic_private__", None)
+    made = type(model).__new__(type(model))
+    _set_fields(made, {**vars(model), **values})
+    _set_names(made, _every_field(type(model)))
+    _set_extra(made, None)
+    _set_private(made, None)
     return made
 
 

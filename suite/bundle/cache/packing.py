@@ -70,6 +70,7 @@ class Unpacking:
         self._values: dict[str, Any] = {}
         self._texts: dict[str, str] = {}
         self._models: dict[tuple, BaseModel] = {}
+        self._environments: dict[tuple, Environment] = {}
 
     def unpacked(self, packed_bytes: bytes, manifest: Manifest) -> Derived:
         """``manifest``: one of the hash that ``manifest_of`` tells.
@@ -85,9 +86,7 @@ class Unpacking:
             memory["floor"] = self._shared((manifest.hash, "floor"), memory["floor"], _make_floor)
             body["memory"] = _make_memory(memory)
         body["counts"] = self._shared((manifest.hash, "counts"), counts, _make_counts)
-        body["environment"] = _make_environment(
-            {"worker": self._facts(head["worker"]), "driver": self._facts(head["driver"])}
-        )
+        body["environment"] = self._environment(head["worker"], head["driver"])
         for part, name in _COMMON_TEXTS:
             texts = body[part]
             if texts is not None:
@@ -104,6 +103,13 @@ class Unpacking:
     def _manifest(self, manifest: Manifest, run: RunFacts, rest: dict[str, Any]) -> Manifest:
         """The manifest of this very run; all of its repeats have the other parts in common."""
         return changed(manifest, run=_make_repeat({"id": run.id, "plan": run.plan, "repeat": run.repeat, **rest}))
+
+    def _environment(self, worker: dict[str, str] | None, driver: dict[str, str] | None) -> Environment:
+        """The same one where all facts are the same."""
+        key = tuple(None if texts is None else tuple(texts.items()) for texts in (worker, driver))
+        if key not in self._environments:
+            self._environments[key] = _make_environment({"worker": self._facts(worker), "driver": self._facts(driver)})
+        return self._environments[key]
 
     def _facts(self, texts: dict[str, str] | None) -> dict[str, Any] | None:
         if texts is None:

@@ -82,11 +82,12 @@ def _work_option(name: str) -> str | None:
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """No search for reference cycles: thousands of bundles are millions of objects that live until the end anyway."""
+    """No search for reference cycles: thousands of bundles are millions of objects that live until the end anyway, so it never looks at them later either."""
     gc.disable()
     try:
         yield
     finally:
+        gc.freeze()
         gc.enable()
 
 
