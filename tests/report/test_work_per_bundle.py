@@ -70,7 +70,7 @@ def calls(work: Callable[[], Any]) -> int:
 def slopes(work: Callable[[int], Any]) -> tuple[float, float]:
     """Calls for one bundle more, among few and among many."""
     work(FEW)  # what is done once in a process
-    few, some, many = (calls(lambda: work(count)) for count in (FEW, SOME, MANY))
+    few, some, many = (calls(lambda count=count: work(count)) for count in (FEW, SOME, MANY))
     return (some - few) / (SOME - FEW), (many - some) / (MANY - SOME)
 
 

@@ -82,7 +82,8 @@ def _work_option(name: str) -> str | None:
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """No search for reference cycles: thousands of bundles are millions of objects that live until the end anyway, so it never looks at them later either."""
+    """No search for reference cycles: thousands of bundles are millions of objects that live until the end
+    anyway. Nor is one made among them later."""
     gc.disable()
     try:
         yield
