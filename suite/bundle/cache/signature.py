@@ -58,4 +58,3 @@ def signature_of(folder: str) -> Signature | None:
         return None
     value = hashlib.blake2b(repr(sorted(facts)).encode(errors="surrogateescape"), digest_size=16).digest()
     return Signature(value, newest < now - SETTLED_SECONDS * 1e9)
-

@@ -82,13 +82,11 @@ def _work_option(name: str) -> str | None:
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """No search for reference cycles: thousands of bundles are millions of objects that live until the end
-    anyway. Nor is one made among them later."""
+    """No search for reference cycles: thousands of bundles are millions of objects that live until the end anyway."""
     gc.disable()
     try:
         yield
     finally:
-        gc.freeze()
         gc.enable()
 
 
