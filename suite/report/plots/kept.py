@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import pickle
 from pathlib import Path
 
 from suite.bundle.cache.code import ROOMS, code_key
@@ -24,7 +23,7 @@ def pictures(model: ReportModel, folder: Path) -> list[Path]:
     try:
         if not database.is_open:
             return draw(model, folder)
-        name = b"pictures " + hashlib.sha256(code_key(_ROOMS, _PACKAGES) + _bytes_of(model)).digest()
+        name = b"pictures " + hashlib.sha256(code_key(_ROOMS, _PACKAGES) + repr(model).encode()).digest()
         known = _kept(database.get(name))
         if known is None:
             drawn = draw(model, folder)
@@ -37,11 +36,6 @@ def pictures(model: ReportModel, folder: Path) -> list[Path]:
         return paths
     finally:
         database.close()
-
-
-def _bytes_of(model: ReportModel) -> bytes:
-    """All that is in it, each row once; equal models may give other bytes, and are then drawn twice."""
-    return pickle.dumps(model, protocol=5)  # nobody reads them back
 
 
 def _kept(body: bytes | None) -> dict[str, str] | None:
