@@ -9,16 +9,21 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from random import Random
+from shutil import copytree
 from typing import NamedTuple
 
 from benchmarks.verdict import Interval, Row, at_most, median
 from suite.bundle.cache.place import VARIABLE
 from suite.bundle.cache.signature import SETTLED_SECONDS
 from suite.bundle.derive import derive
+from suite.bundle.facts import NEWEST_DERIVATION
 from suite.bundle.store import Bundle, written
 from suite.spec.catalogue import sizes
 from suite.spec.layout import Layout
-from tests.synthetic import make_bundle, synthetic_manifest
+from suite.spec.manifest import Manifest
+from suite.theory.memory import memory_floor
+from tests.synthetic import facts_of, make_bundle, synthetic_manifest
 
 BUNDLES = (100, 1_000, 10_000)
 WARM_SECONDS, COLD_SECONDS, MEGABYTES = 5.0, 20.0, 500
@@ -36,28 +41,40 @@ class Measured(NamedTuple):
 
 
 def make_runs(root: Path) -> None:
-    """Bundles with records, in a folder for each number of them, which has that of the next smaller number in it.
+    """Bundles with records as today's ranks write them, in a flat folder for each number of them.
 
-    Every size on the ladders, two backends, three rank counts, the rest repeats.
+    Every size on the ladders, two backends, three rank counts, the rest repeats. All fit together: a report leaves none
+    of them out. The smaller folders have the same files as the largest, by hard links.
     """
     shapes = list(sizes().values())
     for index in range(BUNDLES[-1]):
-        backend = ("deepspeed", "megatron")[index % 2]
         ranks = (1, 2, 4)[index // 2 % 3]
-        size = shapes[index // 6 % len(shapes)]
         manifest = synthetic_manifest(
-            backend=backend,
-            size=size,
+            backend=("deepspeed", "megatron")[index % 2],
+            size=shapes[index // 6 % len(shapes)],
             layout=Layout(devices_per_node=ranks, data=ranks),
             repeat=index // (6 * len(shapes)) + 1,
         )
-        count = next(count for count in BUNDLES if index < count)
-        bundle = Bundle(make_bundle(_folder(root, count), manifest, seconds=1.0 + index % 7 / 50))
+        bundle = Bundle(_made(root / str(BUNDLES[-1]), manifest, index))
         (bundle.path / "record.json").write_text(written(derive(bundle)))
+        for count in BUNDLES[:-1]:
+            if index < count:
+                copytree(bundle.path, root / str(count) / bundle.id, copy_function=os.link)
 
 
-def _folder(root: Path, count: int) -> Path:
-    return root.joinpath(*(str(larger) for larger in reversed(BUNDLES) if larger >= count))
+def _made(folder: Path, manifest: Manifest, index: int) -> Path:
+    """Iterations spread by 1 % in a run and runs by 2 %; ranks leave barriers a little apart, and each takes the least
+    memory that its layout needs."""
+    floor = memory_floor(manifest.size, manifest.workload, manifest.work, manifest.layout, manifest.measure.precision)
+    noise = Random(index)
+    mean = 1.0 + noise.gauss(0, 0.02)
+    seconds = [mean * (1 + noise.gauss(0, 0.01)) for _ in range(manifest.measure.warmup + manifest.measure.iterations)]
+    facts = {**facts_of(manifest), "derivation": NEWEST_DERIVATION}
+
+    def measured(iteration: int, rank: int) -> float:
+        return seconds[iteration] * (1 + 1e-4 * rank)
+
+    return make_bundle(folder, manifest, measured, memory_bytes=floor.bytes, facts=facts)
 
 
 def measure(arguments: Sequence[str], cache: Path) -> Measured:
@@ -87,7 +104,7 @@ def rows() -> list[Row]:
         ):
             warm: list[float] = []
             for count in BUNDLES:
-                arguments = [word.format(_folder(root / "runs", count), root / "report.md") for word in words.split()]
+                arguments = [word.format(root / "runs" / str(count), root / "report.md") for word in words.split()]
                 found += _rows(title.replace("{}", f"{count:,}"), arguments, root, count, warm)
             found.append(_linear(title.partition("` ")[0] + "`", warm))
     return found

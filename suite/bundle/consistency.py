@@ -269,7 +269,8 @@ def _work_counts(record: Record) -> Iterator[Finding]:
 
 def _mostly_beyond(pairs: Iterable[tuple[float, float]], slack: Slack) -> bool:
     """Whether in three of four (longer, shorter) the difference is beyond what the shorter allows; never of few."""
-    beyond = sorted(longer - shorter - slack.of(shorter) for longer, shorter in pairs)
+    seconds, share = slack.seconds, slack.share
+    beyond = sorted([longer - shorter - (seconds + share * shorter) for longer, shorter in pairs])
     return len(beyond) >= _FEWEST and beyond[len(beyond) // 4] > 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from operator import sub
 
 from suite.bundle.ending import ending
 from suite.bundle.energy import energy, throttle_notes
@@ -186,7 +186,8 @@ def _clock_notes(events: Events) -> tuple[str, ...]:
     writers: list[tuple[int | None, tuple[Event, ...]]] = [(None, events.driver), *events.ranks.items()]
     notes = []
     for rank, written in writers:
-        back = max((before["time"] - after["time"] for before, after in pairwise(written)), default=0.0)
+        times = [event["time"] for event in written]
+        back = max(map(sub, times, times[1:]), default=0.0)
         if back > _BACK_SECONDS:
             notes.append(f"the clock of {rank_name(rank)} went back by {back:.4g} s")
     return tuple(notes)

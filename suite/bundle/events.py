@@ -24,6 +24,7 @@ SETUP = "setup"
 Event = dict[str, Any]
 #: A kind of a later version: only fields that any event may carry are known.
 _UNKNOWN = Kind(())
+_head = itemgetter("kind", "rank", "time", "seq")
 _OF_ITERATIONS = frozenset(("phase", "memory", "iteration"))
 _RANK_FILE = re.compile(r"rank-(0|[1-9][0-9]{0,8})\.jsonl")
 
@@ -46,11 +47,13 @@ class Events:
 
     @cached_property
     def _by_kind(self) -> dict[tuple[int, str], list[Event]]:
-        found: dict[tuple[int, str], list[Event]] = defaultdict(list)
+        found: dict[tuple[int, str], list[Event]] = {}
         for rank, events in self.ranks.items():
+            of_rank: dict[str, list[Event]] = defaultdict(list)
             for event in events:
-                found[rank, event["kind"]].append(event)
-        return dict(found)
+                of_rank[event["kind"]].append(event)
+            found.update(((rank, kind), same) for kind, same in of_rank.items())
+        return found
 
 
 def read_events(folder: Path, manifest: Manifest) -> Events:
@@ -118,15 +121,15 @@ def _usual_events(data: bytes, rank: int | None, kinds: dict[str, Kind]) -> tupl
     events = plain_objects(data)
     if events is None:
         return None
+    rank_type = type(rank)
     try:
         for seq, event in enumerate(events):
-            kind, time = kinds[event["kind"]], event["time"]
-            if type(event["seq"]) is not int or event["seq"] != seq or event["rank"] != rank or not is_moment(time):
+            kind_name, own_rank, time, own_seq = _head(event)
+            if type(own_seq) is not int or own_seq != seq or own_rank != rank or type(own_rank) is not rank_type:
                 return None
-            if not kind.is_usual(event) and wrong_field(event, kind, ""):
+            kind = kinds[kind_name]
+            if not is_moment(time) or (not kind.is_usual(event) and wrong_field(event, kind, "")):
                 return None
-        if bool in set(map(type, map(itemgetter("rank"), events))):
-            return None
     except (KeyError, TypeError, DamagedBundle):  # a field that is not there, a kind that cannot be a key, bad facts
         return None
     return tuple(events)

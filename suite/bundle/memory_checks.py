@@ -20,12 +20,13 @@ _FLOOR_RATIO = 1.25
 
 def memory_findings(events: Events, manifest: Manifest, record: Record) -> Iterator[Finding]:
     """Peaks that their own rank contradicts, and a run that needed less than there must be."""
+    cuda = manifest.measure.device == "cuda"
     wrong = [
         f"{text} in {event['phase']} of rank {rank}"
-        for rank, written in events.ranks.items()
-        for event in written
-        if event["kind"] == "memory"
-        for text in _wrong_peaks(event, facts_of(events, rank), manifest.measure.device == "cuda")
+        for rank in events.ranks
+        for facts in (facts_of(events, rank),)
+        for event in events.of(rank, "memory")
+        for text in _wrong_peaks(event, facts, cuda)
     ]
     if wrong:
         more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""

@@ -141,8 +141,8 @@ def _clock(values: Mapping[int, Sequence[float | None]]) -> ClockRange | None:
 def _told(events: Events, counted: Sequence[int], field: str) -> dict[int, list[_Window]]:
     """Of the ranks that have this field in each counted iteration."""
     found: dict[int, list[_Window]] = {}
-    for rank, written in events.ranks.items():
-        told = [event.get(field) for event in written if event["kind"] == "iteration"]
+    for rank in events.ranks:
+        told = [event.get(field) for event in events.of(rank, "iteration")]
         windows = [window for index in counted if index < len(told) and (window := told[index])]
         if len(windows) == len(counted):
             found[rank] = windows
@@ -181,9 +181,9 @@ def _place(events: Events, rank: int) -> tuple[str, str]:
 def _lateness(training: Events, counted: frozenset[int]) -> dict[int, dict[int, float]]:
     """By iteration and rank: for each phase at whose end it came last, how long after the last but one."""
     waits: dict[tuple[int, str], list[tuple[float, int]]] = defaultdict(list)
-    for rank, written in training.ranks.items():
-        for event in written:
-            if event["kind"] == "phase" and event["iteration"] in counted:
+    for rank in training.ranks:
+        for event in training.of(rank, "phase"):
+            if event["iteration"] in counted:
                 waits[event["iteration"], event["phase"]].append((float(event["wait_seconds"]), rank))
     late: dict[int, dict[int, float]] = {iteration: {} for iteration in counted}
     for (iteration, _), of_ranks in waits.items():

@@ -114,6 +114,8 @@ def _counts(
     for rank, rows in enumerate(by_rank):
         for index in iterations:
             found = rows[index]["counts"]
+            if found == first and not uneven:
+                continue
             for name in Counts.model_fields:
                 base = index if uneven and name == "padded_tokens" else iterations[0]
                 wanted = by_rank[0][base]["counts"][name]

@@ -81,7 +81,7 @@ def _digest(bundle: Bundle) -> str | None:
 
 def _checked(bundle: Bundle, derived: Derived) -> Checked:
     entry = Entry(derived.manifest, derived.record, bundle.path.as_posix(), derived.digest)
-    return Checked(entry, derived.findings, derived.difference)
+    return Checked(entry, bundle.path, derived.findings, derived.difference)
 
 
 def _versions(entries: Sequence[Entry]) -> list[str]:

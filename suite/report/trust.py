@@ -23,6 +23,7 @@ class Checked:
     """
 
     entry: Entry
+    path: Path
     findings: tuple[Finding, ...]
     difference: str = ""
 
@@ -34,7 +35,7 @@ def trusted(
 
     ``bundles``: all that were found below ``paths``.
     """
-    traces = [Trace.of(Path(one.entry.path), one.entry.record, one.entry.digest) for one in checked]
+    traces = [Trace.of(one.path, one.entry.record, one.entry.digest) for one in checked]
     beside = folder_findings(traces, bundles, frozenset(paths))
     kept: list[Entry] = []
     changed = [
@@ -44,7 +45,7 @@ def trusted(
     ]
     told: dict[str, list[str]] = {name: [] for name in FINDINGS}
     for one in checked:
-        found = (*one.findings, *beside.get(Path(one.entry.path), ()))
+        found = (*one.findings, *beside.get(one.path, ()))
         if not any(finding.leaves_out for finding in found):
             kept.append(one.entry)
         for finding in found:

@@ -19,19 +19,22 @@ _PACKAGES = ("pydantic", "scipy")
 
 
 @cache
-def code_key() -> bytes:
-    """SHA-256 over all sources and data that a record is derived with, and the versions of Python and packages."""
-    key = hashlib.sha256(f"{platform.python_version()} {[_version(name) for name in _PACKAGES]}".encode())
-    for name, path in sorted(_files()):
+def code_key(rooms: tuple[str, ...] = ROOMS, packages: tuple[str, ...] = _PACKAGES) -> bytes:
+    """SHA-256 over all sources and data that a record is derived with, and the versions of Python and packages.
+
+    ``rooms`` and ``packages``: those of something else that is made of records.
+    """
+    key = hashlib.sha256(f"{platform.python_version()} {[_version(name) for name in packages]}".encode())
+    for name, path in sorted(_files(rooms)):
         data = path.read_bytes()
         key.update(f"{name} {len(data)}\n".encode())
         key.update(data)
     return key.digest()
 
 
-def _files() -> Iterator[tuple[str, Path]]:
+def _files(rooms: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
     """By the name within the suite, so that the place where it is installed does not matter."""
-    for room in ROOMS:
+    for room in rooms:
         for path in (_PACKAGE / room).rglob("*.py"):
             yield path.relative_to(_PACKAGE).as_posix(), path
     for path in (_PACKAGE / "worker").glob("*.json"):

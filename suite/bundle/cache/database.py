@@ -145,10 +145,10 @@ def _connected(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None)
     connection.text_factory = bytes  # where somebody else made it, nothing is to be decoded
     try:
-        if connection.execute("PRAGMA page_count").fetchone() == (0,):  # later ones ask for the lock of a writer
-            connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        of_a_new_file = (f"PRAGMA page_size = {_PAGE_BYTES}", "PRAGMA auto_vacuum = INCREMENTAL")
         for line in (
+            *(() if pages else of_a_new_file),  # of another they would ask for a lock that a reader does not need
             "PRAGMA trusted_schema = OFF",
             "PRAGMA synchronous = NORMAL",
             "CREATE TABLE IF NOT EXISTS kept (id INTEGER PRIMARY KEY, body BLOB NOT NULL, used INTEGER NOT NULL)",

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import BaseModel
+from pydantic_core import from_json
 
+from suite.bundle.cache.building import Make, changed, maker
 from suite.bundle.findings import Finding
-from suite.bundle.record import Environment, Record
+from suite.bundle.record import Counts, Environment, Floor, Memory, Record, RunFacts
 from suite.spec.manifest import Manifest, Run
 
-_Model = TypeVar("_Model", bound=BaseModel)
-_NO_ENVIRONMENT = Environment(worker=None, driver=None)
-#: Shorter texts are shared by pydantic.
-_LONG_TEXT = 64
-_LENGTH_BYTES = 4
+#: What is in the manifest, in the head, or made once for many.
+_LEFT_OUT: dict[str, Any] = {"run": {"layout"}, "environment": True}
+#: Of a manifest's run.
+_IN_RECORD = {"id", "plan", "repeat"}
+_HASH_CHARACTERS = 64
+#: Long texts that most runs have in common.
+_COMMON_TEXTS = (("throughput", "convention"), ("compute", "convention"), ("steady_state", "test"))
+_make_run, _make_memory = maker(RunFacts, ("layout",)), maker(Memory, ("floor",))
+_make_counts, _make_floor, _make_environment = maker(Counts), maker(Floor), maker(Environment)
+_make_record = maker(Record, ("run", "counts", "memory", "environment"))
+_make_repeat = maker(Run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +46,21 @@ class Derived:
 def packed(derived: Derived) -> bytes:
     """All but what is in the manifest. Facts of the environment are apart, each as a text, as most runs share them."""
     record = derived.record
-    facts = {
-        "manifest": derived.manifest.hash,
+    head = {
+        "run": derived.manifest.run.model_dump(mode="json", by_alias=True, exclude=_IN_RECORD),
         "digest": derived.digest,
         "findings": [[finding.name, finding.text] for finding in derived.findings],
         "difference": derived.difference,
         "worker": _texts(record.environment.worker),
         "driver": _texts(record.environment.driver),
     }
-    head = json.dumps(facts).encode()
-    body = record.model_copy(update={"environment": _NO_ENVIRONMENT}).model_dump_json(by_alias=True).encode()
-    return len(head).to_bytes(_LENGTH_BYTES, "big") + head + body
+    body = record.model_dump_json(by_alias=True, exclude=_LEFT_OUT)
+    return f'{derived.manifest.hash}{json.dumps(head)[:-1]}, "record": {body}}}'.encode()
 
 
 def manifest_of(packed_bytes: bytes) -> str:
     """The hash of the manifest that ``unpacked`` needs."""
-    found: str = _head(packed_bytes)["manifest"]
-    return found
+    return packed_bytes[:_HASH_CHARACTERS].decode()
 
 
 class Unpacking:
@@ -65,33 +70,46 @@ class Unpacking:
         self._values: dict[str, Any] = {}
         self._texts: dict[str, str] = {}
         self._models: dict[tuple, BaseModel] = {}
+        self._environments: dict[tuple, Environment] = {}
 
     def unpacked(self, packed_bytes: bytes, manifest: Manifest) -> Derived:
-        """``manifest``: one of the hash that ``manifest_of`` tells. Raises ValueError for anything but packed bytes."""
-        head = _head(packed_bytes)
-        body = packed_bytes[_LENGTH_BYTES + int.from_bytes(packed_bytes[:_LENGTH_BYTES], "big") :]
-        record = Record.model_validate_json(body)
-        self._make_lean(record)
-        run, fields = vars(record.run), vars(record)
-        run["layout"] = manifest.layout
-        fields["environment"] = Environment.model_construct(
-            _every_field(Environment), worker=self._facts(head["worker"]), driver=self._facts(head["driver"])
-        )
-        fields["counts"] = self._shared((manifest.hash, "counts"), record.counts)
-        if record.memory is not None:
-            vars(record.memory)["floor"] = self._shared((manifest.hash, "floor"), record.memory.floor)
+        """``manifest``: one of the hash that ``manifest_of`` tells.
+
+        Raises ValueError, KeyError, TypeError or AttributeError for bytes that are not packed ones. That they are those
+        that were packed is seen by their check (``database.py``), so they are not validated again.
+        """
+        head = from_json(packed_bytes[_HASH_CHARACTERS:], allow_inf_nan=False)
+        body: dict[str, Any] = head["record"]
+        told, counts, memory = body["run"], body["counts"], body["memory"]
+        run = _make_run({name: manifest.layout if name == "layout" else told[name] for name in RunFacts.model_fields})
+        if memory is not None:
+            memory["floor"] = self._shared((manifest.hash, "floor"), memory["floor"], _make_floor)
+            body["memory"] = _make_memory(memory)
+        body["counts"] = self._shared((manifest.hash, "counts"), counts, _make_counts)
+        body["environment"] = self._environment(head["worker"], head["driver"])
+        for part, name in _COMMON_TEXTS:
+            texts = body[part]
+            if texts is not None:
+                texts[name] = self._texts.setdefault(texts[name], texts[name])
+        body["run"] = run
         return Derived(
-            manifest=self._manifest(manifest, record),
-            record=record,
+            manifest=self._manifest(manifest, run, head["run"]),
+            record=_make_record(body),
             digest=head["digest"],
             findings=tuple(Finding(name=name, text=text) for name, text in head["findings"]),
             difference=head["difference"],
         )
 
-    def _manifest(self, manifest: Manifest, record: Record) -> Manifest:
+    def _manifest(self, manifest: Manifest, run: RunFacts, rest: dict[str, Any]) -> Manifest:
         """The manifest of this very run; all of its repeats have the other parts in common."""
-        run = Run.model_construct(_every_field(Run), id=record.run.id, plan=record.run.plan, repeat=record.run.repeat)
-        return _lean(manifest.model_copy(update={"run": run}))
+        return changed(manifest, run=_make_repeat({"id": run.id, "plan": run.plan, "repeat": run.repeat, **rest}))
+
+    def _environment(self, worker: dict[str, str] | None, driver: dict[str, str] | None) -> Environment:
+        """The same one where all facts are the same."""
+        key = tuple(None if texts is None else tuple(texts.items()) for texts in (worker, driver))
+        if key not in self._environments:
+            self._environments[key] = _make_environment({"worker": self._facts(worker), "driver": self._facts(driver)})
+        return self._environments[key]
 
     def _facts(self, texts: dict[str, str] | None) -> dict[str, Any] | None:
         if texts is None:
@@ -103,44 +121,15 @@ class Unpacking:
             facts[name] = values[text]
         return facts
 
-    def _shared(self, key: tuple, model: BaseModel | None) -> BaseModel | None:
+    def _shared(self, key: tuple, body: dict[str, Any] | None, make: Make) -> Any:
         """The first of its key, where it is equal."""
-        if model is None:
+        if body is None:
             return None
-        first = self._models.setdefault(key, model)
-        return first if first == model else model
-
-    def _make_lean(self, model: BaseModel) -> None:
-        """It and all models within."""
-        fields, texts = vars(_lean(model)), self._texts
-        for name, value in fields.items():
-            if isinstance(value, BaseModel):
-                self._make_lean(value)
-            elif type(value) is str:
-                if len(value) >= _LONG_TEXT:
-                    fields[name] = texts.setdefault(value, value)
-            elif type(value) is dict:
-                for part in value.values():
-                    if isinstance(part, BaseModel):
-                        self._make_lean(part)
-
-
-def _lean(model: _Model) -> _Model:
-    """All models of a type have one set of the names of their fields; one for each takes more than the fields do."""
-    object.__setattr__(model, "__pydantic_fields_set__", _every_field(type(model)))
-    return model
-
-
-@cache
-def _every_field(model: type[BaseModel]) -> set[str]:
-    return set(model.model_fields)
+        first = self._models.get(key)
+        if first is None:
+            first = self._models[key] = make(body)
+        return first if vars(first) == body else make(body)
 
 
 def _texts(facts: dict[str, Any] | None) -> dict[str, str] | None:
     return None if facts is None else {name: json.dumps(value) for name, value in facts.items()}
-
-
-def _head(packed_bytes: bytes) -> dict[str, Any]:
-    length = int.from_bytes(packed_bytes[:_LENGTH_BYTES], "big")
-    head: dict[str, Any] = json.loads(packed_bytes[_LENGTH_BYTES : _LENGTH_BYTES + length])
-    return head

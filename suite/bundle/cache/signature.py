@@ -48,23 +48,13 @@ def signature_of(folder: str) -> Signature | None:
                     elif not stat.S_ISREG(status.st_mode):
                         return None
                     else:
-                        newest = max(newest, status.st_mtime_ns, status.st_ctime_ns)
-                        facts.append(_facts(name, status))
+                        mode, inode, device, *_ = status
+                        content, any_change = status.st_mtime_ns, status.st_ctime_ns
+                        newest = max(newest, content, any_change)
+                        facts.append((name, device, inode, mode, status.st_size, content, any_change))
             if len(facts) + len(waiting) > _MOST_FILES or prefix.count("/") > _DEEPEST:
                 return None
     except OSError:
         return None
     value = hashlib.blake2b(repr(sorted(facts)).encode(errors="surrogateescape"), digest_size=16).digest()
     return Signature(value, newest < now - SETTLED_SECONDS * 1e9)
-
-
-def _facts(name: str, status: os.stat_result) -> tuple:
-    return (
-        name,
-        status.st_dev,
-        status.st_ino,
-        status.st_mode,
-        status.st_size,
-        status.st_mtime_ns,
-        status.st_ctime_ns,
-    )

@@ -98,7 +98,14 @@ def _machine(letter: str, records: Sequence[Record]) -> Machine:
         ("Python", lambda record: _text(_worker(record), "python")),
         ("suite", _suite),
     )
-    facts = [Fact(name, _values([reader(record) for record in records])) for name, reader in readers]
+    alike: dict[tuple, Record] = {}  # many runs share one environment, and its texts are made once
+    keys = [(id(record.environment), record.run.device, record.run.launcher) for record in records]
+    for key, record in zip(keys, records, strict=True):
+        alike.setdefault(key, record)
+    facts = []
+    for name, reader in readers:
+        texts = {key: reader(record) for key, record in alike.items()}
+        facts.append(Fact(name, _values([texts[key] for key in keys])))
     facts += _packages(records) + _ceilings(records)
     known = tuple(fact for fact in facts if fact.values)
     return Machine(

@@ -13,7 +13,8 @@ from suite.report.facts.entry import Entry
 from suite.report.facts.evidence import ReadFrom
 from suite.report.facts.model import ReportModel, build
 from suite.report.facts.pool import Row
-from suite.report.plots import NAMES, draw
+from suite.report.plots import NAMES
+from suite.report.plots.kept import pictures
 from suite.report.text.markdown import render
 from suite.report.text.summary import sentences
 from suite.spec.base import Frozen, UsageError
@@ -73,7 +74,7 @@ def write(
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as draft:
-            drawn = draw(model, Path(draft))
+            drawn = pictures(model, Path(draft))
             text = render(model, {path.stem: f"{folder.name}/{path.name}" for path in drawn})
             draft_text = Path(draft) / "report"
             draft_text.write_text(text, encoding="utf-8", newline="\n")

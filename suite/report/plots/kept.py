@@ -1,0 +1,49 @@
+"""Pictures drawn before from the same figures by the same code, so that matplotlib is not even loaded."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from suite.bundle.cache.code import ROOMS, code_key
+from suite.bundle.cache.database import Database
+from suite.bundle.cache.place import cache_folder
+from suite.report.facts.model import ReportModel
+from suite.report.plots import NAMES, draw
+
+#: The rooms whose code a picture can depend on beside its figures.
+_ROOMS = (*ROOMS, "report")
+_PACKAGES = ("matplotlib", "numpy")
+
+
+def pictures(model: ReportModel, folder: Path) -> list[Path]:
+    """As ``draw``, whose files depend on the model alone; kept beside the derived records."""
+    database = Database(cache_folder())
+    try:
+        if not database.is_open:
+            return draw(model, folder)
+        name = b"pictures " + hashlib.sha256(code_key(_ROOMS, _PACKAGES) + repr(model).encode()).digest()
+        known = _kept(database.get(name))
+        if known is None:
+            drawn = draw(model, folder)
+            database.put(name, json.dumps({path.stem: path.read_text(encoding="utf-8") for path in drawn}).encode())
+            return drawn
+        paths = []
+        for stem, text in known.items():
+            paths.append(folder / f"{stem}.svg")
+            paths[-1].write_text(text, encoding="utf-8", newline="\n")
+        return paths
+    finally:
+        database.close()
+
+
+def _kept(body: bytes | None) -> dict[str, str] | None:
+    """Pictures by name; null where there are none, or what was kept is something else."""
+    try:
+        known = None if body is None else json.loads(body)
+    except ValueError:
+        return None
+    if not isinstance(known, dict) or not set(known) <= set(NAMES):
+        return None
+    return known if all(type(text) is str for text in known.values()) else None

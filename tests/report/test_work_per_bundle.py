@@ -1,0 +1,96 @@
+"""A report's work grows in step with its bundles: counted in calls of functions, which no busy machine changes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from suite.bundle.cache import records, signature
+from suite.bundle.facts import NEWEST_DERIVATION
+from suite.report.facts.model import build
+from suite.report.reading import read_entries
+from suite.spec.layout import Layout
+from tests.synthetic import facts_of, make_bundle, synthetic_manifest
+
+FEW, SOME, MANY = 8, 16, 32
+#: Calls for one bundle more of two ranks and ten iterations; there were 6475, 173 and 201 when this was written.
+MOST_COLD, MOST_WARM, MOST_POOLED = 7_000, 190, 230
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for each number of repeats of one manifest."""
+    root = tmp_path_factory.mktemp("runs")
+    for count in (FEW, SOME, MANY):
+        for repeat in range(1, count + 1):
+            manifest = synthetic_manifest(repeat=repeat, layout=Layout(devices_per_node=2, data=2))
+            noise = Random(repeat)
+            seconds = [1 + noise.gauss(0, 0.01) for _ in range(10)]
+            make_bundle(
+                root / str(count),
+                manifest,
+                lambda iteration, rank, seconds=seconds: seconds[iteration] * (1 + 1e-4 * rank),
+                facts={**facts_of(manifest), "derivation": NEWEST_DERIVATION},
+            )
+    return root
+
+
+@pytest.fixture(autouse=True)
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A cache of its own, and bundles that count as old enough to be kept."""
+    monkeypatch.setenv("SUITE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(signature, "SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr(records, "code_key", lambda: b"code")
+    yield
+
+
+def calls(work: Callable[[], Any]) -> int:
+    """Functions written in Python that it calls."""
+    counted = 0
+
+    def count(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal counted
+        counted += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return counted
+
+
+def slopes(work: Callable[[int], Any]) -> tuple[float, float]:
+    """Calls for one bundle more, among few and among many."""
+    work(FEW)  # what is done once in a process
+    few, some, many = (calls(lambda count=count: work(count)) for count in (FEW, SOME, MANY))
+    return (some - few) / (SOME - FEW), (many - some) / (MANY - SOME)
+
+
+def test_reading_what_was_derived_before(root: Path) -> None:
+    for count in (FEW, SOME, MANY):
+        assert len(read_entries([root / str(count)]).entries) == count
+    among_few, among_many = slopes(lambda count: read_entries([root / str(count)]))
+    assert among_many <= 1.05 * among_few
+    assert among_many <= MOST_WARM
+
+
+def test_deriving(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUITE_CACHE", "off")
+    among_few, among_many = slopes(lambda count: read_entries([root / str(count)]))
+    assert among_many <= 1.05 * among_few
+    assert among_many <= MOST_COLD
+
+
+def test_pooling(root: Path) -> None:
+    entries = {count: read_entries([root / str(count)]).entries for count in (FEW, SOME, MANY)}
+    among_few, among_many = slopes(lambda count: build(entries[count]))
+    assert among_many <= 1.2 * among_few  # wider by what depends on the values, as sorting and bisecting do
+    assert among_many <= MOST_POOLED
