@@ -33,7 +33,7 @@ from suite.launch.zygotes import Zygote, surroundings
 from suite.spec.manifest import Manifest
 
 SIZE, CASES = "1M", (("deepspeed", 1), ("megatron", 1), ("deepspeed", 2), ("megatron", 2))
-GROUPS, TURNS, STARTS = 6, 20, 5
+GROUPS, TURNS, STARTS = 6, 20, 3
 WAYS: tuple[Literal["forked", "spawned"], ...] = ("forked", "spawned", "spawned", "forked")
 LIMIT = 0.02
 _IMPORT_SECONDS = 120.0
