@@ -13,8 +13,8 @@ REPEATS ?= 3
 PRECISION ?= 5%
 TORCH ?=
 TORCH_INDEX ?=
-BUDGET ?= 260s
-GRPO_BUDGET ?= 80s
+BUDGET ?= 240s
+GRPO_BUDGET ?= 110s
 GPU_BUDGET ?= 25m
 WHEELS ?= wheels
 PYTHON_VERSION ?= 3.12
@@ -35,7 +35,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 # cores. On a machine that others share all runs are suspect, and count here.
 BENCH_MEASURE = $(BACKENDS) $(RANKS:%=--ranks %) --start fork --repeats $(REPEATS) --precision $(PRECISION) --difference $(PRECISION) \
 	--warmup 2 --with-suspect
-BENCH_SIZES = --size 1M --size 8M
+BENCH_SIZES = --size 1M --size 3M
 GPU_MEASURE = --workload gpu-one --ranks 1 --device cuda --precision bf16 --budget $(GPU_BUDGET)
 BACKENDS := --backend deepspeed --backend megatron
 VERMIN := $(BIN)/vermin -q -t=3.8- --eval-annotations --no-tips --violations suite/worker
@@ -61,7 +61,7 @@ define measure
 endef
 
 bench: $(STAMP) ## measure both backends on this machine's CPU and write results/report.md
-	$(call measure,$(BIN)/suite,$(BENCH_SIZES) --workload cpu $(BENCH_MEASURE) --budget $(BUDGET),$(RUNS),$(RESULTS),--size 3M-llama --workload cpu-grpo $(BENCH_MEASURE) --budget $(GRPO_BUDGET),--with-suspect)
+	$(call measure,$(BIN)/suite,$(BENCH_SIZES) --workload cpu $(BENCH_MEASURE) --budget $(BUDGET),$(RUNS),$(RESULTS),--size 1M-llama --workload cpu-grpo $(BENCH_MEASURE) --budget $(GRPO_BUDGET),--with-suspect)
 
 vllm: $(VLLM_STAMP) ## install vLLM for a CPU beside the engines, for --generation vllm (Linux on x86-64)
 

@@ -64,14 +64,14 @@ _ALONE = Slacks(Slack(0.005, 0.05), Slack(0.25, 0.5), Slack(0.003, 0.05), Slack(
 #: Several ranks wait for each other.
 _SEVERAL = replace(_ALONE, between=Slack(0.01, 0.05))
 #: Others had CPUs of the run, which is suspect for that and in no ranking: half of its time can still not be missing.
-_CROWDED = Slacks(Slack(0.05, 0.6), Slack(5.0, 2.0), Slack(0.05, 0.6), Slack(0.05, 0.6), Slack(5.0, 2.0))
+_CROWDED = Slacks(Slack(0.01, 0.6), Slack(1.0, 2.0), Slack(0.01, 0.6), Slack(0.01, 0.6), Slack(1.0, 2.0))
 
 
 def _slacks(manifest: Manifest, noise: Noise | None) -> Slacks:
     usual = _ALONE if manifest.layout.ranks == 1 else _SEVERAL
     if noise is not None:
-        others, waits = noise.others_cpus, noise.cpu_wait_share
-        if (others is not None and others.worst > OTHERS_CPUS) or (waits is not None and waits.worst > LOST_SHARE):
+        others, stolen = noise.others_cpus, noise.steal_share
+        if (others is not None and others.worst > OTHERS_CPUS) or (stolen is not None and stolen.worst > LOST_SHARE):
             usual = _CROWDED
     return usual if manifest.backend.kind == "engine" else replace(usual, between=_BETWEEN_OF_TRAINER)
 

@@ -14,7 +14,7 @@ from suite.bundle.verify import verify, verify_all
 from tests.bundle.tampering import RUNS, change, copied, derive_again, events_of, renamed, shipped, write_events
 from tests.synthetic import facts_of, make_bundle, synthetic_manifest
 
-ONE, TWO, SMALL = (shipped(row) for row in ("deepspeed-8M-n1", "megatron-25M-n2", "deepspeed-1M-n2"))
+ONE, TWO, SMALL = (shipped(row) for row in ("deepspeed-3M-n1", "megatron-3M-n2", "deepspeed-1M-n2"))
 OLDER = Path(__file__).parent / "older"
 
 
@@ -126,7 +126,7 @@ def test_events_of_another_time_than_the_drivers_are_found(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("factor", "says"), [(0.1, "the whole run"), (10.0, "as it tells")])
 def test_an_elapsed_time_that_the_drivers_events_do_not_have_is_found(tmp_path: Path, factor: float, says: str) -> None:
-    path = copied(shipped("megatron-25M-n1"), tmp_path)
+    path = copied(shipped("megatron-3M-n1"), tmp_path)
     driver = events_of(path, "driver")
     driver[-1]["elapsed_seconds"] *= factor
     write_events(path, "driver", driver)

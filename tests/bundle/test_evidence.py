@@ -141,7 +141,8 @@ def test_a_record_names_its_evidence(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert derive(bundle).evidence is None
 
 
-def test_a_record_of_an_older_bundle_names_none(path: Path) -> None:
+def test_a_record_of_an_older_bundle_names_none() -> None:
+    path = next((ROOT / "tests/bundle/older").iterdir())
     assert derive(Bundle(path)).evidence is None
     assert "evidence" not in json.loads((path / "record.json").read_text())
 

@@ -11,7 +11,7 @@ import pytest
 from suite.cli.app import app
 from tests.bundle.tampering import RUNS, change, copied, shipped
 
-ROW = shipped("deepspeed-8M-n1").removesuffix("-r1")
+ROW = shipped("deepspeed-3M-n1").removesuffix("-r1")
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_many_bundles_are_a_summary_and_some_lines_of_each_kind(
     assert f"{count} bundles: {count - 1} differs, 1 damaged\n" in out
     assert len(json.loads(called(capsys, "verify", str(runs), "--json")[1])) == count
     _, _, err = called(capsys, "report", str(runs))
-    assert len(err.splitlines()) < 10
+    assert len(err.splitlines()) < 20
     assert f"and {count - 6} more bundles: record.json is not what its events give (suite verify --json)\n" in err
 
 
@@ -90,7 +90,7 @@ def test_a_digest_is_of_one_bundle_or_of_all(runs: Path, capsys: pytest.CaptureF
     log.write_text(log.read_text() + " ")
     whole = called(capsys, "verify", str(runs))[1].split()[-1]
     code, out, _ = called(capsys, "verify", str(runs), "--digest", digest)
-    assert code == 3 and f"digest: {whole}, not {digest}" in out and "3 bundles: 3 equal" in out
+    assert code == 3 and f"digest: {whole}, not {digest}" in out and "3 bundles: 2 equal, 1 differs" in out
     shutil.rmtree(runs / f"{ROW}-r3")
     assert called(capsys, "verify", str(runs), "--digest", whole)[0] == 3
     code, _, err = called(capsys, "verify", str(runs), "--digest", "abc")
