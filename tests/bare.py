@@ -41,6 +41,7 @@ LEFT_OUT = (
         for room in ("backends", "bundle", "claims", "fitting", "gpu", "planner", "report", "spec", "stats")
     ),
     *("tests/theory", "tests/worker", "tests/test_*.py", "tests/conduct/planning", "tests/conduct/running/test_se*.py"),
+    *("tests/conduct/running/test_pursuit.py", "tests/conduct/running/test_rerun.py", "tests/cli/test_verify.py"),
     *(f"tests/cli/test_{name}.py" for name in ("com[mp]*", "field_options", "help", "plan", "sizes", "surface")),
     *("tests/launch/test_local.py", "tests/launch/test_driver.py"),
 )
@@ -60,6 +61,7 @@ def main(options: list[str]) -> int:
         folder.chmod(0o755)  # some tests become another user
         path = bare_path(folder)
         chosen = ["-m", "daemon or not ranks", *(f"--ignore-glob={ROOT / one}" for one in LEFT_OUT), "tests"]
+        chosen += ["-n", "2", "--dist", "loadfile"]
         problems = run_tests("no daemons", path, REASONS, [*chosen, *options])
         client = folder / "docker"
         client.write_text(CLIENT)

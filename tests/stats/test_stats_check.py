@@ -15,7 +15,11 @@ SLACK = 0.04
 PLANS = 40
 
 
-@pytest.mark.parametrize("title", list(stats_check.PARTS))
+#: Left out: the rules that stop, which test_precision.py simulates.
+TITLES = [title for title in stats_check.PARTS if not title.endswith("stopped")]
+
+
+@pytest.mark.parametrize("title", TITLES)
 def test_what_is_promised_holds_in_a_small_simulation(title: str) -> None:
     lines = [line for line in stats_check.PARTS[title](PLANS) if line.bounds]
     assert lines
