@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -28,20 +29,28 @@ pytestmark = [pytest.mark.ranks, pytest.mark.timeout(400)]
 MEASURE = Measure(device="cpu", precision="fp32", warmup=1, iterations=3)
 
 
+@pytest.fixture(scope="module")
+def launcher() -> Iterator[LocalLauncher]:
+    """Imports of the stacks are paid once."""
+    launcher = LocalLauncher(start="fork")
+    yield launcher
+    launcher.close()
+
+
 def stacks() -> dict[str, dict[str, str]]:
     names = ("deepspeed", "megatron")
     return {name: {package: metadata.version(package) for package in find_backend(name).packages} for name in names}
 
 
-def run(request: Request, root: Path) -> list[Bundle]:
+def run(request: Request, root: Path, launcher: LocalLauncher) -> list[Bundle]:
     plan = make_plan(request, stacks())
-    summary = run_plan(plan, Settings(root=root, python=sys.executable), LocalLauncher(), Remembering())
+    summary = run_plan(plan, Settings(root=root, python=sys.executable), launcher, Remembering())
     logs = [path.read_text()[-2000:] for path in sorted(root.glob("*/logs/rank-0.log"))]
     assert not summary.failed, logs
     return find_bundles([root])
 
 
-def test_every_layout_of_both_engines_does_the_same_work_on_two_ranks(tmp_path: Path) -> None:
+def test_every_layout_of_both_engines_does_the_same_work_on_two_ranks(tmp_path: Path, launcher: LocalLauncher) -> None:
     request = Request(
         backends=("deepspeed", "megatron"),
         sizes=(shape(),),
@@ -51,7 +60,7 @@ def test_every_layout_of_both_engines_does_the_same_work_on_two_ranks(tmp_path: 
         layout=LayoutChoices(zero_stage=(1, 2, 3), tensor=(1, 2), pipeline=(1, 2)),
         repeats=1,
     )
-    bundles = run(request, tmp_path / "runs")
+    bundles = run(request, tmp_path / "runs", launcher)
     records = {f"{r.run.backend} {r.run.layout.label()}": r for r in (bundle.record() for bundle in bundles)}
     assert set(records) == {
         "deepspeed zero1 dp2",
@@ -78,7 +87,9 @@ def test_every_layout_of_both_engines_does_the_same_work_on_two_ranks(tmp_path: 
 
 
 @pytest.mark.parametrize("backend", ["deepspeed", "megatron"])
-def test_on_one_rank_it_learns_a_reward_that_can_be_learned(backend: str, tmp_path: Path) -> None:
+def test_on_one_rank_it_learns_a_reward_that_can_be_learned(
+    backend: str, tmp_path: Path, launcher: LocalLauncher
+) -> None:
     work = workload(
         rollouts=32,
         micro_batch=16,
@@ -96,7 +107,7 @@ def test_on_one_rank_it_learns_a_reward_that_can_be_learned(backend: str, tmp_pa
         measure=MEASURE.model_copy(update={"iterations": 30}),
         repeats=1,
     )
-    (bundle,) = run(request, tmp_path)
+    (bundle,) = run(request, tmp_path, launcher)
     stats = [event["stats"] for event in bundle.events().ranks[0] if event["kind"] == "iteration"]
     rewards = [step["reward"] for step in stats]
     value_losses = [step["value_loss"] for step in stats]
