@@ -228,7 +228,7 @@ def _durations(meaning: str, values: Mapping[str, float]) -> list[Expected]:
 
 def _utilisation(meaning: str, values: Mapping[str, float], row: Row) -> list[Expected]:
     """MFU or HFU. Where a row states its TFLOP/s, its MFU is these over a peak; its HFU may count recompute besides."""
-    rates = model_rates(meaning, values, row)
+    rates, known = model_rates(meaning, values, row), peaks(row.words, values)
     return [
         replace(
             entry,
@@ -239,7 +239,7 @@ def _utilisation(meaning: str, values: Mapping[str, float], row: Row) -> list[Ex
             family=(*entry.family, peak.name),
         )
         for entry in rates
-        for peak in peaks(row.words, values)
+        for peak in known
     ]
 
 
