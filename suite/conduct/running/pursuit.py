@@ -206,9 +206,13 @@ class Pursuit:
                 row.sampled = _with_iterations(row.sampled, row.iterations)
 
     def _affordable(self, active: list[PursuedRow], left: float | None) -> list[PursuedRow]:
-        """Rows whose runs fit into what is left of the budget, those that need least first; where none does, all."""
+        """Rows whose runs fit into what is left of the budget, those that need least first; where none does, all.
+
+        All too before each has the least runs: with fewer there is nothing to tell of any.
+        """
         needs = [row.seconds_more or 0.0 for row in active]
-        if left is None or sum(needs) <= left:
+        begun = all(row.sampled.attempts >= self.rule.least for row in active)
+        if left is None or sum(needs) <= left or not begun:
             return active
         units: dict[Hashable, list[PursuedRow]] = {}
         for number, row in enumerate(active):

@@ -182,3 +182,15 @@ def test_suspect_runs_count_only_where_they_are_asked_for(
     _, _, found, _ = pursue(plan_of(asked), asked, tmp_path)
     assert {row.state for row in found.rows} == ({"reached"} if counts else {"given up"})
     assert counts or all("--with-suspect counts them" in row.reason for row in found.rows)
+
+
+def test_before_every_row_has_its_least_runs_none_is_put_off_for_the_budget(
+    tmp_path: Path, script: Callable[..., None]
+) -> None:
+    script(run_noise=0.04, of={"megatron": {"run_noise": 0.0}})
+    asked = rule(precision=0.06, most=30)
+    ticks = iter(range(0, 10_000, 5))
+    _, summary, found, seen = pursue(plan_of(asked), asked, tmp_path, clock=ticks, budget_seconds=30)
+    attempts = [row.attempts for row in found.rows]
+    assert summary.left_by_budget and 0 < min(attempts) < LEAST and max(attempts) - min(attempts) <= 1
+    assert not [line for line in seen.notices if "come last" in line]
