@@ -85,10 +85,10 @@ def _lacks(before: Measured, after: Measured) -> Iterator[Unjudged]:
 
 
 def _suspect(side: Side, one: Measured) -> Iterator[Unjudged]:
-    """Runs that their own record doubts, with the reasons; records of older bundles have no such field."""
-    doubted = [found for run in one.runs.entries if (found := getattr(run.record, "validity", None)) is not None]
-    doubted = [found for found in doubted if found.status != "valid"]
+    """Runs that their own record doubts, with the reasons; records of older bundles judge nothing."""
+    found = [run.record.validity for run in one.runs.entries]
+    doubted = [each for each in found if each is not None and each.status != "valid"]
     if doubted:
-        reasons = Counter(str(reason) for found in doubted for reason in found.reasons)
+        reasons = Counter(reason for each in doubted for reason in each.reasons)
         detail = f"{len(doubted)} of {one.row.runs} runs: {'; '.join(reasons) or 'no reason told'}"
         yield Unjudged(lack="suspect", side=side, name=one.name, detail=detail)

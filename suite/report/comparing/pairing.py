@@ -12,6 +12,7 @@ from suite.report.comparing.model import Side, Unjudged
 from suite.report.facts.entry import Entry
 from suite.report.facts.machines import assign_machines
 from suite.report.facts.pool import Row, RowRuns, group_entries, pool_rows
+from suite.report.facts.variants import flattened
 from suite.report.formatting.numbers import counted
 from suite.spec.manifest import Manifest
 
@@ -286,18 +287,7 @@ def settings_of(manifest: Manifest) -> dict[str, Any]:
     """Every setting by its dotted name; of lists of lengths nothing, since workload and seed make them."""
     body = manifest.model_dump(mode="json", by_alias=True)
     body["work"] = {"samples": manifest.work.global_rollouts}
-    flat = dict(_flatten({name: value for name, value in body.items() if name not in _NO_SETTING}))
-    return {"layout": manifest.layout.label(), **flat}
-
-
-def _flatten(value: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, inner in value.items():
-        if key in _NO_SETTING:
-            continue
-        if isinstance(inner, dict):
-            yield from _flatten(inner, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", inner
+    return {"layout": manifest.layout.label(), **dict(flattened(body, _NO_SETTING))}
 
 
 def called(setting: str) -> str:

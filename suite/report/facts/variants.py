@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from suite.bundle.record import Record
@@ -97,7 +97,7 @@ def variants(manifests: Sequence[tuple[str, Manifest, Mapping[str, str]]]) -> li
 def _settings(manifest: Manifest, launch: Mapping[str, str]) -> dict[str, Any]:
     drawn = lengths_hash_of(manifest)
     lengths = {"lengths": drawn[:8]} if drawn else {}
-    return {**dict(_flatten(manifest.model_dump(mode="json", by_alias=True))), **lengths, **launch}
+    return {**dict(flattened(manifest.model_dump(mode="json", by_alias=True), _SHOWN_ANYWAY)), **lengths, **launch}
 
 
 def _appearance(machine: str, manifest: Manifest) -> tuple:
@@ -116,12 +116,13 @@ def _name(differing: Sequence[str], values: dict[str, Any]) -> str:
     return " ".join(settings[:_MOST_DIFFERENCES] + ([f"and {rest} more"] if rest > 0 else []))
 
 
-def _flatten(value: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flattened(value: dict[str, Any], without: Collection[str], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every field by its dotted name, but those of these names at any depth."""
     for key, field in value.items():
-        if key in _SHOWN_ANYWAY:
+        if key in without:
             continue
         if isinstance(field, dict):
-            yield from _flatten(field, f"{prefix}{key}.")
+            yield from flattened(field, without, f"{prefix}{key}.")
         else:
             yield prefix + key, field
 
