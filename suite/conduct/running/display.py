@@ -16,9 +16,9 @@ from suite.conduct.planning.plan import Plan
 from suite.conduct.planning.preflight import Preflight
 from suite.conduct.planning.request import RunState
 from suite.conduct.running.ledger import View
-from suite.conduct.running.outcome_line import outcome_line
+from suite.conduct.running.outcome_line import doubt, outcome_line
 from suite.conduct.running.progress import CrowdView, LiveView, PlainView
-from suite.conduct.running.reproduction import RerunOutcome, doubt_of, measured_runs
+from suite.conduct.running.reproduction import RerunOutcome, measured_runs
 from suite.conduct.running.results import Result, results
 from suite.conduct.running.session import Summary
 from suite.planner.grid import Column, grid_lines
@@ -207,7 +207,7 @@ def print_rerun(outcome: RerunOutcome, root: Path) -> None:
     sides = (("before", outcome.before), ("now", outcome.after))
     for _, records in sides:
         for record in records:
-            told = outcome_line(record) if record.throughput is None else doubt_of(record)
+            told = outcome_line(record) if record.throughput is None else doubt(record)
             if told:
                 print("\n".join(wrapped(told, width, first=f"{record.run.id}: ", rest="  ")))
     rows = [(name, measured_runs(records, outcome.with_suspect), records) for name, records in sides if records]

@@ -11,7 +11,8 @@ def outcome_line(record: Record) -> str:
     if record.status == "ok" and record.throughput is not None:
         rate = record.throughput
         text = f"{rate.samples_per_second.value:.4g} samples/s, {rate.tokens_per_second.value:.4g} tokens/s"
-        return text + _doubt(record)
+        told = doubt(record, most=1)
+        return f"{text} ({told})" if told else text
     if record.status == "ok" and record.void_iterations:
         return (
             f"no rate: optimizer steps were skipped in all {len(record.void_iterations)} iterations after the warm-up"
@@ -21,7 +22,9 @@ def outcome_line(record: Record) -> str:
     return f"{record.status}{f' ({kind})' if kind != record.status else ''}{evidence}"
 
 
-def _doubt(record: Record) -> str:
-    """Whether the rate can be trusted, where it cannot; the first reason."""
+def doubt(record: Record, most: int | None = None) -> str:
+    """Why a run's rate is not to be trusted, with so many reasons; empty where nothing speaks against it."""
     found = record.validity
-    return "" if found is None or found.status == "valid" else f" ({found.status}: {printable(found.reasons[0])})"
+    if found is None or found.status == "valid":
+        return ""
+    return f"{found.status}: {printable('; '.join(found.reasons[:most]))}"

@@ -81,14 +81,6 @@ def measured_runs(records: Sequence[Record], with_suspect: bool = False) -> list
     ]
 
 
-def doubt_of(record: Record) -> str:
-    """Why a run's rate is not to be trusted; empty where nothing speaks against it, or the record judges nothing."""
-    validity = getattr(record, "validity", None)
-    if validity is None or validity.status == "valid":
-        return ""
-    return f"{validity.status}: {'; '.join(map(str, validity.reasons))}"
-
-
 def reproduction(before: Sequence[RunSeconds], after: Sequence[RunSeconds], margin: float) -> Reproduction:
     """``reproduced`` where the 95 % interval of the ratio lies within 1 / (1 + margin) .. 1 + margin and ``not
     reproduced`` where it lies outside altogether. One run on either side, or runs without any spread, show nothing."""

@@ -84,18 +84,6 @@ def work_through(
     return Summary(interrupted=interrupted, **{what: tuple(ids) for what, ids in ledger.outcome.items()})
 
 
-def run_one(manifest: Manifest, root: Path, launcher: Launcher, python: str, view: View) -> Record:
-    """One run outside of any plan, shown like those of a plan. Raises UsageError when its bundle cannot be made."""
-    view.begin(1, 0)
-    try:
-        view.run_started(manifest, None)
-        record = execute(manifest, root, launcher, python, view.event)
-        view.run_ended(manifest, record)
-    finally:
-        view.end()
-    return record
-
-
 def _one_by_one(ledger: Ledger, settings: Settings, launcher: Launcher, view: View) -> bool:
     while manifest := ledger.take():
         result: Record | DamagedBundle | AlreadyThere
