@@ -69,7 +69,7 @@ TAMPERED = {
     "all seconds 15 % more": (TWO, scaled(("iteration", "phase"), 1.15), None, {"event-times", "phase-times"}),
     "19 ms on every iteration": (SMALL, longer(0.019), None, {"event-times"}),
     "19 ms on every iteration, one rank": (ONE, longer(0.019), None, {"event-times"}),
-    "19 ms less of every iteration": (ONE, longer(-0.019, "train"), None, {"phase-times"}),
+    "19 ms less of every iteration": (ONE, longer(-0.019, "train"), None, {"event-times", "phase-times"}),
     "2 ms less of every iteration": (ONE, longer(-0.002), None, {"phase-sums"}),
     "one phase halved": (ONE, scaled(("phase",), 0.5, "train"), None, {"phase-times"}),
     "the phase that is first halved": (ONE, scaled(("phase",), 0.5, "generate"), None, {"phase-times"}),
