@@ -53,7 +53,8 @@ def checked_once(generation: Any) -> Callable[[], None]:
     policy's."""
     sync = generation.sync_weights
     model = generation.llm.llm_engine.model_executor.driver_worker.model_runner.model
-    load, loaded = model.load_weights, set()  # type: Any, Set[str]
+    load = model.load_weights
+    loaded: Set[str] = set()
 
     def load_and_note(weights: Iterable[Any]) -> Any:
         names = load(weights)
