@@ -201,6 +201,17 @@ def work_differences_of(records: Sequence[Record]) -> tuple[str, ...]:
     )
 
 
+def lacking_phases_of(records: Sequence[Record]) -> tuple[tuple[str, str], ...]:
+    """Phases that the runs' workers say they do not have, each with the first reason that is told."""
+    found: dict[str, str] = {}
+    for record in records:
+        told = (record.environment.worker or {}).get("lacking_phases")
+        for name, why in told.items() if isinstance(told, dict) else ():
+            if name in ALL_NAMES and type(why) is str:
+                found.setdefault(name, why)
+    return tuple(sorted(found.items()))
+
+
 def memory_of(records: Sequence[Record]) -> MemoryUse | None:
     """The greatest peak; efficiency is computed from it, so that the row agrees with itself."""
     memories = [record.memory for record in records if record.memory is not None]

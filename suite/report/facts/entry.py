@@ -45,3 +45,8 @@ class Setting:
     threads_per_rank: int
     machine: str
     asynchronous: bool = False
+
+    @property
+    def order(self) -> str:
+        """How generation and training follow each other, in a word."""
+        return "asynchronous" if self.asynchronous else "synchronous"

@@ -97,6 +97,7 @@ class Row:
     asynchronous: Asynchronous | None
     counts: Counts | None
     work_differences: tuple[str, ...]
+    lacking_phases: tuple[tuple[str, str], ...]
     memory: costs.MemoryUse | None
     energy: costs.EnergyUse | None
     predicted_samples_per_second: float | None
@@ -250,6 +251,7 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
         asynchronous=asynchronous_of(manifest, measured),
         counts=counts,
         work_differences=costs.work_differences_of(records),
+        lacking_phases=costs.lacking_phases_of(records),
         memory=costs.memory_of(records),
         energy=costs.energy_of(measured),
         predicted_samples_per_second=costs.predicted_of(records),
