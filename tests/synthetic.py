@@ -128,11 +128,10 @@ def period_of(manifest: Manifest, iteration: int, seconds: float) -> dict[str, A
 
 def shares_of(manifest: Manifest) -> dict[str, float]:
     """How an iteration of this manifest divides into phases, in their order."""
-    if manifest.layout.asynchronous:
-        return PERIOD_SHARES
-    shares = {"sync": SYNC_SHARE} if manifest.layout.generation != "hf" else {}
-    shares |= {name: share for name, share in SHARES.items() if name != "reference" or manifest.workload.uses_reference}
-    return shares
+    shares = PERIOD_SHARES
+    if not manifest.layout.asynchronous:
+        shares = ({"sync": SYNC_SHARE} if manifest.layout.generation != "hf" else {}) | SHARES
+    return {name: share for name, share in shares.items() if name != "reference" or manifest.workload.uses_reference}
 
 
 def rank_events(

@@ -113,6 +113,9 @@ def test_a_phase_that_others_have_is_missed_with_a_reason() -> None:
     assert told["sync"] == "it generates on the weights that train, so none are sent"
     assert untold["score"].startswith("its trainer makes no such pass, or makes it within another phase")
     assert dict(side_of(group, "openrlhf").lacking)["sync"].startswith("its trainer makes no such pass")
+    (group,) = groups(made.repeats(3, shares=SCORE, **GRPO), trainer("verl", 5.0, shares={**SCORE, "reference": 0.1}))
+    assert dict(side_of(group, "deepspeed").lacking) == {"reference": "the suite's iteration of this work has none"}
+    assert side_of(group, "verl").otherwise == ("a reference pass",)
 
 
 def test_eight_backends_stand_in_tables_that_fit_a_page_and_none_is_called_faster() -> None:

@@ -14,6 +14,7 @@ from suite.stats.compare import compare
 from suite.stats.intervals import Interval
 
 _NOTHING_SENT = "it generates on the weights that train, so none are sent"
+_NOT_ASKED = "the suite's iteration of this work has none"
 _NOT_TOLD = (
     "its trainer makes no such pass, or makes it within another phase (the list of what it does otherwise may tell)"
 )
@@ -87,10 +88,11 @@ def _otherwise(row: Row, first: Row) -> tuple[str, ...]:
 
 
 def _lacking(row: Row, phases: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    told = dict(row.lacking_phases)
-    has_own_engine = row.generation is not None
-    usual = {} if has_own_engine else {"sync": _NOTHING_SENT}
-    return tuple((name, told.get(name, usual.get(name, _NOT_TOLD))) for name in phases if name not in _phases(row))
+    reasons = dict(row.lacking_phases)
+    if row.generation is None:
+        reasons.setdefault("sync", _NOTHING_SENT)
+    otherwise = _NOT_ASKED if row.setting.kind == "engine" else _NOT_TOLD
+    return tuple((name, reasons.get(name, otherwise)) for name in phases if name not in _phases(row))
 
 
 def _phases(row: Row) -> set[str]:
