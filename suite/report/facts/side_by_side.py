@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from suite.report.facts.kind import WorkKind
 from suite.report.facts.pool import Row
-from suite.report.facts.work_done import COUNTED, PASSES, done_otherwise
+from suite.report.facts.work_done import done_otherwise, otherwise
 from suite.spec.phases import ALL_NAMES
 from suite.stats.compare import compare
 from suite.stats.intervals import Interval
@@ -67,7 +67,7 @@ def _group(rows: Sequence[Row]) -> SideBySide:
     first = ordered[0]
     best = first if first.setting.kind == "engine" else None
     phases = tuple(name for name in ALL_NAMES if any(name in _phases(row) for row in rows))
-    sides = [Side(row, _ratio(row, best), _otherwise(row, first), _lacking(row, phases)) for row in ordered]
+    sides = [Side(row, _ratio(row, best), otherwise(row, first), _lacking(row, phases)) for row in ordered]
     return SideBySide(first.size, first.ranks, first.workload, first.work, tuple(sides), phases)
 
 
@@ -77,22 +77,12 @@ def _ratio(row: Row, best: Row | None) -> Interval | None:
     return compare(row.measured, best.measured, prior=best.prior).ratio
 
 
-def _otherwise(row: Row, first: Row) -> tuple[str, ...]:
-    """What it counted, and which passes it made, otherwise than the first row of the group."""
-    assert row.counts is not None and first.counts is not None, "a row with runs has counts"
-    both = [(name, getattr(row.counts, name), getattr(first.counts, name)) for name in ("samples", *COUNTED)]
-    counted = [f"{own:,} {name.replace('_', ' ')}, not {other:,}" for name, own, other in both if own != other]
-    more, less = _phases(row) - _phases(first), _phases(first) - _phases(row)
-    passes = [f"{'a' if name in more else 'no'} {name} pass" for name in PASSES if name in more | less]
-    return (*counted, *passes)
-
-
 def _lacking(row: Row, phases: Sequence[str]) -> tuple[tuple[str, str], ...]:
     reasons = dict(row.lacking_phases)
     if row.generation is None:
         reasons.setdefault("sync", _NOTHING_SENT)
-    otherwise = _NOT_ASKED if row.setting.kind == "engine" else _NOT_TOLD
-    return tuple((name, reasons.get(name, otherwise)) for name in phases if name not in _phases(row))
+    other_reason = _NOT_ASKED if row.setting.kind == "engine" else _NOT_TOLD
+    return tuple((name, reasons.get(name, other_reason)) for name in phases if name not in _phases(row))
 
 
 def _phases(row: Row) -> set[str]:
