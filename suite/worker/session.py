@@ -199,6 +199,8 @@ def _describe(subject: Optional[Subject], facts: Dict[str, Any], notes: List[str
     if isinstance(subject, Trainer):
         facts["work_differences"] = list(subject.work_differences)
         facts["packages"].update(subject.versions)
+        if subject.lacking_phases:
+            facts["lacking_phases"] = dict(subject.lacking_phases)
         if subject.configuration:
             facts["configuration"] = subject.configuration
 

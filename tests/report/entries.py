@@ -16,6 +16,7 @@ from suite.bundle.record import (
     Iterations,
     Memory,
     Overlap,
+    OverlapRole,
     OverlapSide,
     Peaks,
     Phase,
@@ -190,11 +191,13 @@ def entry(
     rollout: dict[str, float] | None = None,
     staleness: int | None = None,
     overlap: Overlap | None = None,
+    counts: dict[str, int] | None = None,
     **asked: Any,
 ) -> Entry:
     """A run that ended well: ``rate`` samples/s, iterations and runs noisy by ``spread``.
 
-    ``rollout``: figures of generation beyond what follows from the lengths.
+    ``rollout``: figures of generation beyond what follows from the lengths. ``counts``: what was counted otherwise than
+    it was asked for.
     """
     made = manifest(**asked)
     noise = random.Random(made.run.id)
@@ -202,6 +205,7 @@ def entry(
     mean = samples / rate * (1 + spread * noise.gauss(0, 1))
     seconds = tuple(mean * (1 + spread * noise.gauss(0, 1)) for _ in range(made.measure.iterations))
     measured = _measured(made, (2 * mean, mean, *seconds), shares or SHARES, peak_factor, verdict, facts, notes)
+    measured["counts"] = measured["counts"].model_copy(update=counts or {})
     told = {"details": details, "rollout": Rollout(**{**ROLLOUT, **rollout}) if rollout else None}
     return _entry(made, {**measured, **told, "staleness": staleness, "overlap": overlap})
 
@@ -227,6 +231,23 @@ def overlapped(iteration: float, ranks: int) -> Overlap:
             "training": side,
             "generation": side.model_copy(update={"ranks": 1, "phases": {"generate": 0.9 * iteration}, **generates}),
         },
+    )
+
+
+def steady(iteration: float, ranks: int, busy: float = 0.8) -> Overlap:
+    """What an asynchronous trainer tells, one rank of which generates: a tenth of its samples are of the newest
+    weights."""
+    sides = overlapped(iteration, ranks)
+    return sides.model_copy(
+        update={
+            "roles": {
+                name: OverlapRole(
+                    ranks=count, busy_seconds=share * iteration * count, busy_share=share, idle_share=1 - share
+                )
+                for name, share, count in (("generation", busy, 1), ("training", 0.9, ranks - 1))
+            },
+            "staleness": {"0": 0.1, "1": 0.9},
+        }
     )
 
 
@@ -324,7 +345,7 @@ def _measured(
         "lengths": realised_lengths(made),
         "padding": padding(made, _counts(made)),
         "throughput": _throughput(made, counted),
-        "phases": _phases(shares, mean),
+        "phases": _phases(shares, mean, made.layout.asynchronous),
         "memory": _memory(made, peak_factor),
         "compute": _compute(made),
         "steady_state": SteadyState(
@@ -340,8 +361,11 @@ def _measured(
     }
 
 
-def _phases(shares: dict[str, float], mean: float) -> Phases:
-    told = {name: Phase(seconds=share * mean, share=share, tokens_per_second=None) for name, share in shares.items()}
+def _phases(shares: dict[str, float], mean: float, asynchronous: bool) -> Phases:
+    told = {
+        name: Phase(seconds=share * mean, share=None if asynchronous else share, tokens_per_second=None)
+        for name, share in shares.items()
+    }
     return Phases(**{**dict.fromkeys(SHARES), **told})
 
 

@@ -395,3 +395,13 @@ def test_what_reading_tells_of_bundles_is_sorted_by_what_is_lacking(line: str, l
     assert (first.lack, first.side, first.name) == ("damaged", "after", "runs/c")
     assert [one.lack for one in others] == ([lack] if lack else [])
     assert notes(nothing, found) == ([] if lack else [line])
+
+
+def test_a_trainer_that_counted_other_work_than_before_is_not_compared_with_itself() -> None:
+    trainer = {"backend": "trl-grpo", "kind": "trainer"}
+    before = [*side(3, **trainer), *side(3)]
+    after = [*side(3, first=4, counts={"optimizer_steps": 2}, **trainer), *side(3, first=4)]
+    result = compare_entries(before, after)
+    assert [row.backend for row in result.rows] == ["deepspeed"]
+    assert lacks(result) == [("no partner", "before"), ("no partner", "after")]
+    assert {one.detail for one in result.unjudged} == {"other work: 1 optimizer steps, not 2"}

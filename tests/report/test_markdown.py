@@ -121,7 +121,91 @@ def families() -> list[Entry]:
     ]
 
 
+def trainers() -> list[Entry]:
+    """GRPO by six trainers, one of them asynchronous, beside two engines, and RLOO by one more."""
+    work = made.workload("cpu-grpo", algorithm="grpo", group=4)
+    asked: dict[str, Any] = {"ranks": 2, "work": work}
+    facts = {**made.CPU_FACTS, "lacking_phases": {"score": "log-probs are those of generation, no pass is made"}}
+    trl = {
+        **facts,
+        "work_differences": ["prompts are padded to the left", "the optimizer is torch's AdamW, with foreach"],
+    }
+    led = {
+        **made.CPU_FACTS,
+        "work_differences": [
+            "rewards are computed by the agent while it generates",
+            "prompts are padded to the left",
+            f"a sentence | of {EVIL}",
+        ],
+    }
+    no_score = {"generate": 0.5, "reward": 0.005, "train": 0.45, "other": 0.045}
+    whole = {"sync": 0.05, "generate": 0.4, "score": 0.1, "reward": 0.01, "train": 0.4, "other": 0.04}
+    period = {"sync": 0.06, "generate": 0.1, "score": 0.15, "train": 0.65, "other": 0.04}
+
+    def layout(**more: Any) -> Layout:
+        return Layout(devices_per_node=2, **{"data": 2, **more})
+
+    apart = {"data": 1, "placement": "split", "generation_ranks": 1, "generation": "vllm"}
+    trainer: dict[str, Any] = {"kind": "trainer", **asked}
+    engine_shares = {name: share for name, share in made.SHARES.items() if name != "reference"}
+    return [
+        *made.repeats(5, rate=14.0, shares=engine_shares, **asked),
+        *made.repeats(5, rate=17.0, shares=engine_shares, backend="megatron", **asked),
+        *made.repeats(5, rate=11.0, shares=no_score, backend="trl-grpo", facts=trl, layout=layout(), **trainer),
+        *made.repeats(
+            5, rate=10.0, shares=no_score, backend="trl-grpo", facts=trl, layout=layout(zero_stage=2), **trainer
+        ),
+        *made.repeats(
+            5,
+            rate=13.0,
+            shares={"sync": 0.04, **no_score},
+            backend="trl-grpo",
+            facts=trl,
+            layout=layout(generation="vllm"),
+            **trainer,
+        ),
+        *made.repeats(
+            5, rate=6.0, shares=whole, backend="verl", facts=led, layout=layout(generation="vllm"), **trainer
+        ),
+        *made.repeats(
+            5,
+            rate=5.0,
+            shares=whole,
+            backend="openrlhf",
+            facts=led,
+            layout=layout(zero_stage=2, **apart),
+            counts={"optimizer_steps": 2},
+            **trainer,
+        ),
+        *made.repeats(
+            5,
+            rate=7.0,
+            shares=period,
+            backend="openrlhf",
+            facts=led,
+            layout=layout(zero_stage=2, staleness=1, **apart),
+            staleness=1,
+            overlap=made.steady(work.rollouts / 7.0, 2),
+            **trainer,
+        ),
+        *made.repeats(
+            3,
+            rate=9.0,
+            shares=no_score,
+            backend="trl-rloo",
+            kind="trainer",
+            facts=trl,
+            ranks=2,
+            work=made.workload("cpu-rloo", algorithm="rloo", group=4),
+        ),
+        *made.repeats(
+            3, rate=12.0, shares=engine_shares, ranks=2, work=made.workload("cpu-rloo", algorithm="rloo", group=4)
+        ),
+    ]
+
+
 REPORTS = {
+    "trainers": trainers,
     "families": families,
     "matrix": made.matrix,
     "single": lambda: [made.entry()],

@@ -10,7 +10,7 @@ import pytest
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import build
 from suite.report.plots import draw, scaling
-from suite.report.plots.series import MOST_BARS, bars, spread
+from suite.report.plots.series import MOST_BARS, MOST_POINTS, MOST_SERIES, backend_colours, bars, series_of, spread
 from suite.report.plots.style import COLOURS, styled
 from suite.spec.layout import Layout
 from tests.report import entries as made
@@ -122,3 +122,13 @@ def test_one_wild_interval_does_not_press_the_values_flat(tmp_path: Path) -> Non
     wild = made.entry(rate=20), made.entry(rate=60, repeat=2), made.entry(backend="megatron", rate=21)
     draw(build(wild), tmp_path)
     assert "Intervals that reach the frame go on beyond it." in texts(tmp_path / "throughput.svg")
+
+
+def test_many_backends_at_one_size_are_all_drawn_and_as_lines_only_those_that_stay_readable() -> None:
+    backends = [f"stack-{letter}" for letter in "abcdefghijklmn"]
+    points = build([made.entry(backend=name) for name in backends]).rows
+    drawn, more = series_of(points, backend_colours(points))
+    assert (len(drawn), more) == (MOST_POINTS, len(backends) - MOST_POINTS)
+    lines = build([made.entry(backend=name, size=size) for name in backends for size in ("1M", "3M")]).rows
+    drawn, more = series_of(lines, backend_colours(lines))
+    assert (len(drawn), more) == (MOST_SERIES, len(backends) - MOST_SERIES)

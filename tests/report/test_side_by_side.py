@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import build
-from suite.report.facts.side_by_side import SideBySide
+from suite.report.facts.side_by_side import Side, SideBySide
+from suite.report.text.markdown import render
+from suite.spec.layout import Layout
 from tests.report import entries as made
 
 TRLX = {"backend": "trlx-deepspeed", "kind": "trainer", "facts": made.TRAINER_FACTS}
@@ -50,6 +54,90 @@ def test_what_differs_in_work_or_conditions_stands_apart(other: dict) -> None:
 def test_one_kind_alone_or_a_failed_trainer_has_nothing_beside_it() -> None:
     assert groups(made.repeats(3), made.repeats(3, backend="megatron")) == ()
     assert groups(made.repeats(3), [made.failed(backend="trlx-deepspeed", kind="trainer")]) == ()
+
+
+GRPO = {"work": made.grpo(lengths=None, new_tokens=16), "ranks": 2}
+NO_SCORE = {name: share for name, share in made.SHARES.items() if name not in ("score", "reference")}
+SCORE = {**NO_SCORE, "score": 0.1}
+VLLM = Layout(devices_per_node=2, data=2, generation="vllm")
+
+
+def trainer(backend: str, rate: float, **more: object) -> list[Entry]:
+    return made.repeats(3, backend=backend, kind="trainer", rate=rate, **{"shares": SCORE, **GRPO, **more})
+
+
+def side_of(group: SideBySide, backend: str) -> Side:
+    return next(side for side in group.sides if side.row.backend == backend)
+
+
+def test_trainers_that_counted_other_work_or_made_fewer_passes_are_not_ranked_together() -> None:
+    same = [*trainer("verl", 5.0), *trainer("openrlhf", 4.0)]
+    (group,) = build(same).ranking.groups
+    assert [ranked.verdict for ranked in group.places] == ["faster", "slower"]
+    for other in ({"counts": {"optimizer_steps": 2}}, {"counts": {"trained_tokens": 1}}, {"shares": NO_SCORE}):
+        model = build([*same, *trainer("trl-grpo", 9.0, **other)])
+        (group,) = model.ranking.groups
+        assert {ranked.row.backend for ranked in group.places} == {"verl", "openrlhf"}
+        (beside,) = model.beside
+        assert [side.row.backend for side in beside.sides] == ["trl-grpo", "verl", "openrlhf"]
+
+
+def test_what_a_row_did_otherwise_is_told_against_the_first_of_its_group() -> None:
+    (group,) = groups(
+        made.repeats(3, rate=20, shares=SCORE, **GRPO),
+        trainer("trl-grpo", 9.0, shares=NO_SCORE),
+        trainer("openrlhf", 4.0, counts={"optimizer_steps": 2, "trained_tokens": 500}),
+        trainer("verl", 5.0),
+    )
+    assert side_of(group, "deepspeed").otherwise == side_of(group, "verl").otherwise == ()
+    assert side_of(group, "trl-grpo").otherwise == ("no score pass",)
+    assert side_of(group, "openrlhf").otherwise == ("500 trained tokens, not 1,024", "2 optimizer steps, not 1")
+
+
+def test_a_phase_that_others_have_is_missed_with_a_reason() -> None:
+    facts = {
+        **made.CPU_FACTS,
+        "lacking_phases": {"score": "log-probs are those of generation", "nonsense": "x", "sync": 4},
+    }
+    (group,) = groups(
+        made.repeats(3, rate=20, shares=SCORE, **GRPO),
+        trainer("trl-grpo", 9.0, shares=NO_SCORE, facts=facts),
+        trainer("trl-rloo", 8.0, shares=NO_SCORE, facts={**made.CPU_FACTS, "lacking_phases": ["score"]}),
+        trainer("verl", 5.0, shares={"sync": 0.05, **SCORE}, layout=VLLM),
+        trainer("openrlhf", 4.0, layout=VLLM),
+    )
+    assert group.phases == ("sync", "generate", "score", "reward", "train", "other")
+    assert side_of(group, "verl").lacking == ()
+    told, untold = dict(side_of(group, "trl-grpo").lacking), dict(side_of(group, "trl-rloo").lacking)
+    assert told["score"] == "log-probs are those of generation"
+    assert told["sync"] == "it generates on the weights that train, so none are sent"
+    assert untold["score"].startswith("its trainer makes no such pass, or makes it within another phase")
+    assert dict(side_of(group, "openrlhf").lacking)["sync"].startswith("its trainer makes no such pass")
+    (group,) = groups(made.repeats(3, shares=SCORE, **GRPO), trainer("verl", 5.0, shares={**SCORE, "reference": 0.1}))
+    assert dict(side_of(group, "deepspeed").lacking) == {"reference": "the suite's iteration of this work has none"}
+    assert side_of(group, "verl").otherwise == ("a reference pass",)
+
+
+def test_eight_backends_stand_in_tables_that_fit_a_page_and_none_is_called_faster() -> None:
+    rows = [
+        made.repeats(3, rate=14, shares=SCORE, **GRPO),
+        made.repeats(3, rate=17, shares=SCORE, backend="megatron", **GRPO),
+        trainer("trl-grpo", 11, layout=Layout(devices_per_node=2, data=2)),
+        trainer("trl-grpo", 10, layout=Layout(devices_per_node=2, data=2, zero_stage=2)),
+        trainer("trl-grpo", 12, layout=VLLM, shares={"sync": 0.05, **NO_SCORE}),
+        trainer("trl-rloo", 8),
+        trainer("verl", 6, layout=VLLM, facts=made.TRAINER_FACTS),
+        trainer("openrlhf", 5, counts={"optimizer_steps": 2}),
+    ]
+    text = render(build([one for each in rows for one in each]), {})
+    section = text.split("### Trainers and engines side by side\n", 1)[1].split("\n## ", 1)[0]
+    tables = [line for line in section.splitlines() if line.startswith("|")]
+    assert len(tables) == 2 * (2 + 8)
+    assert max(map(len, tables)) <= 120
+    assert not re.search(r"faster(?! engine)", section.replace("no row of it is called faster", ""))
+    assert "- verl (R8):\n  - responses are decoded and tokenised again\n  - gradients are not clipped" in section
+    assert "No such differences are told by openrlhf, trl-grpo and trl-rloo." in section
+    assert "responses are decoded" not in text.split("## Work\n", 1)[1]
 
 
 def test_each_difference_in_work_is_told_once_with_its_rows() -> None:

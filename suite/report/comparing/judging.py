@@ -132,6 +132,7 @@ def _names(pair: Pair) -> list[str]:
 def _phase(pair: Pair, name: str, tests: JudgedTogether, place: int | None, changed: bool) -> ComparedPhase:
     before, after = (_seconds(side, name) for side in pair)
     change = _iteration(pair[1]) - _iteration(pair[0])
+    has_shares = changed and not pair[1].row.setting.asynchronous
     told: dict[str, float | None] = {"ratio": before / after if before and after else None, "low": None, "high": None}
     verdict: ComparisonVerdict | None = None
     if place is not None:
@@ -143,7 +144,7 @@ def _phase(pair: Pair, name: str, tests: JudgedTogether, place: int | None, chan
         before_seconds=before,
         after_seconds=after,
         verdict=verdict,
-        share_of_change=((after or 0.0) - (before or 0.0)) / change if changed and change else None,
+        share_of_change=((after or 0.0) - (before or 0.0)) / change if has_shares and change else None,
         **told,
     )
 

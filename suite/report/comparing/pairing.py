@@ -13,6 +13,7 @@ from suite.report.facts.entry import Entry
 from suite.report.facts.machines import assign_machines
 from suite.report.facts.pool import Row, RowRuns, group_entries, pool_rows
 from suite.report.facts.variants import flattened
+from suite.report.facts.work_done import done_otherwise, otherwise
 from suite.report.formatting.numbers import counted
 from suite.spec.manifest import Manifest
 
@@ -136,7 +137,8 @@ def _pair_closer(
 def _work(one: Measured) -> tuple:
     """What must be equal for a ratio of rates to mean anything."""
     row, setting = one.row, one.row.setting
-    return (row.work_hash, row.lengths_hash, row.ranks, *_way(one), setting.device, setting.precision)
+    done = done_otherwise(row)
+    return (row.work_hash, row.lengths_hash, row.ranks, done, *_way(one), setting.device, setting.precision)
 
 
 def _way(one: Measured) -> tuple:
@@ -232,7 +234,8 @@ def _appearance(one: Measured) -> tuple:
 
 
 def what_differs(before: Measured, after: Measured) -> str:
-    """Of two rows that look alike: the kind of work, the workload, the samples, or else each setting."""
+    """Of two rows that look alike: the kind of work, the workload, the samples, what trainers counted, or else each
+    setting."""
     one, other = before.row, after.row
     pairs = (
         (one.work.text, other.work.text),
@@ -242,6 +245,8 @@ def what_differs(before: Measured, after: Measured) -> str:
     for first, second in pairs:
         if first != second:
             return f"{first} / {second}"
+    if done_otherwise(one) != done_otherwise(other):
+        return "; ".join(otherwise(one, other))
     return _listed(differing_settings(before, after))
 
 

@@ -15,7 +15,8 @@ def conventions(entries: Sequence[Entry], in_rounds: bool = False) -> tuple[str,
     several = {manifest.workload.algorithm.name for manifest in manifests_of(entries)} - {PPO_NAME}
     rate = _RATE.format("iterations" if several else "PPO iterations")
     ratios = (_RANKING, _ROUNDS) if in_rounds else (_RANKING,)
-    return (rate, _ROWS, _INTERVAL, *ratios, _PHASES, *_utilisation(entries), _MEMORY, _SCALING, *_warmup(entries))
+    phases = (_PHASES, *((_PERIODS,) if any(entry.manifest.layout.asynchronous for entry in entries) else ()))
+    return (rate, _ROWS, _INTERVAL, *ratios, *phases, *_utilisation(entries), _MEMORY, _SCALING, *_warmup(entries))
 
 
 def recorded_conventions(entries: Sequence[Entry]) -> tuple[str, ...]:
@@ -76,6 +77,11 @@ _ROUNDS = (
 _PHASES = (
     "Phases: mean seconds per iteration of the slowest rank in each; other is the rest of the iteration. Each interval "
     "is of its phase alone."
+)
+_PERIODS = (
+    "Asynchronous: an iteration is the period from the end of one publication of weights to the end of the next; "
+    "samples are those consumed in it, and what filled the pipeline before the first is not counted. Phases are those "
+    "of the devices that train, without shares; busy is the time that a role's devices worked, over the time they had."
 )
 _UTILISATION = (
     "Utilisation: MFU counts the FLOPs that the work needs, HFU those that are executed, recomputed ones among them; "

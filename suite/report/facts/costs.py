@@ -17,12 +17,13 @@ class PhaseCost:
     """One phase over all counted iterations of a row's runs.
 
     ``low`` and ``high``: 95 % bounds of ``seconds``, over the runs; of one run alone over its iterations, where its
-    record has them. ``by_run``: mean seconds per iteration of each run.
+    record has them. ``by_run``: mean seconds per iteration of each run. ``share`` is null of an asynchronous row, in
+    whose periods others work meanwhile.
     """
 
     name: str
     seconds: float
-    share: float
+    share: float | None
     low: float | None
     high: float | None
     by_run: tuple[float, ...]
@@ -162,13 +163,15 @@ def _costs(
     total = sum(interval.value for interval in pooled.values()) if whole is None else whole
     if not total:
         return ()
+    is_whole = not any(record.run.layout.asynchronous for record in records)
     costs = []
     for name, interval in pooled.items():
         low, high = interval.low, interval.high
         within = (records[0].phase_intervals or {}).get(name) if len(records) == 1 else None
         if within is not None:
             low, high = within.low, within.high
-        costs.append(PhaseCost(name, interval.value, interval.value / total, low, high, tuple(found[name])))
+        share = interval.value / total if is_whole else None
+        costs.append(PhaseCost(name, interval.value, share, low, high, tuple(found[name])))
     return tuple(costs)
 
 
@@ -196,6 +199,17 @@ def work_differences_of(records: Sequence[Record]) -> tuple[str, ...]:
     return tuple(
         dict.fromkeys(text for texts in lists if isinstance(texts, list) for text in texts if type(text) is str)
     )
+
+
+def lacking_phases_of(records: Sequence[Record]) -> tuple[tuple[str, str], ...]:
+    """Phases that the runs' workers say they do not have, each with the first reason that is told."""
+    found: dict[str, str] = {}
+    for record in records:
+        told = (record.environment.worker or {}).get("lacking_phases")
+        for name, why in told.items() if isinstance(told, dict) else ():
+            if name in ALL_NAMES and type(why) is str:
+                found.setdefault(name, why)
+    return tuple(sorted(found.items()))
 
 
 def memory_of(records: Sequence[Record]) -> MemoryUse | None:

@@ -33,7 +33,10 @@ def manifests_of(entries: Sequence[Entry]) -> list[Manifest]:
 
 @dataclass(frozen=True, order=True)
 class Setting:
-    """What two rows must share, besides their work, before their rates may be compared."""
+    """What two rows must share, besides their work, before their rates may be compared.
+
+    ``asynchronous``: samples are generated beside the training of older ones, as far ahead as queues let them.
+    """
 
     kind: Literal["engine", "trainer"]
     track: str
@@ -41,3 +44,9 @@ class Setting:
     precision: str
     threads_per_rank: int
     machine: str
+    asynchronous: bool = False
+
+    @property
+    def order(self) -> str:
+        """How generation and training follow each other, in a word."""
+        return "asynchronous" if self.asynchronous else "synchronous"

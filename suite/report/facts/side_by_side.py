@@ -6,43 +6,87 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from suite.report.facts.kind import WorkKind
 from suite.report.facts.pool import Row
+from suite.report.facts.work_done import done_otherwise, otherwise
+from suite.spec.phases import ALL_NAMES
 from suite.stats.compare import compare
 from suite.stats.intervals import Interval
+
+_NOTHING_SENT = "it generates on the weights that train, so none are sent"
+_NOT_ASKED = "the suite's iteration of this work has none"
+_NOT_TOLD = (
+    "its trainer makes no such pass, or makes it within another phase (the list of what it does otherwise may tell)"
+)
 
 
 @dataclass(frozen=True)
 class Side:
-    """A row, and its rate over that of the fastest engine row; null for that row itself."""
+    """A row, and its rate over that of the fastest engine row; null for that row itself, and where there is none.
+
+    ``otherwise``: in what its own counts and passes differ from those of the group's first row, in words. ``lacking``:
+    phases that another row of the group has and this one does not, each with the reason.
+    """
 
     row: Row
     ratio: Interval | None
+    otherwise: tuple[str, ...]
+    lacking: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class SideBySide:
-    """Rows of both kinds with equal work asked for, on equally many ranks, in one setting: engines first."""
+    """Rows with equal work asked for, on equally many ranks, in one setting, that are no ranking: engines first, then
+    trainers, then asynchronous ones, each by their rates. ``phases``: those that any of them has, in order."""
 
     size: str
     ranks: int
+    workload: str
+    work: WorkKind
     sides: tuple[Side, ...]
+    phases: tuple[str, ...]
 
 
 def side_by_side(rows: Sequence[Row]) -> tuple[SideBySide, ...]:
-    """The groups that hold engine rows and trainer rows."""
+    """The groups whose rows are of more than one kind: engines and trainers, synchronous and asynchronous, or trainers
+    that did other work than each other."""
     alike: dict[tuple, list[Row]] = defaultdict(list)
     for row in rows:
         if row.measured:
-            alike[replace(row.setting, kind="engine"), row.work_hash, row.lengths_hash, row.ranks].append(row)
-    mixed = [members for members in alike.values() if len({row.setting.kind for row in members}) > 1]
-    return tuple(_group(members) for members in mixed)
+            setting = replace(row.setting, kind="engine", asynchronous=False)
+            alike[setting, row.work_hash, row.lengths_hash, row.ranks].append(row)
+    return tuple(_group(members) for members in alike.values() if len(set(map(_kind, members))) > 1)
+
+
+def _kind(row: Row) -> tuple:
+    return row.setting.kind, row.setting.asynchronous, done_otherwise(row)
 
 
 def _group(rows: Sequence[Row]) -> SideBySide:
-    ordered = sorted(rows, key=lambda row: (row.setting.kind, -_rate(row), row.number))
-    best = ordered[0]
-    others = [Side(row, compare(row.measured, best.measured, prior=best.prior).ratio) for row in ordered[1:]]
-    return SideBySide(size=best.size, ranks=best.ranks, sides=(Side(best, None), *others))
+    ordered = sorted(rows, key=lambda row: (row.setting.asynchronous, row.setting.kind, -_rate(row), row.number))
+    first = ordered[0]
+    best = first if first.setting.kind == "engine" else None
+    phases = tuple(name for name in ALL_NAMES if any(name in _phases(row) for row in rows))
+    sides = [Side(row, _ratio(row, best), otherwise(row, first), _lacking(row, phases)) for row in ordered]
+    return SideBySide(first.size, first.ranks, first.workload, first.work, tuple(sides), phases)
+
+
+def _ratio(row: Row, best: Row | None) -> Interval | None:
+    if best is None or row is best:
+        return None
+    return compare(row.measured, best.measured, prior=best.prior).ratio
+
+
+def _lacking(row: Row, phases: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    reasons = dict(row.lacking_phases)
+    if row.generation is None:
+        reasons.setdefault("sync", _NOTHING_SENT)
+    other_reason = _NOT_ASKED if row.setting.kind == "engine" else _NOT_TOLD
+    return tuple((name, reasons.get(name, other_reason)) for name in phases if name not in _phases(row))
+
+
+def _phases(row: Row) -> set[str]:
+    return {phase.name for phase in row.phases}
 
 
 def _rate(row: Row) -> float:

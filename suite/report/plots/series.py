@@ -14,6 +14,8 @@ from suite.report.plots.style import COLOURS, MARKERS
 
 #: Most lines, panels and bars that stay readable.
 MOST_SERIES, MOST_PANELS, MOST_SIZES, MOST_BARS = 6, 4, 10, 24
+#: Where each is a single point, as of many backends at one size on one number of ranks.
+MOST_POINTS = 12
 
 #: Places in a series' key: the algorithm with the family say more than a workload's name.
 _WORKLOAD, _WORK = 2, 3
@@ -40,7 +42,8 @@ def series_of(rows: Iterable[Row], colours: Mapping[str, str], by_scaling: bool 
     by_key: dict[Key, list[Row]] = {}
     for row in rows:
         by_key.setdefault(_key(row, by_scaling), []).append(row)
-    largest = sorted(by_key, key=lambda key: (-len(by_key[key]), key))[:MOST_SERIES]
+    most = MOST_SERIES if any(len(found) > 1 for found in by_key.values()) else MOST_POINTS
+    largest = sorted(by_key, key=lambda key: (-len(by_key[key]), key))[:most]
     keys = sorted(largest)
     used: dict[str, int] = {}
     found = []

@@ -27,6 +27,7 @@ _SETTING_WORDS = {
     "precision": "{}",
     "threads_per_rank": "{} threads per rank",
     "machine": "machine {}",
+    "order": "{}",
 }
 
 
@@ -106,7 +107,7 @@ def _faster(model: ReportModel, show: Show) -> str:
     other_kind = len(model.ranking.apart) - alone
     clauses = (
         text,
-        f"not ranked with {counted(other_kind, 'configuration')} of the other kind" if other_kind else "",
+        f"not ranked with {counted(other_kind, 'configuration')} of another kind" if other_kind else "",
         f"{counted(alone, 'more configuration')} could not be ranked, with no other of equal work and conditions"
         if alone
         else "",
@@ -142,7 +143,7 @@ def _unranked(model: ReportModel, show: Show) -> str:
     tail = (
         f", from fewer than the {RUNS_TO_PUBLISH} runs that a published figure needs" if few < RUNS_TO_PUBLISH else ""
     )
-    why = "Engines and trainers are shown side by side, but nothing is ranked" if model.beside else _NOTHING_EQUAL
+    why = "Rows of several kinds are shown side by side, but nothing is ranked" if model.beside else _NOTHING_EQUAL
     if not any(row.is_ranked for row in measured):
         why = "All runs are suspect, so nothing is ranked"
     return f"{why}; the rate is {span}{tail}."
@@ -181,7 +182,7 @@ def _outcomes(groups: Sequence[Group], show: Show) -> list[str]:
         by_outcome[group.verdict, winner].append(group)
     phrases = []
     for (verdict, winner), members in by_outcome.items():
-        sizes = listed([show(group.size) for group in members])
+        sizes = listed([show(group.size) + _among(group, groups) for group in members])
         if verdict == "faster":
             phrases.append(f"{winner} is faster at {sizes} ({_leads(members)} times the next{_origin(members)})")
         elif verdict == "too few runs":
@@ -189,6 +190,13 @@ def _outcomes(groups: Sequence[Group], show: Show) -> list[str]:
         else:
             phrases.append(f"the rates are not distinguishable at {sizes}")
     return phrases
+
+
+def _among(group: Group, groups: Sequence[Group]) -> str:
+    """Which rows, where others of this size are ranked apart because they did other work."""
+    if sum(other.size == group.size for other in groups) < 2:
+        return ""
+    return f" among {listed([ranked.row.name for ranked in group.places])}"
 
 
 def _winner(group: Group, show: Show) -> str:

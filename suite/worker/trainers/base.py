@@ -19,6 +19,8 @@ class Trainer(ABC):
     notes: Tuple[str, ...] = ()
     #: where the work differs from the suite's own iteration of the same manifest, one sentence each
     work_differences: Tuple[str, ...] = ()
+    #: timed phases that this trainer does not have, by name, each with the reason in a few words
+    lacking_phases: Dict[str, str] = {}  # noqa: RUF012 - read, never changed
     #: how the stack was configured, in its own words; empty where the manifest says it all
     configuration: Dict[str, Any] = {}  # noqa: RUF012 - read, never changed
     #: names and versions of what the package metadata does not hold, e.g. a source tree's commit

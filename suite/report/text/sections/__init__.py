@@ -15,6 +15,7 @@ ORDER = (
     "phases",
     "without_scoring",
     "generation",
+    "asynchronous",
     "lengths",
     "memory",
     "energy",

@@ -22,6 +22,11 @@ def _blocks(model: ReportModel) -> Iterator[str]:
         yield _unranked(model)
         return
     yield "Rows of one size and rank count did equal work under equal conditions; nothing else is compared."
+    if len({row.setting.asynchronous for row in model.rows if row.measured}) > 1:
+        yield (
+            "Asynchronous rows, which train on samples of older weights while others are generated, are in no ranking "
+            "with synchronous ones."
+        )
     has_headings = len({row.setting for row in model.rows}) > 1
     by_setting: dict[Setting, list[Group]] = defaultdict(list)
     for group in model.ranking.groups:
@@ -97,11 +102,10 @@ def _unranked(model: ReportModel) -> str:
 
 
 def _heading(setting: Setting, algorithms: Sequence[str]) -> str:
-    whose = (
-        f"Engine backends (the suite's own {' or '.join(algorithms)} iteration)"
-        if setting.kind == "engine"
-        else "Trainer backends (the stack's own trainer)"
-    )
+    whose = f"Engine backends (the suite's own {' or '.join(algorithms)} iteration)"
+    if setting.kind == "trainer":
+        how = ", asynchronous" if setting.asynchronous else ""
+        whose = f"Trainer backends (the stack's own trainer{how})"
     told = setting.device == "cpu" or setting.threads_per_rank > 1
     threads = f", {counted(setting.threads_per_rank, 'thread')} per rank" if told else ""
     return f"{whose}: {setting.track}, {setting.precision} on {setting.device}{threads}, machine {setting.machine}"
@@ -151,7 +155,17 @@ def _table(groups: Sequence[Group]) -> Table:
             "Stale samples: this row trains on samples of older weights (Generation says how many updates older), so "
             "it need not wait for them; what a policy learns from them is not measured."
         )
+    if any(_does_otherwise(group, ranked) for group, ranked in members):
+        notes.append(
+            "Other work: this row's trainer counted the same as the best's, but tells other differences from the "
+            "suite's own iteration, so the verdict includes them."
+        )
     return Table(columns, rows, tuple(notes))
+
+
+def _does_otherwise(group: Group, ranked: RankedRow) -> bool:
+    """Beyond what is counted, as the trainers tell it."""
+    return set(ranked.row.work_differences) != set(group.places[0].row.work_differences)
 
 
 def _is_stale(ranked: RankedRow) -> bool:
@@ -167,16 +181,17 @@ def _cells(group: Group, ranked: RankedRow, extra: Sequence[Shown]) -> tuple[str
         *(show(row) for _, show in extra),
         *(str(len(row.measured)), interval(row.samples_per_second)),
         "1" if first else interval(ranked.ratio, bound_digits=1),
-        ranked.verdict + _remarks(ranked),
+        ranked.verdict + _remarks(group, ranked),
     )
 
 
-def _remarks(ranked: RankedRow) -> str:
+def _remarks(group: Group, ranked: RankedRow) -> str:
     remarks = (["equal within 5 %"] if ranked.equivalent else []) + (["provisional"] if ranked.provisional else [])
     remarks += [] if ranked.in_turns else ["not in turns"]
     remarks += ["unsteady"] if ranked.row.unsteady_runs else []
     remarks += ["two modes"] if ranked.row.two_modes else []
     remarks += ["stale samples"] if _is_stale(ranked) else []
+    remarks += ["other work"] if _does_otherwise(group, ranked) else []
     remarks += ["suspect runs"] if ranked.row.holds_suspect else []
     return f" ({', '.join(remarks)})" if remarks else ""
 

@@ -1,53 +1,149 @@
-"""Engines and trainers that were asked for the same work, with what each counted and without a verdict."""
+"""Engines and trainers that were asked for the same work: rates, phases, memory and what each does otherwise, without a
+verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 from suite.report.facts.model import ReportModel
+from suite.report.facts.pool import Row
 from suite.report.facts.side_by_side import Side, SideBySide
-from suite.report.formatting.escape import inline
-from suite.report.formatting.grid import Column, Table, grid
-from suite.report.formatting.numbers import interval
-from suite.report.text.section import Section
+from suite.report.facts.work import WorkDifference
+from suite.report.facts.work_done import COUNTED
+from suite.report.formatting.escape import inline, prose
+from suite.report.formatting.grid import Column, Notes, Table, grid
+from suite.report.formatting.numbers import counted, gib, interval, listed, number
+from suite.report.text.section import Section, few
 
-#: What both sides counted in one iteration: title -> field.
-_COUNTED = {
-    "samples": "samples",
-    "response tokens": "response_tokens",
-    "trained tokens": "trained_tokens",
-    "optimizer steps": "optimizer_steps",
-    "trainable parameters": "trainable_parameters",
-}
-_COLUMNS = (
-    *(Column("size", False), Column("ranks")),
+#: What a cell shows of a phase that is not there.
+_NONE = "\N{EN DASH}"
+_RATIO = Column("to fastest engine")
+_RATES = (
     *(Column(title, False) for title in ("row", "backend", "kind", "layout")),
-    *(Column(title) for title in ("samples/s [95 %]", "over the fastest engine [95 %]")),
-    *(Column(title) for title in _COUNTED),
+    Column("runs"),
+    *(Column("samples/s [95 %]"), _RATIO, Column("peak GiB")),
+)
+_WHAT = (
+    "These rows were asked for equal work under equal conditions. An engine runs the suite's own iteration, a trainer "
+    "its stack's. Where that is other work, the ratio to the fastest engine [95 %] includes the difference: this is no "
+    "ranking, and no row of it is called faster."
+)
+_ASYNCHRONOUS = (
+    "Asynchronous: samples are generated beside the training of older ones (Asynchronous trainers says how old), so "
+    "the rate is of steady periods; what a policy learns from such samples is not measured"
+)
+_BESIDE = (
+    "Seconds of the side that trains, of which generate is waiting for samples: others generate meanwhile, so they do "
+    "not add up to what was done"
 )
 
 
 def _blocks(model: ReportModel) -> Iterator[str]:
-    cells = tuple(_cells(group, side) for group in model.beside for side in group.sides)
-    if cells:
-        yield "### Engines and trainers side by side"
-        yield (
-            "These rows were asked for equal work under equal conditions. An engine runs the suite's own iteration, a "
-            "trainer its\nstack's. Where that does different work (see Work), the ratio includes the difference, so it "
-            "is not a ranking."
-        )
-        yield grid(Table(_COLUMNS, cells))
+    if not model.beside:
+        return
+    yield "### Trainers and engines side by side"
+    yield _WHAT
+    for group in model.beside:
+        yield f"{_title(group)}:"
+        yield grid(_rates(group))
+        yield "Seconds per iteration in each phase (Phases has the intervals):"
+        yield grid(_phases(group))
+        yield _counts(group)
+    yield from _differences(model)
 
 
-def _cells(group: SideBySide, side: Side) -> tuple[str, ...]:
-    row, first = side.row, side is group.sides[0]
-    assert row.counts is not None, "a row with runs has counts"
+def _title(group: SideBySide) -> str:
+    setting = group.sides[0].row.setting
     return (
-        *((inline(group.size), str(group.ranks)) if first else ("", "")),
-        *(row.name, inline(row.backend), row.setting.kind, row.layout, interval(row.samples_per_second)),
-        "1" if side.ratio is None else interval(side.ratio, bound_digits=1),
-        *(f"{getattr(row.counts, field):,}" for field in _COUNTED.values()),
+        f"{inline(group.size)} on {counted(group.ranks, 'rank')}, {prose(group.work.text)}, {inline(group.workload)}, "
+        f"{setting.track}, {setting.precision} on {setting.device}, machine {setting.machine}"
     )
+
+
+def _rates(group: SideBySide) -> Table:
+    notes = Notes()
+    first = group.sides[0].row
+    has_engine = first.setting.kind == "engine"
+    columns = [column for column in _RATES if has_engine or column is not _RATIO]
+    cells = tuple(tuple(_rate_cells(side, first, has_engine, notes)) for side in group.sides)
+    return Table(tuple(columns), cells, notes.lines())
+
+
+def _rate_cells(side: Side, first: Row, has_engine: bool, notes: Notes) -> Iterator[str]:
+    row = side.row
+    yield row.name
+    otherwise = "; ".join(side.otherwise)
+    mark = f" {notes.mark(f'Other work than {first.name}: {otherwise}')}" if otherwise else ""
+    yield f"{inline(row.backend)}{mark}"
+    yield row.setting.kind + (f" {notes.mark(_ASYNCHRONOUS)}" if row.setting.asynchronous else "")
+    yield row.layout
+    yield str(len(row.measured)) + (f" {notes.mark('Suspect runs are in its figures')}" if row.holds_suspect else "")
+    yield interval(row.samples_per_second)
+    if has_engine:
+        yield "1" if row is first else interval(side.ratio, bound_digits=1)
+    yield " ".join(_memory(row, notes))
+
+
+def _memory(row: Row, notes: Notes) -> Iterator[str]:
+    yield gib(row.memory.peak_bytes if row.memory else None)
+    apart = row.generation.overlap if row.generation else None
+    if apart is not None:
+        yield notes.mark(f"Of devices that train; those that generate have {gib(apart.generation_bytes)}")
+
+
+def _phases(group: SideBySide) -> Table:
+    notes = Notes()
+    columns = (Column("row", False), Column("backend", False), *map(Column, group.phases), Column("iteration"))
+    rows = tuple(_phase_cells(group, side, notes) for side in group.sides)
+    return Table(columns, rows, notes.lines())
+
+
+def _phase_cells(group: SideBySide, side: Side, notes: Notes) -> tuple[str, ...]:
+    row = side.row
+    found, lacking = {phase.name: phase for phase in row.phases}, dict(side.lacking)
+    cells = []
+    for name in group.phases:
+        if name in found:
+            cells.append(number(found[name].seconds))
+        else:
+            cells.append(f"{_NONE} {notes.mark(f'No {name}: {prose(lacking[name])}')}")
+    mark = f" {notes.mark(_BESIDE)}" if row.setting.asynchronous else ""
+    return (row.name, f"{inline(row.backend)}{mark}", *cells, number(row.iteration_seconds))
+
+
+def _counts(group: SideBySide) -> str:
+    """What the first row counted, and who counted the same."""
+    row = group.sides[0].row
+    told = [f"{field.replace('_', ' ')} {getattr(row.counts, field):,}" for field in ("samples", *COUNTED)]
+    others = "the others too, but for what is noted at their names"
+    if not any(side.otherwise for side in group.sides):
+        others = "all others too"
+    return f"{row.name} counted in an iteration: {', '.join(told)}; {others}."
+
+
+def _differences(model: ReportModel) -> Iterator[str]:
+    """What the trainers of these groups say that they do otherwise, by backend."""
+    shown = [side.row for group in model.beside for side in group.sides if side.row.setting.kind == "trainer"]
+    by_backend: dict[str, list[WorkDifference]] = defaultdict(list)
+    for one in model.differences_of({row.number for row in shown}):
+        by_backend[one.backend].append(one)
+    if by_backend:
+        yield "What these trainers do otherwise than the suite's own iteration of the same work:"
+        yield "\n".join(_listing(name, told, shown) for name, told in by_backend.items())
+    silent = sorted({row.backend for row in shown} - by_backend.keys())
+    if silent:
+        yield f"No such differences are told by {listed([inline(name) for name in silent])}."
+
+
+def _listing(backend: str, told: Sequence[WorkDifference], shown: Sequence[Row]) -> str:
+    """Sentences of one backend, each with its rows unless it is of all of them."""
+    names = [row.name for row in sorted(shown, key=lambda row: row.number) if row.backend == backend]
+    lines = []
+    for one in told:
+        of = "" if set(one.rows) == set(names) else f" ({', '.join(one.rows)})"
+        lines.append(f"  - {prose(one.text)}{of}")
+    return "\n".join([f"- {inline(backend)} ({', '.join(names)}):", *few(lines)])
 
 
 SECTION = Section(None, _blocks)

@@ -1,4 +1,4 @@
-"""What one iteration of each workload does, and where the work of trainers differs."""
+"""What one iteration of each workload does, and where the work of trainers differs that stand beside nothing else."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ def _blocks(model: ReportModel) -> Iterator[str]:
     if {one.family for one in model.models} - {"GPT-2"}:
         yield "The models' families and shapes:"
         yield bullets(f"{one.family}: {prose(one.text, 800)}." for one in model.models)
-    differences = few(
-        [f"{inline(one.backend)} ({', '.join(one.rows)}): {prose(one.text)}." for one in model.work_differences]
-    )
+    told = {side.row.number for group in model.beside for side in group.sides}
+    apart = model.differences_of({row.number for row in model.rows} - told)
+    differences = few([f"{inline(one.backend)} ({', '.join(one.rows)}): {prose(one.text)}." for one in apart])
     if differences:
-        yield "Where the work of trainers differs from the suite's own iteration:"
+        others = "other " if len(apart) < len(model.work_differences) else ""
+        yield f"Where the work of {others}trainers differs from the suite's own iteration:"
         yield bullets(differences)
 
 
