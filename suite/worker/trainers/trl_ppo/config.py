@@ -7,6 +7,7 @@ from suite.worker.rank import ConfigError
 
 #: the last release with a PPO trainer; names and lines of the hooks are its own
 VERSION = "1.12.0"
+ENGINES = ("deepspeed", "ddp")
 #: DeepSpeed's default number of elements in a reduction bucket; it is allocated whatever the model's size.
 _DEFAULT_BUCKET_ELEMENTS = 500_000_000
 
@@ -23,8 +24,8 @@ def check_version() -> None:
 
 
 def uses_deepspeed(manifest: Dict[str, Any]) -> bool:
-    """Whether the model runs in DeepSpeed's engine; without ZeRO it is in torch's DistributedDataParallel."""
-    return manifest["layout"]["zero_stage"] > 0
+    """Whether the model runs in DeepSpeed's engine, and not in torch's DistributedDataParallel."""
+    return bool(manifest["layout"].get("engine", "deepspeed") == "deepspeed")
 
 
 def micro_batches(manifest: Dict[str, Any]) -> int:
@@ -41,6 +42,8 @@ def check(manifest: Dict[str, Any]) -> None:
         )
     if layout["distributed_optimizer"] or layout["sequence_parallel"]:
         raise ValueError("distributed optimizer and sequence parallelism belong to the megatron backend")
+    if layout.get("engine", "deepspeed") not in ENGINES:
+        raise ValueError("TRL's PPO runs on {}, not {}".format(" or ".join(ENGINES), layout["engine"]))
     if layout["recompute"] != "none":
         raise ValueError("TRL's PPO never turns recomputation on")
     if (workload.get("algorithm") or {"name": "ppo"})["name"] != "ppo":

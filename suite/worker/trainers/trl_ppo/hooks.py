@@ -4,7 +4,9 @@ Functions of its module and methods of its objects are wrapped; each runs unchan
 ``trl/experimental/ppo/ppo_trainer.py`` at 1.12.0.
 """
 
+import gc
 from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
 from typing import Any, Callable, Dict, Iterator, List
 
 import torch
@@ -113,6 +115,12 @@ def time_functions(module: Any, trainer: Any, sheet: Sheet) -> None:
         with sheet.clock.phase("reward" if model is trainer.reward_model else "score"):
             return judge(model, *arguments, **options)
 
+    def timed_collection() -> None:
+        """Lines 757 and 920: Python's garbage, twice an iteration."""
+        with sheet.clock.detail("other/collect-garbage"):
+            gc.collect()
+
+    module.gc = SimpleNamespace(collect=timed_collection)
     module.unwrap_model_for_generation, module.batch_generation = timed_generation, noted_samples
     module.forward, module.selective_log_softmax, module.get_reward = timed_forward, timed_logprobs, timed_judgement
 
@@ -141,7 +149,7 @@ def time_methods(trainer: Any, sheet: Sheet) -> None:
             backward(*arguments, **options)
 
     def timed_step(*arguments: Any, **options: Any) -> None:
-        """Line 849; between optimizer steps Accelerate's optimizer does nothing, and DeepSpeed's engine is not asked."""
+        """Line 849; between steps Accelerate's optimizer does nothing, and DeepSpeed's engine is not asked."""
         with sheet.clock.detail("train/optimizer"):
             step(*arguments, **options)
         if under_deepspeed:

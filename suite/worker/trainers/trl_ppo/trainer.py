@@ -38,6 +38,10 @@ from suite.worker.world import World
 class TrlPpo(Trainer):
     """``PPOTrainer`` of ``trl.experimental.ppo``: policy, value model and reference, each a model of its own."""
 
+    @classmethod
+    def load(cls, manifest: Dict[str, Any]) -> None:
+        import trl.experimental.ppo.ppo_trainer  # noqa: F401
+
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
         """Collective over all ranks. Raises ValueError for what TRL cannot do, ConfigError for what it did not do."""
         trl_config.check(manifest)
