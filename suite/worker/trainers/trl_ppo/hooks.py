@@ -116,7 +116,7 @@ def time_functions(module: Any, trainer: Any, sheet: Sheet) -> None:
             return judge(model, *arguments, **options)
 
     def timed_collection() -> None:
-        """Lines 757 and 920: Python's garbage, twice an iteration."""
+        """Lines 753 and 919: Python's garbage, twice an iteration."""
         with sheet.clock.detail("other/collect-garbage"):
             gc.collect()
 

@@ -10,8 +10,8 @@ def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
     workload, work, layout = (manifest[name] for name in ("workload", "work", "layout"))
     if workload.get("critic") is None:
         yield (
-            "values come from a second model of the policy's shape, trained beside it, in the place of a value head: it is "
-            "in the counts of parameters, in score, in train and in memory"
+            "values come from a second model of the policy's shape, trained beside it, in the place of a value head: it"
+            " is in the counts of parameters, in score, in train and in memory"
         )
     yield "the policy has no scoring pass: its log-probs come from generation's logits, which are kept for all samples"
     yield "every pass of policy, reference and value model gives all hidden states; logits are of prompt positions too"
