@@ -48,8 +48,13 @@ PARTS = {
 }
 
 
-def ended(folder: Path, size: Shape = GPT2, ranks: int = 2, precision: Any = "fp32", **more: Any) -> Bundle:
-    """A run, however it ended; ``more`` are fields of the layout and changes of the work."""
+def run(
+    folder: Path, size: Shape = GPT2, ranks: int = 2, precision: Any = "fp32", **more: Any
+) -> tuple[Record, list[dict[str, Any]]]:
+    """A run that ended well, did the manifest's work and derives to its record; with its statistics.
+
+    ``more`` are fields of the layout and changes of the work.
+    """
     python = require_environment("trl-ppo")
     layout = {name: more.pop(name) for name in ("engine", "zero_stage", "gather_for_generation") if name in more}
     driver = find_backend("trl-ppo")
@@ -64,15 +69,8 @@ def ended(folder: Path, size: Shape = GPT2, ranks: int = 2, precision: Any = "fp
         limits=Limits(run_seconds=240, silence_seconds=120),
         stack={name: str(version) for name, version in stack_versions(python, driver.packages).items()},
     )
-    execute(manifest, folder, LocalLauncher(), python, lambda event: None)
-    return Bundle(folder / manifest.run.id)
-
-
-def run(folder: Path, **more: Any) -> tuple[Record, list[dict[str, Any]]]:
-    """A run that ended well, did the manifest's work and derives to its record; with its statistics."""
-    bundle = ended(folder, **more)
-    record = bundle.record()
-    assert record is not None
+    record = execute(manifest, folder, LocalLauncher(), python, lambda event: None)
+    bundle = Bundle(folder / manifest.run.id)
     log = (bundle.path / "logs" / "rank-0.log").read_text()[-2000:]
     assert record.status == "ok", f"{record.failure}\n{log}"
     assert verify(bundle).status == "equal"
@@ -128,13 +126,3 @@ def test_a_critic_of_its_own_shape_is_the_value_model_and_scores_are_the_seeds(t
     assert not any("second model" in text for text in facts(record)["work_differences"])
     assert 0 < stats[0]["reward"] < 1
     assert stats[0]["reward"] != stats[1]["reward"]
-
-
-def test_a_deepspeed_that_accelerate_dropped_without_a_word_fails_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
-    record = ended(tmp_path, ranks=1, zero_stage=2).record()
-    assert record is not None and record.failure is not None
-    assert record.failure.kind == "config"
-    assert "DeepSpeed was asked for, but the model is a" in record.failure.evidence[0]
