@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib import metadata
@@ -46,10 +45,10 @@ def require_vllm() -> None:
 
 
 def require_environment(name: str) -> str:
-    """See ``skip_outside_ci``: an environment beside this interpreter's (``make NAME``). Gives its interpreter."""
+    """See ``skip_outside_ci``: the environment beside this interpreter's, made by ``make NAME``; its interpreter."""
     python = environment_python(name)
     if python is None:
-        skip_outside_ci(f"no environment {name} beside {sys.prefix}: make {name}")
+        skip_outside_ci(f"no environment {name} beside this interpreter: make {name}")
     return python
 
 
