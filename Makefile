@@ -79,7 +79,7 @@ trlx: $(VENV)-trlx/.installed ## install what trlx needs beside the engines; its
 # dealt to two of pytest's processes, file by file. Without job control (set -m)
 # a shell has what it starts in the background ignore Ctrl-C, which some of these tests send. A Kubernetes API server that
 # is being built (.ci/run) holds a lock until it is done.
-test: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) ## lint, types and all tests
+test: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) $(VENV)-trl-ppo/.installed ## lint, types and all tests
 	@failed=(); begin=$$SECONDS; \
 	step() { local name=$$1; echo "== $$name"; shift; "$$@" || failed+=("$$name"); }; \
 	tests() { local code=0; $(BIN)/python -m pytest "$$@" $(PYTEST_ARGS) || code=$$?; [ $$code = 5 ] || return $$code; }; \
@@ -251,6 +251,8 @@ $(TRL_STAMP): $(STAMP) requirements/trl.lock
 	@echo "Installing TRL into $(VENV): once, a minute ..."
 	@$(INSTALL) --no-deps --require-hashes -r requirements/trl.lock
 	@touch $(TRL_STAMP)
+
+$(VENV)-trl-ppo/.installed: $(TRL_STAMP)  # has what this TRL needs too
 
 # Its own packages are found before those of the engines' environment, which it names in a .pth file. Installed before that
 # is there, so that pip sees its own alone.

@@ -1,4 +1,4 @@
-"""``leave_out.py [--same] WHOLE LOCK...``: a lock without what the others pin and without what vLLM on a CPU must not find.
+"""``leave_out.py [--same] WHOLE LOCK...``: a lock without what others pin and what vLLM on a CPU must not find.
 
 ``--same``: packages that the others pin in another version stay, as an environment beside the engines' needs them.
 """

@@ -26,8 +26,9 @@ class _Accelerate:
     kind: BackendKind = "trainer"
     # trlx imports DeepSpeed on DDP too
     packages: tuple[str, ...] = _PACKAGES
+    environment = "trlx"
     installation = (
-        'give trlx an interpreter of its own (docs/backends.md, section "Installing it") and name that with --python, '
+        '`make trlx` makes an interpreter of its own for it (docs/backends.md, section "Installing it"), '
         "or build its image with `suite images build trlx` and measure with --launcher docker"
     )
 

@@ -155,7 +155,7 @@ class Loop:
         if gathered:
             in_order = torch.tensor([number for hand in self._hands for number in hand]).argsort()
             everyone = Samples(torch.cat(gathered)[in_order.to(self._engine.device)], prompts, responses)
-            scores = score_samples(self._workload["reward"], everyone, self._seed * _SEED_STRIDE + iteration)
+            scores = score_samples(self._workload["reward"], everyone, reward_seed(self._manifest, iteration))
         return self._replicas.broadcast(scores)
 
     def _train(self, rollouts: Rollouts, batch: Tensors, iteration: int) -> _Trained:
@@ -269,6 +269,11 @@ def sample_lengths(workload: Dict[str, Any], work: Dict[str, Any]) -> Tuple[List
         return list(uneven["prompt"]), list(uneven["response"])
     samples = work["global_rollouts"]
     return [workload["prompt_tokens"]] * samples, [workload["new_tokens"]] * samples
+
+
+def reward_seed(manifest: Dict[str, Any], iteration: int) -> int:
+    """What scores that are drawn are drawn from."""
+    return int(manifest["measure"]["seed"] * _SEED_STRIDE + iteration)
 
 
 def draw_prompts(manifest: Dict[str, Any], iteration: int) -> torch.Tensor:

@@ -1,0 +1,83 @@
+"""TRL's own PPO trainer: ``trl-ppo`` on DeepSpeed's engine or torch's DDP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from suite.backends.base import BackendKind, own_worker_argv
+from suite.backends.deepspeed import FAMILIES, zero_layout
+from suite.spec.layout import Layout, LayoutRequest
+from suite.spec.manifest import Measure
+from suite.spec.shape import Shape
+from suite.spec.workload import Workload
+
+VERSION = "1.12.0"
+
+
+class TrlPpo:
+    """Data parallel over all ranks. Policy, value model and reference are three models."""
+
+    name = "trl-ppo"
+    kind: BackendKind = "trainer"
+    summary = "TRL's own PPO trainer, in its last release, on Accelerate: DeepSpeed ZeRO or DDP (--engine)"
+    environment = "trl-ppo"
+    packages: tuple[str, ...] = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "deepspeed", "trl")
+    settings: tuple[str, ...] = ("engine", "zero_stage", "gather_for_generation", "offload_optimizer")
+    extra_work: tuple[str, ...] = ("critic",)
+    installation = "`make trl-ppo` installs it beside the engines, into an environment of its own"
+
+    def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
+        """On DeepSpeed under the stage asked for or ``zero_layout``'s, or on DDP.
+
+        Under ZeRO-3 weights are gathered once for a whole generation, as TRL does by default, unless somebody chose.
+        Raises ValueError where a setting is not that engine's, or the engine is none of TRL's PPO.
+        """
+        if request.engine in (None, "deepspeed"):
+            layout = zero_layout(size, workload, request, self.settings)
+            gathers = layout.zero_stage == 3 if request.gather_for_generation is None else request.gather_for_generation
+            return Layout.model_validate({**layout.model_dump(), "gather_for_generation": gathers})
+        if request.engine != "ddp":
+            raise ValueError(f"TRL's PPO trains on deepspeed or ddp, not {request.engine}")
+        if request.zero_stage is not None or request.gather_for_generation or request.offload_optimizer:
+            raise ValueError("ZeRO and what comes with it are DeepSpeed's, so not for --engine ddp")
+        return Layout(nodes=request.nodes, devices_per_node=request.devices_per_node, data=request.ranks, engine="ddp")
+
+    def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
+        """Beyond divisibility: what TRL's PPO cannot do."""
+        errors = []
+        if size.architecture not in FAMILIES or size.experts is not None:
+            families = ", ".join(FAMILIES)
+            errors.append(f"trl-ppo builds {families} models, and {size.name} is of the {size.architecture} family")
+        if size.architecture == "gpt2" and size.kv_heads != size.heads:
+            errors.append(f"GPT-2 style models have as many key-value heads as heads; {size.name} has {size.kv_heads}")
+        if layout.tensor > 1 or layout.pipeline > 1:
+            errors.append("TRL's PPO is data parallel only: tensor and pipeline parallel must be 1")
+        if workload.reference == "hydra":
+            errors.append("TRL's PPO has no hydra reference: choose --reference full")
+        if workload.trainable_layers is not None:
+            errors.append("TRL's PPO trains every layer: leave --trainable-layers out")
+        if measure.precision == "fp16":
+            errors.append("fp16 is untested with TRL's PPO; use fp32 or bf16")
+        return errors
+
+    def versions_errors(self, workload: Workload, versions: Mapping[str, str]) -> list[str]:
+        """Phase edges are known of one release; later ones have no PPO."""
+        return version_errors(versions.get("trl"))
+
+    def variables(self, measure: Measure) -> dict[str, str]:
+        """DeepSpeed looks for an accelerator by itself; on a CPU run it must not find the machine's GPU."""
+        return {"DS_ACCELERATOR": "cpu"} if measure.device == "cpu" else {}
+
+    def stack_errors(self, python: str) -> list[str]:
+        """Versions are told from the packages alone."""
+        return []
+
+    def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
+        return own_worker_argv(manifest_path, bundle_path)
+
+
+def version_errors(trl: str | None) -> list[str]:
+    """Why this TRL cannot be measured; nothing where none is known."""
+    if trl is None or trl == VERSION:
+        return []
+    return [f"trl-ppo measures trl {VERSION}, the last release with a PPO trainer, and finds {trl}: `make trl-ppo`"]

@@ -1,0 +1,152 @@
+"""The manifest in the words of TRL, Accelerate and DeepSpeed; standard library alone."""
+
+from typing import Any, Dict
+
+from suite.worker.manifest import installed_version
+from suite.worker.rank import ConfigError
+
+#: the last release with a PPO trainer; names and lines of the hooks are its own
+VERSION = "1.12.0"
+ENGINES = ("deepspeed", "ddp")
+#: DeepSpeed's default number of elements in a reduction bucket; it is allocated whatever the model's size.
+_DEFAULT_BUCKET_ELEMENTS = 500_000_000
+
+
+def check_version() -> None:
+    """Raise ConfigError unless the TRL of this interpreter is the one whose phase edges are known."""
+    found = installed_version("trl")
+    if found != VERSION:
+        raise ConfigError(
+            "TRL's PPO is measured at its last release, trl {}; this interpreter has {}".format(
+                VERSION, "none" if found is None else "trl " + found
+            )
+        )
+
+
+def uses_deepspeed(manifest: Dict[str, Any]) -> bool:
+    """Whether the model runs in DeepSpeed's engine, and not in torch's DistributedDataParallel."""
+    return bool(manifest["layout"].get("engine", "deepspeed") == "deepspeed")
+
+
+def micro_batches(manifest: Dict[str, Any]) -> int:
+    """Micro batches of one optimizer step on one rank."""
+    return manifest["work"]["replica_batch"] // manifest["work"]["micro_batch"]
+
+
+def check(manifest: Dict[str, Any]) -> None:
+    """Raise ValueError for what TRL's PPO cannot do, with the value."""
+    size, layout, workload, work = (manifest[name] for name in ("size", "layout", "workload", "work"))
+    if layout["tensor"] > 1 or layout["pipeline"] > 1:
+        raise ValueError(
+            "TRL's PPO is data parallel only: tensor {}, pipeline {}".format(layout["tensor"], layout["pipeline"])
+        )
+    if layout["distributed_optimizer"] or layout["sequence_parallel"]:
+        raise ValueError("distributed optimizer and sequence parallelism belong to the megatron backend")
+    if layout.get("engine", "deepspeed") not in ENGINES:
+        raise ValueError("TRL's PPO runs on {}, not {}".format(" or ".join(ENGINES), layout["engine"]))
+    if layout["recompute"] != "none":
+        raise ValueError("TRL's PPO never turns recomputation on")
+    if (workload.get("algorithm") or {"name": "ppo"})["name"] != "ppo":
+        raise ValueError("TRL's PPO trainer does PPO, not {}".format(workload["algorithm"]["name"]))
+    if work.get("lengths") is not None:
+        raise ValueError("TRL's PPO forces one length on all samples")
+    if workload["reference"] != "full":
+        raise ValueError("TRL's PPO has a full reference copy, not {}".format(workload["reference"]))
+    if workload["trainable_layers"] is not None:
+        raise ValueError("TRL's PPO trains every layer")
+    if size["architecture"] == "gpt2" and size["kv_heads"] != size["heads"]:
+        raise ValueError("GPT-2 has no grouped queries: {} heads, {} kv heads".format(size["heads"], size["kv_heads"]))
+    if manifest["measure"]["precision"] == "fp16":
+        raise ValueError("fp16 is untested with TRL's PPO; use fp32 or bf16")
+    if work["replica_rollouts"] * workload["new_tokens"] < 2:
+        raise ValueError("TRL whitens the advantages of a rank's own tokens, and there is one")
+
+
+def ppo_config(manifest: Dict[str, Any], iterations: int, folder: str) -> Dict[str, Any]:
+    """What ``PPOConfig`` takes. One of its updates is an iteration: generation, scores, all optimizer steps.
+
+    Precision and the micro batches of a step are Accelerate's to know (``accelerate_variables``).
+    """
+    workload, work, ppo = manifest["workload"], manifest["work"], manifest["workload"]["ppo"]
+    optimizer, layout = workload["optimizer"], manifest["layout"]
+    return {
+        "output_dir": folder,
+        "seed": manifest["measure"]["seed"],
+        # a field here that hides the property of its base class, which needs a number
+        "world_size": layout["data"],
+        "total_episodes": iterations * work["global_rollouts"],
+        "per_device_train_batch_size": work["micro_batch"],
+        # TRL's meaning: micro batches of all the samples of a rank
+        "gradient_accumulation_steps": work["replica_rollouts"] // work["micro_batch"],
+        "num_mini_batches": workload["optimizer_steps"],
+        "num_ppo_epochs": workload["ppo_epochs"],
+        "local_rollout_forward_batch_size": work["replica_rollouts"],
+        "response_length": workload["new_tokens"],
+        "stop_token": None,
+        "temperature": ppo["temperature"],
+        "kl_coef": ppo["kl_coefficient"],
+        "gamma": ppo["discount"],
+        "lam": ppo["gae_lambda"],
+        "cliprange": ppo["clip_ratio"],
+        "cliprange_value": ppo["clip_value"],
+        "vf_coef": ppo["value_coefficient"],
+        "learning_rate": optimizer["learning_rate"],
+        "adam_beta1": optimizer["beta1"],
+        "adam_beta2": optimizer["beta2"],
+        "adam_epsilon": optimizer["epsilon"],
+        "weight_decay": optimizer["weight_decay"],
+        "max_grad_norm": optimizer["gradient_clip"],
+        "lr_scheduler_type": "constant",
+        "ds3_gather_for_generation": layout.get("gather_for_generation", False),
+        "bf16": False,
+        "gradient_checkpointing": False,
+        "use_cpu": manifest["measure"]["device"] == "cpu" and not uses_deepspeed(manifest),
+        "num_sample_generations": 0,
+        "save_strategy": "no",
+        "report_to": "none",
+        "disable_tqdm": True,
+    }
+
+
+def deepspeed_config(manifest: Dict[str, Any], trainable_parameters: int) -> Dict[str, Any]:
+    """The file that Accelerate hands to DeepSpeed: one optimizer step is the replica's batch in micro batches."""
+    layout = manifest["layout"]
+    zero: Dict[str, Any] = {
+        "stage": layout["zero_stage"],
+        "reduce_bucket_size": min(_DEFAULT_BUCKET_ELEMENTS, trainable_parameters),
+    }
+    if layout["offload_optimizer"]:
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": manifest["measure"]["device"] == "cuda"}
+    return {
+        "train_micro_batch_size_per_gpu": manifest["work"]["micro_batch"],
+        "gradient_accumulation_steps": micro_batches(manifest),
+        "gradient_clipping": manifest["workload"]["optimizer"]["gradient_clip"],
+        "zero_optimization": zero,
+        "bf16": {"enabled": manifest["measure"]["precision"] == "bf16"},
+        # torch's AdamW is not on DeepSpeed's lists of tested and of host optimizers; its own would be compiled first.
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": False,
+        "wall_clock_breakdown": False,
+    }
+
+
+def accelerate_variables(manifest: Dict[str, Any], deepspeed_file: str) -> Dict[str, str]:
+    """What ``accelerate launch`` would set for each rank; ``deepspeed_file`` holds ``deepspeed_config``.
+
+    By TRL's arguments alone Accelerate would step once an epoch, however many mini batches were asked for.
+    """
+    precision = manifest["measure"]["precision"]
+    variables = {
+        "ACCELERATE_MIXED_PRECISION": "no" if precision == "fp32" else precision,
+        "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": str(micro_batches(manifest)),
+    }
+    if uses_deepspeed(manifest):
+        stage = manifest["layout"]["zero_stage"]
+        variables["ACCELERATE_USE_DEEPSPEED"] = "true"
+        variables["ACCELERATE_DEEPSPEED_CONFIG_FILE"] = deepspeed_file
+        variables["ACCELERATE_DEEPSPEED_ZERO_STAGE"] = str(stage)
+        variables["ACCELERATE_DEEPSPEED_ZERO3_INIT"] = "true" if stage == 3 else "false"
+    elif manifest["measure"]["device"] == "cpu":
+        # with a DeepSpeed configuration this would silently drop DeepSpeed
+        variables["ACCELERATE_USE_CPU"] = "true"
+    return variables

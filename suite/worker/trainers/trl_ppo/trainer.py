@@ -1,0 +1,197 @@
+"""TRL's PPO trainer, the last there was, with drawn models and a reward that costs nothing."""
+
+import json
+import math
+import os
+import tempfile
+from typing import Any, Dict, Optional
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from suite.worker.loop import draw_prompts, reward_seed
+from suite.worker.manifest import asked_iterations
+from suite.worker.rank import ConfigError
+from suite.worker.trainers.base import Trainer
+from suite.worker.trainers.clock import NullClock
+from suite.worker.trainers.drawn_model import (
+    build_model,
+    build_tokenizer,
+    count_parameters,
+    draw_model,
+    draw_weights,
+    gathered,
+    is_partitioned,
+    model_config,
+    whole,
+)
+from suite.worker.trainers.shims import apply_shims, deepspeed_on_cpu
+from suite.worker.trainers.tally import Tally
+from suite.worker.trainers.trl_ppo import config as trl_config
+from suite.worker.trainers.trl_ppo.hooks import LOGGED, Sheet, time_functions, time_methods
+from suite.worker.trainers.trl_ppo.reward import Scores
+from suite.worker.trainers.trl_ppo.work import notes, work_differences
+from suite.worker.world import World
+
+
+class TrlPpo(Trainer):
+    """``PPOTrainer`` of ``trl.experimental.ppo``: policy, value model and reference, each a model of its own."""
+
+    @classmethod
+    def load(cls, manifest: Dict[str, Any]) -> None:
+        import trl.experimental.ppo.ppo_trainer  # noqa: F401
+
+    def __init__(self, manifest: Dict[str, Any], world: World) -> None:
+        """Collective over all ranks. Raises ValueError for what TRL cannot do, ConfigError for what it did not do."""
+        trl_config.check(manifest)
+        self._manifest, self._world = manifest, world
+        self._folder = tempfile.TemporaryDirectory()
+        with_deepspeed = deepspeed_on_cpu(lambda manifest, world: world.device.type == "cpu")
+        shims = apply_shims(with_deepspeed if trl_config.uses_deepspeed(manifest) else (), manifest, world)
+        self._tokenizer = _tokenizer(manifest["size"]["vocab"])
+        self._sheet = Sheet(Tally(manifest, world), self._tokenizer.pad_token_id)
+        self._sheet.on_iteration_end = self._end_iteration
+        self._trainer = self._build()
+        self._check_engine()
+        self.notes = (*shims, *notes(manifest))
+        self.work_differences = tuple(work_differences(manifest))
+
+    def run(self, clock: NullClock, iterations: int) -> None:
+        """One ``train`` holds all iterations."""
+        sheet, trainer = self._sheet, self._trainer
+        sheet.clock = clock
+        policy = trainer.accelerator.unwrap_model(trainer.model)
+        clock.watch(policy.policy, policy.value_model, trainer.ref_model)
+        try:
+            trainer.train()
+        finally:
+            self._folder.cleanup()
+        sheet.end_iteration()
+        if sheet.iteration + 1 != iterations:
+            raise ConfigError("TRL ran {} iterations of {}".format(sheet.iteration + 1, iterations))
+
+    def _build(self) -> Any:
+        from transformers import set_seed
+        from trl.experimental.ppo import PPOConfig, PPOTrainer, ppo_trainer
+
+        manifest, seed = self._manifest, self._manifest["measure"]["seed"]
+        self._set_variables()
+        iterations = asked_iterations(manifest)
+        arguments = PPOConfig(**trl_config.ppo_config(manifest, iterations, self._folder.name))
+        set_seed(seed)  # NumPy's too, which shuffles; TRL itself sets torch's alone
+        policy, reference = (draw_model(manifest["size"], seed, self._world.device) for _ in range(2))
+        value = self._value_model()
+        total, trainable = zip(count_parameters(policy), count_parameters(value))
+        self.total_parameters, self.trainable_parameters = sum(total), sum(trainable)
+        trainer = PPOTrainer(
+            args=arguments,
+            processing_class=self._tokenizer,
+            model=policy,
+            ref_model=reference.requires_grad_(False).eval(),
+            reward_model=Scores(manifest, self._world.rank, self._reward_seed),
+            value_model=value,
+            train_dataset=self._prompts(iterations),
+            callbacks=[_callback(self._sheet)],
+        )
+        time_functions(ppo_trainer, trainer, self._sheet)
+        time_methods(trainer, self._sheet)
+        return trainer
+
+    def _set_variables(self) -> None:
+        """Accelerate's, and the file that DeepSpeed is configured by."""
+        manifest = self._manifest
+        path = os.path.join(self._folder.name, "deepspeed.json")
+        with torch.device("meta"):
+            trained = sum(count_parameters(build())[1] for build in (self._bare_policy, self._bare_value_model))
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(trl_config.deepspeed_config(manifest, trained), file)
+        os.environ.update(trl_config.accelerate_variables(manifest, path))
+
+    def _bare_policy(self) -> nn.Module:
+        return build_model(self._manifest["size"])
+
+    def _bare_value_model(self) -> nn.Module:
+        """The policy's shape, or the manifest's critic: a trunk and one linear layer without bias."""
+        from transformers import AutoModelForSequenceClassification
+
+        size, critic = self._manifest["size"], self._manifest["workload"].get("critic")
+        if critic is not None:
+            size = {**size, "architecture": "gpt2", **critic}
+        config = model_config(size)
+        config.num_labels = 1
+        return AutoModelForSequenceClassification.from_config(config)
+
+    def _value_model(self) -> nn.Module:
+        model = self._bare_value_model()
+        gather = gathered if is_partitioned(model) else whole
+        draw_weights(model, self._manifest["measure"]["seed"], gather, self._world.device)
+        return model
+
+    def _prompts(self, iterations: int) -> Any:
+        """Those of all iterations, and of one more: TRL's batches are dealt one ahead, and at the last one Accelerate
+        would step after every micro batch."""
+        from datasets import Dataset
+
+        rows = [row for index in range(iterations + 1) for row in draw_prompts(self._manifest, index).tolist()]
+        return Dataset.from_dict({"input_ids": rows})
+
+    def _reward_seed(self) -> int:
+        return reward_seed(self._manifest, self._sheet.iteration)
+
+    def _check_engine(self) -> None:
+        """Raise ConfigError unless the ranks, the device and the wrapper are those that were asked for."""
+        trainer, world, stage = self._trainer, self._world, self._manifest["layout"]["zero_stage"]
+        accelerator, name = trainer.accelerator, type(trainer.model).__name__
+        if accelerator.num_processes != world.world_size or dist.get_world_size() != world.world_size:
+            raise ConfigError("Accelerate runs {} ranks of {}".format(accelerator.num_processes, world.world_size))
+        if accelerator.device.type != world.device.type:
+            raise ConfigError("Accelerate chose {}, not {}".format(accelerator.device, world.device))
+        if not trl_config.uses_deepspeed(self._manifest):
+            if not isinstance(trainer.model, nn.parallel.DistributedDataParallel):
+                raise ConfigError("DDP was asked for, but the model is a {}".format(name))
+            return
+        import deepspeed
+
+        if not isinstance(trainer.model, deepspeed.DeepSpeedEngine):
+            raise ConfigError("DeepSpeed was asked for, but the model is a {}".format(name))
+        if trainer.model.zero_optimization_stage() != stage:
+            found = trainer.model.zero_optimization_stage()
+            raise ConfigError("ZeRO stage {} was asked for, but DeepSpeed runs stage {}".format(stage, found))
+
+    def _end_iteration(self) -> None:
+        counts = self._sheet.tally.counts(self.trainable_parameters, self.total_parameters)
+        self._sheet.clock.finish(counts, self._statistics())
+
+    def _statistics(self) -> Dict[str, Optional[float]]:
+        """TRL's own, which it has averaged over ranks already; the KL divergence is per token here, per sample there.
+
+        It averages losses over as many places as all mini batches have micro batches, of which each fills its part.
+        """
+        workload, logged, norms = self._manifest["workload"], self._sheet.logged, self._sheet.gradient_norms
+        stats = {name: logged[key] for name, key in LOGGED.items()}
+        for name in ("policy_loss", "value_loss"):
+            stats[name] *= workload["optimizer_steps"]
+        stats["kl"] /= workload["new_tokens"]
+        stats["loss"] = stats["policy_loss"] + workload["ppo"]["value_coefficient"] * stats["value_loss"]
+        found: Dict[str, Optional[float]] = {"gradient_norm": sum(norms) / len(norms) if norms else None}
+        found.update((name, value if math.isfinite(value) else None) for name, value in stats.items())
+        return found
+
+
+def _tokenizer(vocab: int) -> Any:
+    """One number a token, and padding by an id of its own behind them: no sampled token is taken for padding."""
+    tokenizer = build_tokenizer(vocab)
+    tokenizer.add_special_tokens({"pad_token": "<padding>"})
+    return tokenizer
+
+
+def _callback(sheet: Sheet) -> Any:
+    """What TRL logs at the end of an iteration."""
+    from transformers import TrainerCallback
+
+    class Logged(TrainerCallback):
+        def on_log(self, args: Any, state: Any, control: Any, logs: Dict[str, Any], **others: Any) -> None:
+            sheet.logged.update(logs)
+
+    return Logged()

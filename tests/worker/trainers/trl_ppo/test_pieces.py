@@ -1,0 +1,122 @@
+"""What needs no TRL: the configuration, the reward module, and what is held against the engine that is there."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from suite.worker.loop import reward_seed
+from suite.worker.rank import ConfigError
+from suite.worker.rewards import score_samples
+from suite.worker.samples import Samples
+from suite.worker.trainers.trl_ppo.config import accelerate_variables, check, deepspeed_config, ppo_config
+from suite.worker.trainers.trl_ppo.reward import Scores
+from suite.worker.trainers.trl_ppo.trainer import TrlPpo
+from suite.worker.trainers.trl_ppo.work import work_differences
+from tests.worker.tiny import tiny_manifest
+
+
+def manifest(layout: dict[str, Any] | None = None, **work: Any) -> dict[str, Any]:
+    """Two ranks, two optimizer steps of two micro batches of two samples each."""
+    body = json.loads(tiny_manifest().model_dump_json(by_alias=True))
+    body["workload"] = {
+        **body["workload"],
+        "prompt_tokens": 5,
+        "new_tokens": 6,
+        "optimizer_steps": 2,
+        "ppo_epochs": 3,
+        **work,
+    }
+    body["work"] = {**body["work"], "global_rollouts": 16, "replica_rollouts": 8, "replica_batch": 4, "micro_batch": 2}
+    body["layout"] = {**body["layout"], "devices_per_node": 2, "data": 2, "zero_stage": 2, **(layout or {})}
+    return body
+
+
+class TestConfiguration:
+    def test_one_update_is_one_iteration_and_accelerate_steps_once_a_mini_batch(self) -> None:
+        arguments = ppo_config(manifest(), iterations=5, folder="here")
+        assert arguments["total_episodes"] == 5 * 16
+        assert arguments["per_device_train_batch_size"] * arguments["gradient_accumulation_steps"] == 8
+        assert (arguments["num_mini_batches"], arguments["num_ppo_epochs"]) == (2, 3)
+        variables = accelerate_variables(manifest(), "file")
+        assert variables["ACCELERATE_GRADIENT_ACCUMULATION_STEPS"] == "2"
+        assert deepspeed_config(manifest(), 10)["gradient_accumulation_steps"] == 2
+
+    def test_ddp_on_a_cpu_says_so_and_deepspeed_must_not(self) -> None:
+        ddp = manifest({"engine": "ddp", "zero_stage": 0})
+        assert ppo_config(ddp, 1, "here")["use_cpu"]
+        assert accelerate_variables(ddp, "file")["ACCELERATE_USE_CPU"] == "true"
+        assert not ppo_config(manifest(), 1, "here")["use_cpu"]
+        assert "ACCELERATE_USE_CPU" not in accelerate_variables(manifest(), "file")
+
+    @pytest.mark.parametrize(
+        ("layout", "work", "told"),
+        [
+            ({"engine": "fsdp2"}, {}, "deepspeed or ddp, not fsdp2"),
+            ({"recompute": "full"}, {}, "recomputation"),
+            ({}, {"reference": "hydra", "trainable_layers": 1}, "full reference copy, not hydra"),
+            ({}, {"trainable_layers": 1}, "trains every layer"),
+            ({}, {"algorithm": {"name": "grpo", "options": {}}}, "does PPO, not grpo"),
+        ],
+    )
+    def test_what_it_cannot_do_is_refused(self, layout: dict[str, Any], work: dict[str, Any], told: str) -> None:
+        check(manifest())
+        with pytest.raises(ValueError, match=told):
+            check(manifest(layout, **work))
+
+    def test_a_value_model_is_a_difference_unless_the_work_has_a_critic(self) -> None:
+        critic = {"layers": 1, "hidden": 8, "ffn": 16, "heads": 2}
+        found = [
+            any("second model" in text for text in work_differences(body))
+            for body in (manifest(), manifest(critic=critic))
+        ]
+        assert found == [True, False]
+
+
+class TestReward:
+    def test_every_kind_gives_each_rank_the_scores_that_the_suite_gives_its_samples(self) -> None:
+        tokens = torch.arange(16 * 11).reshape(16, 11)
+        for reward in (
+            {"kind": "constant", "value": 0.5},
+            {"kind": "token-below", "threshold": 80},
+            {"kind": "pseudo"},
+        ):
+            body = manifest(reward=reward)
+            seed = reward_seed(body, 3)
+            expected = score_samples(reward, Samples.even(tokens, 5), seed)
+            for rank in range(2):
+                own = tokens[rank * 8 : rank * 8 + 8]
+                module = Scores(body, rank, lambda seed=seed: seed)
+                states = getattr(module, module.base_model_prefix)(input_ids=own, attention_mask=None).hidden_states
+                found = module.score(states[-1])
+                assert found.shape == (8, 11, 1)
+                assert torch.equal(found[:, -1, 0], expected[rank * 8 : rank * 8 + 8])
+
+
+class TestEngine:
+    """What a silent change of Accelerate's would look like."""
+
+    @pytest.mark.parametrize(
+        ("layout", "processes", "told"),
+        [
+            ({}, 2, "DeepSpeed was asked for, but the model is a Linear"),
+            ({"engine": "ddp", "zero_stage": 0}, 2, "DDP was asked for, but the model is a Linear"),
+            ({}, 1, "Accelerate runs 1 ranks of 2"),
+        ],
+    )
+    def test_another_one_than_asked_for_fails_the_run(
+        self, layout: dict[str, Any], processes: int, told: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("torch.distributed.get_world_size", lambda: 2)
+        trainer = object.__new__(TrlPpo)
+        trainer._manifest = manifest(layout)
+        trainer._world = SimpleNamespace(world_size=2, device=torch.device("cpu"))  # type: ignore[assignment]
+        accelerator = SimpleNamespace(num_processes=processes, device=torch.device("cpu"))
+        trainer._trainer = SimpleNamespace(model=nn.Linear(1, 1), accelerator=accelerator)
+        with pytest.raises(ConfigError, match=told):
+            trainer._check_engine()
