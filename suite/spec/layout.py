@@ -16,6 +16,7 @@ Recompute = Literal["none", "full"]
 Kernels = Literal["torch", "native"]
 Generation = Literal["hf", "vllm"]
 Placement = Literal["colocated", "split"]
+Sampler = Literal["own", "fast"]
 
 
 class Layout(Declaring):
@@ -151,6 +152,16 @@ class Layout(Declaring):
             label="g{}",
         ),
     ] = Field(default=0, ge=0, description="ranks that generate and do not train; 0 where all do both")
+    sampler: Annotated[
+        Sampler,
+        Declared(
+            "--sampler",
+            "verl's own look for finished samples every 2 s, or a fast one every 0.02 s; repeat to compare",
+            "compare",
+            written="when set",
+            label="{} sampler",
+        ),
+    ] = Field(default="own", description="how verl's trainer waits for samples; means nothing to other backends")
 
     @model_validator(mode="after")
     def _generates_somewhere(self) -> "Layout":
