@@ -39,6 +39,7 @@ class Verl:
             nodes=request.nodes,
             devices_per_node=request.devices_per_node,
             data=request.ranks,
+            engine="fsdp2",
             zero_stage=3,
             recompute=request.recompute,
             generation="vllm",

@@ -1,4 +1,4 @@
-"""Replacements in packages under a trainer, each with its reason, applied only where it is needed and told in the notes."""
+"""Replacements in packages under a trainer: each with its reason, only where it is needed, told in the notes."""
 
 import importlib
 from dataclasses import dataclass
