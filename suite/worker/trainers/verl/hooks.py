@@ -1,4 +1,4 @@
-"""The suite's clock at the phase edges of verl's own iteration: methods of one trainer object are wrapped, none is changed.
+"""The suite's clock at the phase edges of verl's own iteration, by wrapping methods of one trainer object.
 
 Edges, of verl 0.9.1 (``trainer/ppo/v1/trainer_base.py``): ``fit`` 412, ``prepare_step`` 1525, ``_compute_old_log_prob``
 1634, ``_compute_ref_log_prob`` 1695, ``_compute_values`` 1721, ``_compute_advantage`` 1743, ``_update_critic`` 1804,
@@ -100,7 +100,7 @@ class Sheet:
 
 
 def install(trainer: Any, sheet: Sheet) -> None:
-    """Wrap the methods of ``trainer`` (verl's PPOTrainerSync) on the object, and what its module makes statistics with."""
+    """Wrap the methods of ``trainer`` (verl's PPOTrainerSync), and what its module makes statistics with."""
     from verl.trainer.ppo.v1 import trainer_base as module
 
     has_critic = trainer.use_critic
@@ -175,9 +175,7 @@ def _after(owner: Any, name: str, then: Callable[[], Any]) -> None:
     setattr(owner, name, wrapped)
 
 
-def _phase(
-    owner: Any, name: str, sheet: Sheet, phase: str, more: bool = False, detail: Optional[str] = None
-) -> None:
+def _phase(owner: Any, name: str, sheet: Sheet, phase: str, more: bool = False, detail: Optional[str] = None) -> None:
     """A call of this method is a piece of ``phase``, and of ``detail`` in it."""
     method = getattr(owner, name)
 

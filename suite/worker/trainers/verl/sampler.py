@@ -1,4 +1,4 @@
-"""verl's replay buffer, asked for finished samples far more often than every 2 s; a custom sampler by its configuration."""
+"""verl's replay buffer, asked for finished samples far more often than every 2 s: a custom sampler of verl."""
 
 from typing import Any
 

@@ -25,6 +25,10 @@ _CPU_CACHE = {"VLLM_CPU_KVCACHE_SPACE": "1"}
 _RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
+def _answer(_actor: Any) -> None:
+    """What an actor does once it stands."""
+
+
 class VerlTrainer(LedTrainer):
     """See ``LedTrainer``. verl's files are unchanged; what is wrapped is in ``hooks``."""
 
@@ -61,6 +65,8 @@ class VerlTrainer(LedTrainer):
         self._runner.trainer = trainer
         trainer.init()
         self._runner.init_agent_loop_manager()
+        loops = self._runner.agent_loop_manager.agent_loop_workers
+        self._ray.get([loop.__ray_call__.remote(_answer) for loop in loops])  # verl's first step would wait for them
         found = self._inspect(trainer)
         self._sheet = Sheet(manifest, Tally(manifest, self.world), self._count(found[0]))
         install(trainer, self._sheet)

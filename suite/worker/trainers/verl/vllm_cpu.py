@@ -1,4 +1,4 @@
-"""vLLM's plug-in on a CPU, loaded in each of its processes: linear layers keep their weights, so that new ones find a place."""
+"""vLLM's plug-in on a CPU, loaded in each of its processes: linear layers keep their weights, to take new ones."""
 
 import sys
 from importlib import import_module

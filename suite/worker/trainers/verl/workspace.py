@@ -100,7 +100,7 @@ class Workspace:
 
 
 def draw_critic(manifest: Dict[str, Any]) -> Any:
-    """A trunk with a linear layer to one value, as verl builds critics: the workload's own, or in the policy's shape."""
+    """A trunk and a linear layer to one value, as verl builds critics: the workload's, or in the policy's shape."""
     from transformers import AutoModelForTokenClassification
 
     from suite.worker.trainers.drawn_model import draw_weights, model_config, whole
