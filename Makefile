@@ -30,7 +30,7 @@ STAMP := $(VENV)/.installed
 VLLM_STAMP := $(VENV)/.vllm
 TRL_STAMP := $(VENV)/.trl
 # Trainers whose packages cannot live with the engines': `make NAME` installs requirements/NAME.lock into .venv-NAME.
-OVERLAYS := trl-ppo trlx
+OVERLAYS := trl-ppo trlx verl
 OVERLAY_STAMPS := $(OVERLAYS:%=$(VENV)-%/.installed)
 # its lock is for these machines; on others its tests are skipped
 VLLM_WHERE_IT_IS := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),$(VLLM_STAMP))
@@ -51,7 +51,7 @@ WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker e
 WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform manylinux_$(glibc)_x86_64) \
 	--platform manylinux2014_x86_64
 
-.PHONY: help bench vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock test test-fast test-bare test-kubernetes lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean
+.PHONY: help bench vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock test test-fast test-bare test-kubernetes lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -74,6 +74,8 @@ trl: $(TRL_STAMP) ## install TRL beside the engines, for the backends trl-grpo a
 trl-ppo: $(VENV)-trl-ppo/.installed ## install TRL 1.12.0, the last with PPO, into an environment beside the engines'
 
 trlx: $(VENV)-trlx/.installed ## install what trlx needs beside the engines; its source is named in SUITE_TRLX_SOURCE
+
+verl: $(VLLM_STAMP) $(VENV)-verl/.installed ## install verl into an environment beside the engines', whose vLLM it runs (Linux on x86-64)
 
 # Tests with daemons wait more than they compute: they share the cores with training ranks. Those that need neither are
 # dealt to two of pytest's processes, file by file. Without job control (set -m)
@@ -206,6 +208,19 @@ trlx-lock: ## make requirements/trlx.lock again from requirements/images/trlx.lo
 	@mkdir -p build; grep '^#' requirements/trlx.lock > build/trlx-overlay.head
 	@$(PYTHON) requirements/leave_out.py --same requirements/images/trlx.lock requirements/driver.lock requirements/cpu.lock \
 		| cat build/trlx-overlay.head - > requirements/trlx.lock
+
+# In the versions of the engines' environment, also where verl or what it needs asks for older ones of these.
+verl-lock: ## compile requirements/verl.lock again (needs uv on the PATH or in UV)
+	@mkdir -p build; grep '^#' requirements/verl.lock > build/verl.head
+	@cat requirements/driver.lock requirements/cpu.lock > build/verl.override
+	@sed -i -nE 's/^((numpy|setuptools|torch|transformers|packaging)==[^ ]+).*/\1/p' build/verl.override
+	@for lock in driver cpu vllm; do grep -vE '^(numpy|setuptools|torch|transformers|packaging)==|^ ' requirements/$$lock.lock \
+		| grep -oE '^[^ ]+==[^ ]+'; done | sort -u > build/verl.constraint
+	@$(UV) pip compile --no-config --quiet --generate-hashes --no-header --no-annotate --python-version 3.11 \
+		--python-platform x86_64-manylinux_2_28 -c build/verl.constraint --override build/verl.override \
+		-o build/verl.whole requirements/verl.in
+	@$(PYTHON) requirements/leave_out.py --same build/verl.whole requirements/driver.lock requirements/cpu.lock \
+		requirements/vllm.lock | cat build/verl.head - > requirements/verl.lock
 
 wheelhouse: $(STAMP) ## fill build/image with what a CPU image is built from, so that the build fetches nothing
 	@$(BIN)/suite images wheelhouse

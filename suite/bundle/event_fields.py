@@ -236,6 +236,7 @@ _OPTIONAL: tuple[tuple[str, Check], ...] = (
             "seconds",
         ),
     ),
+    ("own_timers", (_is_parts, "an object of seconds by timer")),
     ("noise", (_is_noise, "an object of numbers from 0 or nulls, with one such object as host")),
 )
 #: How many fields every event has: kind, rank, time and seq.

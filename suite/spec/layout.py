@@ -17,6 +17,7 @@ Kernels = Literal["torch", "native"]
 Generation = Literal["hf", "vllm"]
 Placement = Literal["colocated", "split"]
 Engine = Literal["deepspeed", "ddp", "fsdp2"]
+Sampler = Literal["own", "fast"]
 
 
 class Layout(Declaring):
@@ -173,6 +174,16 @@ class Layout(Declaring):
             label="async{}",
         ),
     ] = Field(default=0, ge=0, description="how many publications of weights old a consumed sample may be")
+    sampler: Annotated[
+        Sampler,
+        Declared(
+            "--sampler",
+            "verl's own look for finished samples every 2 s, or a fast one every 0.02 s; repeat to compare",
+            "compare",
+            written="when set",
+            label="{} sampler",
+        ),
+    ] = Field(default="own", description="how verl's trainer waits for samples; means nothing to other backends")
 
     @model_validator(mode="after")
     def _generates_somewhere(self) -> "Layout":

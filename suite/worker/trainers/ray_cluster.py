@@ -5,6 +5,7 @@ The ranks of a run are started by a launcher, one for each device; Ray is starte
 """
 
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -21,9 +22,12 @@ from suite.worker.trainers.processes import Processes
 from suite.worker.world import World
 
 ADDRESS_VARIABLE = "RAY_ADDRESS"
-#: no reports home, no monitor that kills workers and starts them anew within a measurement, no colours in logs
+#: no reports home, no monitor that kills workers and starts them anew within a measurement, no colours in logs; workers
+#: of the priority that a rank has (Ray's own is the lowest but four), and none that nobody asked for
 _VARIABLES = {
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",
+    "RAY_enable_worker_prestart": "0",
     "RAY_memory_monitor_refresh_ms": "0",
     "RAY_DEDUP_LOGS": "0",
     "RAY_COLOR_PREFIX": "0",
@@ -61,6 +65,9 @@ class RayCluster:
             self.processes: Optional[Processes] = None
             return
         self.is_own = True
+        # Ray's head takes a token where it finds one in somebody's home, and those who connect do not look there
+        token = _gathered(secrets.token_hex(32), world)[0]
+        os.environ.update({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token})
         self.address = self._start_all()
         pids = _gathered(None if self._guardian is None else self._guardian.pid, world)
         self.processes = Processes(pids[world.rank - world.local_rank])

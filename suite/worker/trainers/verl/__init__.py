@@ -1,0 +1,29 @@
+"""verl's own PPO trainer with its workers, agent loop, TransferQueue and vLLM servers, on a Ray cluster of the run."""
+
+import os
+
+#: Platform of a CPU, by verl's own door for other hardware. The engines of FSDP are registered for cuda and npu alone.
+CPU_VARIABLES = {
+    "VERL_USE_EXTERNAL_MODULES": "suite.worker.trainers.verl.cpu",
+    "VERL_PLATFORM": "cpu",
+    "VERL_ENGINE_DEVICE": "cuda",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "TORCHDYNAMO_DISABLE": "1",  # vLLM would compile parts of its sampler for half a minute, to save microseconds
+}
+VARIABLES = {
+    "VERL_LOGGING_LEVEL": "WARN",
+    "VERL_USE_EXTERNAL_PLUGINS": "none",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_DO_NOT_TRACK": "1",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "HF_HUB_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "HYDRA_FULL_ERROR": "1",
+}
+
+
+def prepare(device_type: str) -> None:
+    """What verl, vLLM and Ray read from the environment, here and in every process that Ray starts."""
+    os.environ.update(VARIABLES)
+    if device_type == "cpu":
+        os.environ.update(CPU_VARIABLES)

@@ -1,0 +1,260 @@
+"""A manifest in the words of verl's configuration (0.9.1)."""
+
+from typing import Any, Dict, List
+
+from suite.worker.loop import draw_prompts
+from suite.worker.manifest import asked_iterations
+from suite.worker.rank import ConfigError
+from suite.worker.rewards import score_samples
+from suite.worker.samples import Samples
+
+_SEED_STRIDE = 1_000_003  # as the suite's own loop draws its scores
+FAMILIES = ("gpt2", "llama", "qwen2", "qwen3")
+ALGORITHMS = ("ppo", "grpo")
+_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+#: vLLM takes no more tokens into one pass unless told to; verl's default
+_BATCHED_TOKENS = 8192
+_LEAST_BUCKET_MIB = 16
+_PROMPT_COLUMNS = ("data_source", "prompt", "ability", "reward_model", "extra_info")
+
+Settings = Dict[str, Any]
+
+
+def check(manifest: Dict[str, Any]) -> None:
+    """Raise ValueError for work that verl's trainer cannot be made to do as the manifest says."""
+    workload, work, size = manifest["workload"], manifest["work"], manifest["size"]
+    layout, measure = manifest["layout"], manifest["measure"]
+    algorithm = algorithm_of(manifest)["name"]
+    errors = []
+    if algorithm not in ALGORITHMS:
+        errors.append("verl runs ppo and grpo here, not {}".format(algorithm))
+    if size["architecture"] not in FAMILIES:
+        errors.append("verl builds {} models here, not {}".format(", ".join(FAMILIES), size["architecture"]))
+    if work.get("lengths"):
+        errors.append("verl's agent loop forces one length on all samples")
+    if workload.get("lora_rank") or workload["trainable_layers"] is not None or workload["reference"] != "full":
+        errors.append("all parameters train here, and the reference is a full copy")
+    if layout["tensor"] > 1 or layout["pipeline"] > 1:
+        errors.append("FSDP2 is data parallel only")
+    if layout.get("generation", "hf") != "vllm":
+        errors.append("verl generates with vLLM")
+    if prompts_of_a_step(manifest) * workload.get("group", 1) * workload["optimizer_steps"] != work["global_rollouts"]:
+        errors.append("verl's mini batches are of whole groups")
+    if measure["device"] == "cpu" and measure["precision"] == "fp16":
+        errors.append("fp16 is not trained on a CPU")
+    if errors:
+        raise ValueError("; ".join(errors))
+
+
+def algorithm_of(manifest: Dict[str, Any]) -> Dict[str, Any]:
+    """Name and options; PPO where the manifest names none."""
+    return manifest["workload"].get("algorithm") or {"name": "ppo", "options": {}}
+
+
+def learns_values(manifest: Dict[str, Any]) -> bool:
+    """Whether there is a critic."""
+    return algorithm_of(manifest)["name"] == "ppo"
+
+
+def prompts_of_a_step(manifest: Dict[str, Any]) -> int:
+    """Prompts, each with its group of samples, of one optimizer step over all ranks."""
+    workload = manifest["workload"]
+    return manifest["work"]["global_rollouts"] // workload.get("group", 1) // workload["optimizer_steps"]
+
+
+def prompt_rows(manifest: Dict[str, Any], texts: List[str]) -> Dict[str, List[Any]]:
+    """Columns of verl's data file: all prompts of all iterations in their order, with the scores of their samples.
+
+    ``texts``: each prompt once, as words of the tokenizer.
+    """
+    group = manifest["workload"].get("group", 1)
+    rows: Dict[str, List[Any]] = {name: [] for name in _PROMPT_COLUMNS}
+    scores = [score for index in range(asked_iterations(manifest)) for score in _scores(manifest, index)]
+    for number, text in enumerate(texts):
+        own = scores[number * group : (number + 1) * group]
+        rows["data_source"].append("suite")
+        rows["prompt"].append([{"role": "user", "content": text}])
+        rows["ability"].append("none")
+        rows["reward_model"].append({"style": "rule", "ground_truth": ""})
+        rows["extra_info"].append({"index": number, "scores": own})
+    return rows
+
+
+def _scores(manifest: Dict[str, Any], iteration: int) -> List[float]:
+    """The scores of an iteration's samples in their order, as the suite's loop has them; drawn before the run."""
+    if manifest["workload"]["reward"]["kind"] == "token-below":
+        raise ConfigError("verl's scores are handed to it before the run: constant or pseudo")
+    prompts = draw_prompts(manifest, iteration)
+    seed = manifest["measure"]["seed"] * _SEED_STRIDE + iteration
+    return score_samples(manifest["workload"]["reward"], Samples.even(prompts, prompts.size(1)), seed).tolist()
+
+
+def settings(manifest: Dict[str, Any], folders: Dict[str, str]) -> Settings:
+    """Dotted name -> value, over verl's own defaults. ``folders``: model, tokenizer, critic, prompts."""
+    parts = (_trainer(manifest, folders), _actor(manifest, folders), _rollout(manifest, folders))
+    found = {name: value for part in parts for name, value in part.items()}
+    found.update(_critic(manifest, folders) if learns_values(manifest) else {"critic.enable": False})
+    if manifest["measure"]["device"] == "cpu":
+        found.update(_on_cpu(manifest["size"], learns_values(manifest)))
+    return found
+
+
+def _trainer(manifest: Dict[str, Any], folders: Dict[str, str]) -> Settings:
+    workload, layout = manifest["workload"], manifest["layout"]
+    group = workload.get("group", 1)
+    found = {
+        "data.train_files": folders["prompts"],
+        "data.val_files": folders["prompts"],
+        "data.train_batch_size": manifest["work"]["global_rollouts"] // group,
+        "data.max_prompt_length": workload["prompt_tokens"],
+        "data.max_response_length": workload["new_tokens"],
+        "data.shuffle": False,
+        "data.dataloader_num_workers": 0,
+        "trainer.device": manifest["measure"]["device"],
+        "trainer.nnodes": layout["nodes"],
+        "trainer.n_gpus_per_node": layout["devices_per_node"],
+        "trainer.total_epochs": 1,
+        "trainer.total_training_steps": asked_iterations(manifest),
+        "trainer.val_before_train": False,
+        "trainer.logger": ["console"],
+        "trainer.resume_mode": "disable",
+        "reward.custom_reward_function.path": "pkg://suite.worker.trainers.verl.reward",
+        "reward.custom_reward_function.name": "score",
+        "reward.reward_manager.source": "importlib",
+        "reward.reward_manager.name": "SampleRewardManager",
+        "reward.reward_manager.module.path": "pkg://suite.worker.trainers.verl.reward",
+        **_algorithm(manifest),
+    }
+    if layout.get("sampler") == "fast":
+        found["trainer.v1.sampler.custom_sampler.path"] = "pkg://suite.worker.trainers.verl.sampler"
+        found["trainer.v1.sampler.custom_sampler.name"] = "FastReplayBuffer"
+    return found
+
+
+def _algorithm(manifest: Dict[str, Any]) -> Settings:
+    ppo, options = manifest["workload"]["ppo"], algorithm_of(manifest)["options"]
+    actor = "actor_rollout_ref.actor."
+    if learns_values(manifest):
+        return {
+            "algorithm.adv_estimator": "gae",
+            "algorithm.gamma": ppo["discount"],
+            "algorithm.lam": ppo["gae_lambda"],
+            "algorithm.use_kl_in_reward": True,
+            "algorithm.kl_penalty": "kl",
+            "algorithm.kl_ctrl.kl_coef": ppo["kl_coefficient"],
+            actor + "clip_ratio": ppo["clip_ratio"],
+            actor + "clip_ratio_low": ppo["clip_ratio"],
+            actor + "clip_ratio_high": ppo["clip_ratio"],
+            actor + "loss_agg_mode": "token-mean",
+        }
+    return {
+        "algorithm.adv_estimator": "grpo",
+        "algorithm.norm_adv_by_std_in_grpo": options["scale"],
+        actor + "use_kl_loss": options["kl_coefficient"] > 0,
+        actor + "kl_loss_coef": options["kl_coefficient"],
+        actor + "kl_loss_type": "low_var_kl",
+        actor + "clip_ratio": options["clip_low"],
+        actor + "clip_ratio_low": options["clip_low"],
+        actor + "clip_ratio_high": options["clip_high"],
+        actor + "loss_agg_mode": "token-mean" if options["loss"] == "token" else "seq-mean-token-mean",
+    }
+
+
+def _actor(manifest: Dict[str, Any], folders: Dict[str, str]) -> Settings:
+    both = "actor_rollout_ref."
+    found = {
+        both + "model.path": folders["model"],
+        both + "model.tokenizer_path": folders["tokenizer"],
+        both + "model.enable_gradient_checkpointing": manifest["layout"]["recompute"] == "full",
+        both + "actor.strategy": "fsdp2",
+        both + "ref.strategy": "fsdp2",
+        both + "ref.log_prob_micro_batch_size_per_gpu": manifest["work"]["micro_batch"],
+        both + "ref.fsdp_config.mixed_precision": _mixed_precision(manifest),
+    }
+    found.update(_trained(manifest, both + "actor.", both + "actor.fsdp_config."))
+    return found
+
+
+def _critic(manifest: Dict[str, Any], folders: Dict[str, str]) -> Settings:
+    found = {
+        "critic.model.path": folders["critic"],
+        "critic.model.tokenizer_path": folders["tokenizer"],
+        "critic.model.enable_gradient_checkpointing": manifest["layout"]["recompute"] == "full",
+        "critic.strategy": "fsdp2",
+        "critic.cliprange_value": manifest["workload"]["ppo"]["clip_value"],
+    }
+    found.update(_trained(manifest, "critic.", "critic.fsdp."))
+    return found
+
+
+def _trained(manifest: Dict[str, Any], model: str, engine: str) -> Settings:
+    """What the policy and the critic have alike, under the prefixes of a model and of its engine."""
+    workload, optimizer = manifest["workload"], manifest["workload"]["optimizer"]
+    return {
+        model + "ppo_mini_batch_size": prompts_of_a_step(manifest),
+        model + "ppo_micro_batch_size_per_gpu": manifest["work"]["micro_batch"],
+        model + "ppo_epochs": workload["ppo_epochs"],
+        model + "grad_clip": optimizer["gradient_clip"],
+        model + "optim.clip_grad": optimizer["gradient_clip"],
+        model + "optim.lr": optimizer["learning_rate"],
+        model + "optim.betas": [optimizer["beta1"], optimizer["beta2"]],
+        model + "optim.weight_decay": optimizer["weight_decay"],
+        model + "optim.override_optimizer_config": {"eps": optimizer["epsilon"]},
+        engine + "mixed_precision": _mixed_precision(manifest),
+    }
+
+
+def _mixed_precision(manifest: Dict[str, Any]) -> Dict[str, str]:
+    """Weights are kept in fp32, computed with in the run's precision, and gradients reduced in fp32: verl's own way."""
+    return {
+        "param_dtype": {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16"}[manifest["measure"]["precision"]],
+        "reduce_dtype": "fp32",
+        "buffer_dtype": "fp32",
+    }
+
+
+def _rollout(manifest: Dict[str, Any], folders: Dict[str, str]) -> Settings:
+    workload, rollout = manifest["workload"], "actor_rollout_ref.rollout."
+    tokens = workload["prompt_tokens"] + workload["new_tokens"]
+    return {
+        rollout + "name": "vllm",
+        rollout + "n": workload.get("group", 1),
+        rollout + "temperature": workload["ppo"]["temperature"],
+        rollout + "ignore_eos": True,
+        rollout + "seed": manifest["measure"]["seed"],
+        rollout + "dtype": _DTYPES[manifest["measure"]["precision"]],
+        rollout + "tensor_model_parallel_size": 1,
+        rollout + "max_model_len": tokens,
+        rollout + "max_num_batched_tokens": max(_BATCHED_TOKENS, tokens),
+        rollout + "log_prob_micro_batch_size_per_gpu": manifest["work"]["micro_batch"],
+        rollout + "engine_kwargs.vllm.tokenizer": folders["tokenizer"],
+    }
+
+
+def _on_cpu(size: Dict[str, Any], has_critic: bool) -> Settings:
+    """No compiler, no CUDA graphs, no memory that sleeps, attention as PyTorch has it; one process of each service.
+
+    Through shared memory a weight has to fit into one bucket.
+    """
+    largest = max(size["vocab"], size["ffn"], 3 * size["hidden"], size["positions"]) * size["hidden"] * 4
+    rollout, models = "actor_rollout_ref.rollout.", ["actor_rollout_ref.model."] + ["critic.model."] * has_critic
+    found: Settings = {
+        rollout + "enforce_eager": True,
+        rollout + "free_cache_engine": False,
+        rollout + "enable_sleep_mode": False,
+        rollout + "checkpoint_engine.update_weights_bucket_megabytes": max(_LEAST_BUCKET_MIB, -(-largest // 2**20)),
+        rollout + "agent.num_workers": 1,
+        rollout + "engine_kwargs.vllm.distributed_executor_backend": "uni",
+        "reward.num_workers": 1,
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
+        "actor_rollout_ref.actor.use_torch_compile": False,
+        "actor_rollout_ref.ref.use_torch_compile": False,
+        "actor_rollout_ref.actor.fsdp_config.use_torch_compile": False,
+        "actor_rollout_ref.ref.fsdp_config.use_torch_compile": False,
+    }
+    for model in models:
+        found[model + "use_remove_padding"] = False
+        found[model + "override_config.attn_implementation"] = "sdpa"
+    if has_critic:
+        found["critic.fsdp.use_torch_compile"] = False
+    return found

@@ -1,0 +1,155 @@
+"""verl's synchronous PPO trainer (``trainer/ppo/v1``) with its controller in rank 0's own process."""
+
+import importlib
+import os
+import sys
+from typing import Any, Dict, List, Tuple
+
+from suite.worker.rank import ConfigError
+from suite.worker.trainers.clock import NullClock
+from suite.worker.trainers.led import LedTrainer
+from suite.worker.trainers.tally import Tally
+from suite.worker.trainers.verl import CPU_VARIABLES, VARIABLES, inspection
+from suite.worker.trainers.verl.hooks import Sheet, install
+from suite.worker.trainers.verl.settings import check, learns_values, settings
+from suite.worker.trainers.verl.work import notes, work_differences
+from suite.worker.trainers.verl.workspace import Workspace
+from suite.worker.world import World
+
+TESTED = "0.9.1"
+_CONFIGURATION = "ppo_trainer"
+_ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 4))
+#: whole GiB of vLLM's cache on a CPU
+_CPU_CACHE = {"VLLM_CPU_KVCACHE_SPACE": "1"}
+#: Variables of a rank that verl gives its own workers, or vLLM reads: no process of Ray may find those of a rank here.
+_RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+def _answer(_actor: Any) -> None:
+    """What an actor does once it stands."""
+
+
+class VerlTrainer(LedTrainer):
+    """See ``LedTrainer``. verl's files are unchanged; what is wrapped is in ``hooks``."""
+
+    def __init__(self, manifest: Dict[str, Any], world: World) -> None:
+        """Collective over all ranks. Raises ValueError for what verl cannot do, ConfigError for what it did not do."""
+        check(manifest)
+        self._space = Workspace(manifest, world)
+        try:
+            super().__init__(manifest, world)
+        except BaseException:
+            self._space.close()
+            raise
+
+    def check(self) -> None:
+        """The manifest was checked before anything was written."""
+
+    def build(self) -> None:
+        manifest, is_cpu = self.manifest, self.manifest["measure"]["device"] == "cpu"
+        if is_cpu:
+            sys.path.insert(0, self._space.folders["plugins"])
+        import verl
+
+        if verl.__version__ != TESTED:
+            raise ConfigError("verl {} is installed; the hooks are for {}".format(verl.__version__, TESTED))
+        configuration = self._configuration()
+        self._ray = self.cluster.connect(runtime_env={"env_vars": self._variables(configuration)})
+        self._queue = importlib.import_module("transfer_queue")
+        main = importlib.import_module("verl.trainer.main_ppo")
+        registry = importlib.import_module("verl.trainer.ppo.v1")
+        self._runner = main.TaskRunnerV1.__ray_metadata__.modified_class()
+        self._runner.config = configuration
+        self._queue.init(configuration.transfer_queue)
+        trainer = registry.get_trainer_cls(configuration.trainer.v1.trainer_mode)(config=configuration)
+        self._runner.trainer = trainer
+        trainer.init()
+        self._runner.init_agent_loop_manager()
+        loops = self._runner.agent_loop_manager.agent_loop_workers
+        self._ray.get([loop.__ray_call__.remote(_answer) for loop in loops])  # verl's first step would wait for them
+        found = self._inspect(trainer)
+        self._sheet = Sheet(manifest, Tally(manifest, self.world), self._count(found[0]))
+        install(trainer, self._sheet)
+        self.notes += tuple(notes(manifest, str(found[0]["actor"]["attention"])))
+        self.work_differences = tuple(work_differences(manifest))
+
+    def lead(self, clock: NullClock, iterations: int) -> None:
+        """As verl's TaskRunner goes on after its set-up."""
+        self._sheet.clock = clock
+        trainer = self._runner.trainer
+        trainer.fit(self._runner.agent_loop_manager)
+        trainer.logger.finish(exit_code=0)
+        self._queue.close()
+        self._ray.shutdown()
+        if self._sheet.iteration != iterations:
+            raise ConfigError("verl ran {} iterations of {}".format(self._sheet.iteration, iterations))
+
+    def run(self, clock: NullClock, iterations: int) -> None:
+        try:
+            super().run(clock, iterations)
+        finally:
+            self._space.close()
+
+    def _configuration(self) -> Any:
+        """verl's own configuration with what the manifest says, checked by verl."""
+        from hydra import compose, initialize_config_dir
+        from omegaconf import OmegaConf
+
+        utilities = importlib.import_module("verl.trainer.ppo.utils")
+        folder = os.path.join(os.path.dirname(importlib.import_module("verl.trainer").__file__ or ""), "config")
+        with initialize_config_dir(folder, version_base=None):
+            configuration = compose(_CONFIGURATION)
+        self.configuration = settings(self.manifest, self._space.folders)
+        for name, value in self.configuration.items():
+            OmegaConf.update(configuration, name, value, force_add=True)
+        configuration.transfer_queue.enable = True
+        validate = importlib.import_module("verl.utils.config").validate_config
+        validate(
+            config=configuration,
+            use_reference_policy=utilities.need_reference_policy(configuration),
+            use_critic=utilities.need_critic(configuration),
+        )
+        OmegaConf.resolve(configuration)
+        return configuration
+
+    def _variables(self, configuration: Any) -> Dict[str, str]:
+        """What every process of Ray finds in its environment, beyond that of the node that it is started on."""
+        constants = importlib.import_module("verl.trainer.constants_ppo")
+        is_cpu = self.manifest["measure"]["device"] == "cpu"
+        variables = {**constants.get_ppo_ray_runtime_env(configuration)["env_vars"], **VARIABLES}
+        path = [self._space.folders["plugins"]] * is_cpu + [_ROOT, os.environ.get("PYTHONPATH", "")]
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+        variables["TRANSFER_QUEUE_ENABLE"] = "1"
+        variables["OMP_NUM_THREADS"] = str(self.manifest["measure"]["threads_per_rank"])
+        if is_cpu:
+            variables.update(CPU_VARIABLES, **_CPU_CACHE)
+        return variables
+
+    def _inspect(self, trainer: Any) -> List[inspection.Found]:
+        """What each worker built, checked; and that there is a vLLM server for each."""
+        manifest, ranks = self.manifest, self.world.world_size
+        workers = trainer.actor_rollout_wg.workers
+        found = self._ray.get([worker.__ray_call__.remote(inspection.describe) for worker in workers])
+        inspection.check(
+            found, ranks, manifest["measure"]["device"], learns_values(manifest), trainer.use_reference_policy
+        )
+        servers = len(trainer.llm_server_manager.get_replicas())
+        if servers != ranks:
+            raise ConfigError("{} vLLM servers of {} were started".format(servers, ranks))
+        return found
+
+    def _count(self, models: inspection.Found) -> int:
+        """Parameters of what trains; each tied one once. Raises ConfigError unless they are those that were drawn."""
+        for name, drawn in (("actor", "policy"), ("critic", "critic")):
+            if name in models and models[name]["parameters"] != self._space.parameters[drawn]:
+                raise ConfigError(
+                    "the {} has {} parameters, {} were drawn".format(
+                        name, models[name]["parameters"], self._space.parameters[drawn]
+                    )
+                )
+        sizes: List[Tuple[int, int]] = [
+            (models[name]["parameters"], models[name]["trainable"]) for name in ("actor", "critic") if name in models
+        ]
+        if any(trains != size for size, trains in sizes):
+            raise ConfigError("not all parameters train")
+        return sum(size for size, _ in sizes)

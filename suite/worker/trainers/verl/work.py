@@ -1,0 +1,57 @@
+"""Where verl's iteration differs from the suite's, and what a reader of its figures must know."""
+
+from typing import Any, Dict, List
+
+from suite.worker.trainers.verl.settings import learns_values
+
+#: by ``cpu`` in verl's processes and ``vllm_cpu`` in vLLM's, on a CPU alone
+REPLACED = (
+    "verl-cpu-platform: verl has no platform for a CPU; one is registered by its plug-in door",
+    "verl-process-group: init_process_group is asked for cpu and cpu once more, and is given gloo alone",
+    "verl-offload: the reference's CPUOffloadPolicy pins memory, which needs a GPU; it is OffloadPolicy",
+    "verl-critic-attention: verl asks for flash_attention_2 for every critic; it is sdpa",
+    "verl-other-engines: Megatron-Core and DeepSpeed, which verl would import and not use, are hidden from it",
+    "vllm-linear: vLLM's linear layers keep their weights and compute as torch, so that new weights find a place",
+    "vllm-version: verl asks for the version of vllm, which a CPU's package has under another name",
+)
+
+
+def notes(manifest: Dict[str, Any], attention: str) -> List[str]:
+    """Of the measurement; on a CPU each replacement too."""
+    found = [
+        "verl's controller runs in rank 0; workers, agent loop, TransferQueue and vLLM servers are processes of Ray",
+        "attention: {}".format(attention),
+        "sync is the last phase of an iteration: the weights that the next one generates with",
+    ]
+    if manifest["layout"].get("sampler") == "fast":
+        found.append("a custom sampler looks for finished samples every 0.02 s, where verl's own looks every 2 s")
+    else:
+        found.append("verl looks for finished samples every 2 s, so that generation is rounded up by as much")
+    if manifest["measure"]["device"] == "cpu":
+        found.append("one agent loop, reward and storage process each, where verl starts eight")
+        found.append("vLLM computes in the process of its engine core, where verl starts another one")
+        found += ["replaced on a CPU: " + line for line in REPLACED]
+    return found
+
+
+def work_differences(manifest: Dict[str, Any]) -> List[str]:
+    """One sentence each, of this manifest's work."""
+    workload = manifest["workload"]
+    found = [
+        "prompts are text that verl's agent loop makes tokens of, in generate",
+        "each sample is scored as soon as it is complete, in generate; reward holds the advantages alone",
+        "score also makes the entropy of every response token, which goes into verl's statistics alone",
+        "samples go between processes through TransferQueue in every phase, and verl makes statistics of them in other",
+        "logits of every position are made, in scoring and training, where the suite makes those of responses alone",
+        "samples are not shuffled between optimizer steps",
+        "a negative advantage's loss is bounded a second time (dual clip, at a ratio of 3)",
+        "weights are kept in fp32 and gradients reduced in fp32, whatever the precision of the pass; the optimizer is "
+        "torch's AdamW, not its fused form",
+    ]
+    if learns_values(manifest):
+        if workload.get("critic") is None:
+            found.append("the critic is a model of its own in the policy's shape, where the suite has a value head")
+        else:
+            found.append("the critic's last layer has a bias")
+        found.append("the critic takes optimizer steps of its own, and its loss is not scaled by value_coefficient")
+    return found
