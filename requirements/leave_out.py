@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 #: PyPI's builds for CUDA, which do not load beside a CPU build of torch, and what torch itself brings
-UNWANTED = re.compile(r"torchvision|torchaudio|torchcodec|triton|nvidia-|cuda-")
+UNWANTED = re.compile(r"torchvision|torchaudio|torchcodec|triton|nvidia-|cuda-|flash-attn|bitsandbytes")
 
 
 def blocks(path: str) -> dict[str, str]:

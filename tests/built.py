@@ -13,13 +13,17 @@ import pytest
 from suite.images.build import BuildChoices, Built, build_image
 from suite.images.project import Project
 from suite.images.wheelhouse import fill_wheelhouse
+from suite.spec.images import find_image
 from tests.container_runtime import Runtime
 
 if TYPE_CHECKING:
     from docker import APIClient
 
 ROOT = Path(__file__).resolve().parents[1]
-CONTEXT = ("suite", "manifests", "requirements", "LICENSE", ".dockerignore", "Dockerfile.deepspeed", "Dockerfile.nemo")
+CONTEXT = (
+    *("suite", "manifests", "requirements", "LICENSE", ".dockerignore"),
+    *("Dockerfile.deepspeed", "Dockerfile.nemo", "Dockerfile.published"),
+)
 #: stands for the certificate of a build machine; what an image must never hold
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nc3VpdGUtdGVzdC1jYQ==\n-----END CERTIFICATE-----\n"
 
@@ -37,7 +41,7 @@ def docker_api(runtime: Runtime) -> Iterator[APIClient]:
 @pytest.fixture(scope="session")
 def wheelhouse() -> Path:
     """Filled once and kept in the checkout, where git does not see it."""
-    return fill_wheelhouse(Project(ROOT))
+    return fill_wheelhouse(Project(ROOT), find_image("engines"))
 
 
 @pytest.fixture(scope="session")

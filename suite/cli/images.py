@@ -86,13 +86,18 @@ def build(
 
 
 @command
-def wheelhouse(checkout: Checkout = None, as_json: AsJson = False) -> None:
-    """Download what a CPU build of the image `engines` needs into build/image, so that the build needs no network."""
+def wheelhouse(
+    name: Annotated[str, typer.Argument(help="image of the catalogue that has a CPU build")] = "engines",
+    checkout: Checkout = None,
+    as_json: AsJson = False,
+) -> None:
+    """Download what a CPU build of an image needs into build/image, so that the build needs no network."""
     from suite.cli.options.reading import print_json
     from suite.images.project import Project
     from suite.images.wheelhouse import fill_wheelhouse
+    from suite.spec.images import find_image
 
-    folder = fill_wheelhouse(Project.of(checkout))
+    folder = fill_wheelhouse(Project.of(checkout), find_image(name))
     wheels = sorted(path.name for path in folder.glob("*.whl"))
     if as_json:
         print_json({"folder": str(folder), "wheels": wheels})

@@ -25,6 +25,7 @@ from suite.spec.images import (
     SOURCE_LABEL,
     Image,
     find_image,
+    images,
     stack_labels,
 )
 from suite.spec.version import suite_version
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from docker import APIClient
 
 OnStep = Callable[[Step], None]
+#: STACK of the CPU build whose wheelhouse a build of the driver alone takes
+USUAL = "cpu"
 
 
 class Built(Frozen):
@@ -132,9 +135,14 @@ def _usual_tag(image: Image, target: str | None) -> str:
 def _require_inputs(image: Image, project: Project, choices: BuildChoices) -> None:
     """What a build from wheels needs is there. Raises UsageError where it is not."""
     if choices.cpu and image.cpu_stack is None:
-        raise UsageError(f"the image {image.name} has no CPU build; runtimes has one")
-    if (choices.cpu or choices.offline) and not (project.build_inputs / "cpu.lock").is_file():
-        raise UsageError(f"there is no wheelhouse in {project.build_inputs}; fill it: suite images wheelhouse")
+        others = ", ".join(one.name for one in images().values() if one.cpu_stack)
+        raise UsageError(f"the image {image.name} has no CPU build; these have one: {others}")
+    lock = f"{image.cpu_stack if choices.cpu else USUAL}.lock"
+    if (choices.cpu or choices.offline) and not (project.build_inputs / lock).is_file():
+        raise UsageError(
+            f"there is no {lock} in {project.build_inputs}; fill the wheelhouse: suite images wheelhouse "
+            f"{image.name if choices.cpu else ''}".rstrip()
+        )
 
 
 def _arguments(image: Image, choices: BuildChoices) -> dict[str, str]:
@@ -146,8 +154,11 @@ def _arguments(image: Image, choices: BuildChoices) -> dict[str, str]:
     chosen = {
         "BASE_IMAGE": choices.base_image or image.base.pinned,
         "RUN_IMAGE": choices.base_image or image.ground.pinned,
-        "STACK_PYTHON": image.python,
     }
+    if image.interpreter is None:
+        chosen["STACK_PYTHON"] = image.python
+    else:
+        chosen |= {"IMAGE": image.name, "INTERPRETER": image.interpreter}
     offline = {"OFFLINE": "1"} if choices.cpu or choices.offline else {}
     return {**chosen, **({"STACK": stack} if stack else {}), **offline, **choices.arguments}
 
@@ -162,7 +173,7 @@ def _labels(image: Image, project: Project, choices: BuildChoices) -> dict[str, 
         BASE_DIGEST_LABEL: digest or None,
     }
     if choices.cpu and choices.target is None:
-        pins = pins_of(project.build_inputs / "cpu.lock")
+        pins = pins_of(project.build_inputs / f"{image.cpu_stack}.lock")
         held = {package: pins.get(normal(package)) for package in image.packages}
         known.update(stack_labels({package: pin for package, pin in held.items() if pin}))  # vLLM's is for CUDA alone
     return {label: value for label, value in known.items() if value}

@@ -73,10 +73,12 @@ def _variant(image: Image, variant: str | None) -> Iterator[Difference]:
 
 
 def _stack(image: Image, variant: str | None, found: Environment | None, project: Project) -> Iterator[Difference]:
-    is_cpu = variant is not None and variant == image.cpu_stack
-    path = project.root / "requirements" / "cpu.lock" if is_cpu else project.lock(image.lock)
+    if variant is not None and variant == image.cpu_stack:
+        pins = pins_of(project.cpu_lock(image))
+    else:
+        pins = pins_of(project.lock(image.lock)) if image.lock else {}
     sources = {} if _lacks_sources(variant) else {name: source.commit for name, source in image.sources.items()}
-    yield from _environment("stack", found, image.python, pins_of(path), sources, complete=image.stack is not None)
+    yield from _environment("stack", found, image.python, pins, sources, complete=image.stack is not None)
 
 
 def _lacks_sources(variant: str | None) -> bool:

@@ -1,4 +1,4 @@
-"""Asking registries which digest a base's tag has, and writing the answer into catalogue and Dockerfiles."""
+"""Asking registries which digest a base's tag has; writing it into catalogue, Dockerfiles and compose.yaml."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def ask(api: APIClient, bases: Mapping[str, BaseImage]) -> list[Answer]:
 
 
 def write(answers: list[Answer], root: Path) -> list[Path]:
-    """Write digests that are new or differ into the catalogue and the Dockerfiles of a checkout; the files changed."""
+    """Write digests that are new or differ into a checkout: catalogue, Dockerfiles, compose.yaml; the files changed."""
     changed = []
-    for path in (root / "manifests" / "images.yaml", *sorted(root.glob("Dockerfile.*"))):
+    for path in (root / "manifests" / "images.yaml", *sorted(root.glob("Dockerfile.*")), *root.glob("compose.yaml")):
         before = path.read_text(encoding="utf-8")
         after = before
         for answer in answers:
@@ -70,4 +70,5 @@ def write(answers: list[Answer], root: Path) -> list[Path]:
 def _with_digest(text: str, reference: str, digest: str) -> str:
     name = re.escape(reference)
     text = re.sub(rf"(reference: {name}\n\s+digest: ).*", rf"\g<1>{digest}", text)
-    return re.sub(rf"(ARG (?:BASE|RUN)_IMAGE={name})(@\S+)?\n", rf"\g<1>@{digest}\n", text)
+    text = re.sub(rf"(ARG (?:BASE|RUN)_IMAGE={name})(@\S+)?\n", rf"\g<1>@{digest}\n", text)
+    return re.sub(rf'(BASE_IMAGE: "{name})(@[^"]+)?"', rf'\g<1>@{digest}"', text)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from suite.spec.base import UsageError
 from suite.spec.catalogue import data_root
+from suite.spec.images import Image
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,10 @@ class Project:
     def lock(self, name: str) -> Path:
         """A lock of the images."""
         return self.root / "requirements" / "images" / name
+
+    def cpu_lock(self, image: Image) -> Path:
+        """The lock of an image's CPU build."""
+        return self.root / "requirements" / image.cpu_lock
 
     def revision(self) -> str | None:
         """Commit of the checkout, ``+changes`` when tracked files differ; ``None`` outside a repository."""

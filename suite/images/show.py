@@ -54,7 +54,7 @@ def print_rows(rows: Sequence[Row], why_no_engine: str | None) -> None:
         )
         if image.run_base:
             print(f"{'':14} built on {image.base.pinned}")
-        print(f"{'':14} backends {', '.join(image.backends)}")
+        print(f"{'':14} backends {', '.join(image.backends) or 'none yet'}")
         for found in row.present or ():
             variant = ", CPU build" if found.variant == image.cpu_stack else ""
             revision = f", commit {found.revision[:12]}" if found.revision else ""
@@ -71,10 +71,12 @@ def print_rows(rows: Sequence[Row], why_no_engine: str | None) -> None:
 def print_built(built: Built, pinned: Path | None) -> None:
     """The image's id, and how to run it. ``pinned``: the file by which Compose now runs this very image, if it does."""
     print(f"built {built.tag} in {built.seconds:.0f} s: {built.id}, {built.size_bytes / 1e9:.2f} GB; log: {built.log}")
-    backend = find_image(built.name).backends[0]
-    size = "8M" if built.labels.get(VARIANT_LABEL) == "cpu" else "1.3B"
+    image = find_image(built.name)
+    variant = built.labels.get(VARIANT_LABEL)
+    size = "8M" if variant is not None and variant == image.cpu_stack else "1.3B"
     print(f"check: suite images check {built.name} --image {built.tag}")
-    print(f"run:   suite run --launcher docker --image {built.tag} --backend {backend} --size {size}")
+    for backend in image.backends[:1]:
+        print(f"run:   suite run --launcher docker --image {built.tag} --backend {backend} --size {size}")
     if pinned is not None:
         print(f"{pinned.name}: `docker compose run` takes this image, by its id")
 

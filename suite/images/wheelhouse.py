@@ -1,7 +1,7 @@
 """A folder of wheels for an image build that is to fetch nothing, with a CPU build of torch.
 
-It is filled by pip with the caller's own configuration, for the images' Python whatever this one is. DeepSpeed comes as
-source and is built here.
+It is filled by pip with the caller's own configuration, for the images' Python whatever this one is. What comes as
+source alone is built here.
 """
 
 from __future__ import annotations
@@ -16,31 +16,36 @@ from pathlib import Path
 from suite.images.locks import pins_of
 from suite.images.project import Project
 from suite.spec.base import UsageError
+from suite.spec.images import Image
 
 PYTHON = "3.11"
 #: Wheels for these C libraries run in every base of the catalogue that the CPU build is for.
 GLIBC = ("2_36", "2_35", "2_34", "2_31", "2_28", "2_27", "2_26", "2_24", "2_17", "2_12", "2_5")
 HASHED = ("driver", "uv", "sbom")
-SOURCE = "deepspeed"
+#: packages of which indexes have the source alone
+SOURCES = ("deepspeed", "antlr4-python3-runtime")
 
 
-def fill_wheelhouse(project: Project) -> Path:
-    """Fetch and build what the image engines needs on a CPU; gives back the folder. What is there already stays.
+def fill_wheelhouse(project: Project, image: Image) -> Path:
+    """Fetch and build what an image needs on a CPU; gives back the folder. What is there already stays.
 
-    Beside it ``cpu.lock`` is written: the pins of requirements/cpu.lock with the hashes of these very wheels, which are
-    not those of the index where torch is a CPU build. Raises UsageError with pip's last line when something cannot be
-    had.
+    Beside it the lock of the CPU build is written, ``cpu.lock`` for the image engines: the pins of the checkout's own
+    lock with the hashes of these very wheels, which are not those of the index where torch is a CPU build. Raises
+    UsageError for an image without a CPU build, and with pip's last line when something cannot be had.
     """
+    if image.cpu_stack is None:
+        raise UsageError(f"the image {image.name} has no CPU build, which a wheelhouse is for")
     folder = project.build_inputs / "wheelhouse"
     folder.mkdir(parents=True, exist_ok=True)
-    pins = pins_of(project.root / "requirements" / "cpu.lock")
+    pins = pins_of(project.cpu_lock(image))
     for name in HASHED:
         _download(folder, ("--require-hashes", "-r", str(project.lock(f"{name}.lock"))))
-    _download(folder, [f"{name}=={version}" for name, version in pins.items() if name != SOURCE])
-    if not _wheels(folder, SOURCE, pins[SOURCE]):
-        _build(folder, f"{SOURCE}=={pins[SOURCE]}")
+    _download(folder, [f"{name}=={version}" for name, version in pins.items() if name not in SOURCES])
+    for name in SOURCES:
+        if name in pins and not _wheels(folder, name, pins[name]):
+            _build(folder, f"{name}=={pins[name]}")
     lines = [_locked(name, version, _wheels(folder, name, version)) for name, version in pins.items()]
-    (project.build_inputs / "cpu.lock").write_text("".join(lines), encoding="utf-8")
+    (project.build_inputs / f"{image.cpu_stack}.lock").write_text("".join(lines), encoding="utf-8")
     return folder
 
 

@@ -54,13 +54,19 @@ class Image(Frozen):
     dockerfile: str
     stack: str | None = Field(default=None, description="build argument STACK; None: the Dockerfile has one stack only")
     cpu_stack: str | None = Field(default=None, description="STACK of the same versions with a CPU build of torch")
+    cpu_lock: str = Field(default="cpu.lock", description="file in requirements that pins the CPU build")
     base: BaseImage = Field(description="what it is built on")
     run_base: BaseImage | None = Field(default=None, description="what the finished image stands on; None: its base")
     python: str = Field(description="Python of the stack, major.minor")
-    lock: str = Field(description="file in requirements/images that pins the stack")
+    lock: str | None = Field(
+        default=None, description="file in requirements/images that pins the stack; None: the base brings it whole"
+    )
+    interpreter: str | None = Field(
+        default=None, description="the stack's Python in a base that brings the whole stack; None: the image makes one"
+    )
     sources: Mapping[str, Source] = Field(default_factory=dict, description="packages installed from a commit")
     backends: tuple[str, ...] = Field(description="backends whose stack it holds")
-    packages: tuple[str, ...] = Field(description="packages whose versions are labels")
+    packages: tuple[str, ...] = Field(default=(), description="packages whose versions are labels")
 
     @property
     def ground(self) -> BaseImage:

@@ -41,7 +41,7 @@ def test_the_list_works_without_an_engine_and_says_what_it_cannot_know(capsys: p
     assert run("list") == 0
     told = capsys.readouterr().out
     assert all(f"{name} " in told for name in images())
-    assert "not pinned by digest" in told and told.count("digest   sha256:") == 3
+    assert "not pinned by digest" in told and told.count("digest   sha256:") == 7
     assert f"no container runtime answers at {NO_ENGINE}" in told
 
 
@@ -57,7 +57,8 @@ def test_the_list_as_json_holds_the_catalogue(capsys: pytest.CaptureFixture[str]
     [
         (("build", "engine"), "did you mean 'engines'"),
         (("check", "nemmo"), "did you mean 'nemo'"),
-        (("lock", "trl"), "did you mean 'trlx'"),
+        (("lock", "trlxx"), "did you mean 'trlx'"),
+        (("wheelhouse", "nemo"), "has no CPU build"),
         (("build", "engines", "--project", "/nowhere"), "no checkout"),
         (("check", "engines", "--project", "/nowhere"), "no checkout"),
         (("build", "engines", "--build-arg", "STACK"), "NAME=VALUE"),

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from suite.backends.registry import backends
+from suite.spec.images import find_image
 from suite.spec.version import suite_version
 from tests.needs import require_compose
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "compose.yaml").read_text()
-BENCHES = ("bench-deepspeed", "bench-megatron", "bench-trlx-deepspeed", "bench-trlx-ddp", "bench-nemo")
+BENCHES = tuple(re.findall(r"^  (bench-\S+):$", TEXT, flags=re.MULTILINE))
 
 
 @cache
@@ -72,6 +73,17 @@ def test_a_bench_service_measures_one_backend(name: str) -> None:
     assert entrypoint[4:7] == ["suite", "run", "--backend"]
     expected = {"bench-nemo": "trlx-nemo"}.get(name, name.removeprefix("bench-"))
     assert entrypoint[7:] == [expected]
+
+
+def test_what_a_service_builds_is_the_image_that_it_runs() -> None:
+    for name, service in services(None).items():
+        image = find_image(service["image"].removeprefix("suite-").rpartition(":")[0])
+        given = service["build"].get("args", {})
+        assert service["build"]["dockerfile"] == image.dockerfile, name
+        assert given.get("STACK", "trlx" if image.name == "trlx" else None) == image.stack, name
+        if image.interpreter:
+            asked = {"IMAGE": image.name, "BASE_IMAGE": image.base.pinned, "INTERPRETER": image.interpreter}
+            assert given == asked, name
 
 
 def test_every_backend_has_a_service() -> None:

@@ -86,6 +86,27 @@ class TestWhatIsAsked:
         assert "STACK" not in asking["buildargs"]
         assert BASE_DIGEST_LABEL not in asking["labels"], "no digest of its base is known"
 
+    def test_an_image_on_a_published_one_is_told_whose_interpreter_to_start(self, project: Project) -> None:
+        image = find_image("areal")
+        asking = asked("areal", project)
+        assert asking["buildargs"] == {
+            "BASE_IMAGE": image.base.pinned,
+            "RUN_IMAGE": image.base.pinned,
+            "IMAGE": "areal",
+            "INTERPRETER": "/opt/.venv/bin/python",
+        }
+        assert asking["dockerfile"] == "Dockerfile.published"
+
+    def test_a_cpu_build_of_a_trainer_needs_its_own_lock(self, project: Project) -> None:
+        with pytest.raises(UsageError, match=r"no cpu-trl\.lock in .* suite images wheelhouse trl$"):
+            asked("trl", project, cpu=True)
+        (project.root / "build/image/cpu-trl.lock").write_text("torch==2.13.0+cpu\ntrl==1.16.0\n")
+        asking = asked("trl", project, cpu=True)
+        assert asking["buildargs"]["STACK"] == "cpu-trl"
+        assert asking["labels"]["suite.stack.torch"] == "2.13.0+cpu"
+        assert asking["labels"]["suite.stack.trl"] == "1.16.0"
+        assert "suite.stack.vllm" not in asking["labels"]
+
     def test_containers_of_a_failed_step_are_removed_and_silence_is_no_failure(self, project: Project) -> None:
         asking = asked("trlx", project)
         assert asking["rm"] is asking["forcerm"] is True
@@ -120,7 +141,7 @@ class TestWhatIsAsked:
     @pytest.mark.parametrize(
         ("name", "choices", "words"),
         [
-            ("trlx", {"cpu": True}, "trlx has no CPU build; runtimes has one"),
+            ("trlx", {"cpu": True}, "trlx has no CPU build; these have one: engines, trl, "),
             ("engines", {"without_trlx": True}, "not for engines"),
             ("nemo", {"without_trlx": True}, "not for nemo"),
             ("engine", {}, "did you mean 'engines'"),

@@ -19,6 +19,7 @@ from suite.images.inside import OWN_LABEL, SBOM, copy_out, look_inside
 from suite.images.listing import rows
 from suite.images.locks import pins_of
 from suite.images.project import Project
+from suite.launch.image_paths import PYTHON, PYTHON_PATH
 from suite.spec.base import UsageError
 from suite.spec.images import BASE_NAME_LABEL, VARIANT_LABEL, find_image, images, stack_versions_of
 from suite.spec.version import suite_version
@@ -232,6 +233,24 @@ class TestBuilding:
             done = runtime.docker("run", "--rm", "--read-only", "--tmpfs", "/tmp", built.id, "sizes")
             assert done.returncode == 0 and "ladder cpu" in done.stdout
             assert look_inside(docker_api, built.id).stack is None
+        finally:
+            runtime.docker("rmi", tag)
+
+    def test_the_suite_is_laid_upon_an_image_that_others_publish(
+        self, docker_api: APIClient, runtime: Runtime, engines_image: Built, base_image: str, build_project: Project
+    ) -> None:
+        """The base stands for the published image, and its Python for that of the stack inside."""
+        tag, published = "suite-test-published:1", find_image("nemo-rl")
+        arguments = {"INTERPRETER": "/usr/bin/python3"}
+        choices = BuildChoices(base_image=base_image, offline=True, tag=tag, arguments=arguments)
+        try:
+            built = build_image(published.name, docker_api, build_project, choices)
+            assert built.labels["suite.image"] == "nemo-rl"
+            place = ("--env", f"PYTHONPATH={PYTHON_PATH}", "--entrypoint", PYTHON)
+            done = runtime.docker("run", "--rm", "--read-only", *place, built.id, "-m", "suite.worker", "--help")
+            assert done.returncode == 0 and "One rank of a run" in done.stdout
+            (only,) = check_image(docker_api, published, built.id, build_project)
+            assert only.where == "stack: Python" and only.found == "3.11"
         finally:
             runtime.docker("rmi", tag)
 

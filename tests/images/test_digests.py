@@ -37,8 +37,8 @@ def test_two_digests_have_one_verdict(locked: str | None, found: str | None, ver
 def checkout(tmp_path: Path) -> Path:
     (tmp_path / "manifests").mkdir()
     shutil.copy(ROOT / "manifests/images.yaml", tmp_path / "manifests")
-    for name in ("Dockerfile.deepspeed", "Dockerfile.nemo"):
-        shutil.copy(ROOT / name, tmp_path)
+    for path in (*ROOT.glob("Dockerfile.*"), ROOT / "compose.yaml"):
+        shutil.copy(path, tmp_path)
     return tmp_path
 
 
@@ -53,6 +53,15 @@ def test_a_first_digest_is_written_into_catalogue_and_dockerfile(checkout: Path)
     assert [path.name for path in changed] == ["images.yaml", "Dockerfile.nemo"]
     assert lines_changed(checkout, "manifests/images.yaml") == [f"    digest: {NEW}"]
     assert lines_changed(checkout, "Dockerfile.nemo") == [f"ARG BASE_IMAGE={NGC.reference}@{NEW}"]
+
+
+def test_compose_builds_on_the_same_digest_as_the_catalogue(checkout: Path) -> None:
+    published = bases()["skyrl-ray-2.57.0"]
+    for digest in (NEW, OLD):
+        changed = write([answer(published, digest)], checkout)
+        assert [path.name for path in changed] == ["images.yaml", "compose.yaml"]
+        (line,) = lines_changed(checkout, "compose.yaml")
+        assert f'BASE_IMAGE: "{published.reference}@{digest}",' in line
 
 
 def test_another_digest_takes_the_place_of_the_old_one(checkout: Path) -> None:

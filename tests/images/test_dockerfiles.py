@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from suite.images.locks import normal, pins_of
-from suite.spec.images import STACK_LABEL, bases, find_image, images
+from suite.spec.images import STACK_LABEL, Image, bases, find_image, images
 from suite.spec.version import suite_version
 from tests.needs import skip_outside_ci
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = ROOT / "requirements" / "images"
-NAMES = ("Dockerfile.deepspeed", "Dockerfile.nemo")
+NAMES = ("Dockerfile.deepspeed", "Dockerfile.nemo", "Dockerfile.published")
 TEXT = {name: (ROOT / name).read_text() for name in NAMES}
 HADOLINT = Path(sys.executable).with_name("hadolint")
 
@@ -56,7 +56,7 @@ def test_hadolint_has_nothing_to_say(name: str) -> None:
 
 
 def test_the_common_stages_are_one_text() -> None:
-    assert common(NAMES[0]) == common(NAMES[1])
+    assert len({common(name) for name in NAMES}) == 1
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -78,18 +78,20 @@ def test_stages_build_on_one_base_and_the_image_stands_on_another_both_of_the_ca
 
 
 def test_what_is_built_without_arguments_is_the_catalogues_image() -> None:
-    for image in (find_image("trlx"), find_image("nemo")):
+    for image in (find_image("trlx"), find_image("nemo"), find_image("nemo-rl")):
         given = defaults(image.dockerfile)
         assert given["BASE_IMAGE"] == image.base.pinned
         assert given["RUN_IMAGE"].replace("${BASE_IMAGE}", image.base.pinned) == image.ground.pinned
-        assert given["STACK_PYTHON"] == image.python
+        assert given["STACK_PYTHON"] == ("3.11" if image.interpreter else image.python)
         assert given.get("STACK") == image.stack
+        assert given.get("INTERPRETER") == image.interpreter
+        assert given.get("IMAGE", image.name) == image.name
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_package_comes_from_a_lock_with_hashes_or_from_a_commit(name: str) -> None:
     installs = [step for line in instructions(name) for step in line.split(";") if "pip install" in step]
-    assert len(installs) >= 4
+    assert len(installs) >= (3 if name == "Dockerfile.published" else 4)
     for install in installs:
         is_hashed = "--require-hashes -r" in install
         is_commit = install.split()[-2:] == ["-r", "/build/trlx-source.lock"] and "--no-deps" in install
@@ -105,13 +107,16 @@ def test_a_fetched_lock_is_installed_without_asking_for_anything_more(name: str)
 
 @pytest.mark.parametrize(
     ("image", "stage"),
-    [("engines", "stack-engines"), ("trlx", "stack-trlx"), ("trlx-upstream", "stack-upstream"), ("nemo", "image")],
+    [
+        *((image.name, f"stack-{image.stack}") for image in images().values() if image.stack),
+        ("nemo", "image"),
+    ],
 )
 def test_labels_are_the_versions_of_the_lock(image: str, stage: str) -> None:
     known = find_image(image)
     labels = stage_labels(known.dockerfile, stage)
     pins = {**pins_of(LOCKS / known.lock), **{name: source.version for name, source in known.sources.items()}}
-    assert labels["suite.image"] == known.name
+    assert labels["suite.image"] == known.name and known.lock is not None
     expected = {f"{STACK_LABEL}{package}": pins[normal(package)] for package in known.packages}
     assert {label: value for label, value in labels.items() if label.startswith(STACK_LABEL)} == expected
     commits = {f"suite.commit.{name}": source.commit for name, source in known.sources.items()}
@@ -123,8 +128,11 @@ def test_an_image_without_trlx_does_not_label_one(stage: str) -> None:
     assert not [label for label in stage_labels("Dockerfile.deepspeed", stage) if "trlx" in label.rsplit(".", 1)[-1]]
 
 
-def test_the_cpu_build_leaves_the_build_of_torch_to_the_wheelhouse() -> None:
-    assert f"{STACK_LABEL}torch" not in stage_labels("Dockerfile.deepspeed", "stack-cpu")
+@pytest.mark.parametrize("image", [one for one in images().values() if one.cpu_stack], ids=lambda image: image.name)
+def test_the_cpu_build_leaves_the_build_of_torch_to_the_wheelhouse(image: Image) -> None:
+    labels = stage_labels("Dockerfile.deepspeed", f"stack-{image.cpu_stack}")
+    assert labels["suite.image"] == image.name
+    assert f"{STACK_LABEL}torch" not in labels
 
 
 def test_every_stack_of_the_catalogue_has_a_stage() -> None:
@@ -163,18 +171,21 @@ def test_triton_finds_a_compiler_in_the_finished_image(name: str) -> None:
     assert "command -v c++" in ground and "g++" in ground
 
 
-def test_deepspeeds_optimizers_are_compiled_for_the_image_of_the_engine_backends_alone() -> None:
-    assert (
-        '[ "${STACK}" = engines ] && command -v nvcc > /dev/null; then \\\n'
-        "        export DS_BUILD_FUSED_ADAM=1 DS_BUILD_CPU_ADAM=1 DS_ACCELERATOR=cuda" in TEXT["Dockerfile.deepspeed"]
+def test_deepspeeds_optimizers_are_compiled_for_the_images_that_train_with_them() -> None:
+    (names,) = re.findall(
+        r'case "\$\{STACK\}" in (\S+)\) if command -v nvcc > /dev/null; then \\\n'
+        r"        export DS_BUILD_FUSED_ADAM=1 DS_BUILD_CPU_ADAM=1 DS_ACCELERATOR=cuda",
+        TEXT["Dockerfile.deepspeed"],
     )
+    newest = {image.stack for image in images().values() if image.lock and not image.sources}
+    assert set(names.split("|")) == {image for image in newest if "deepspeed" in find_image(str(image)).packages}
     assert defaults("Dockerfile.deepspeed")["TORCH_CUDA_ARCH_LIST"].strip('"').split(";")[0] == "8.0"
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_image_ends_as_a_user_without_rights(name: str) -> None:
     users = re.findall(r"^USER (\S+)$", TEXT[name], flags=re.MULTILINE)
-    assert users == ["1000:1000"]
+    assert users[-1] == "1000:1000" and set(users[:-1]) <= {"0", "1000:1000"}
 
 
 @pytest.mark.parametrize("name", NAMES)

