@@ -31,6 +31,10 @@ LLAMA = Shape(
 SHARES = {"generate": 0.5, "score": 0.1, "reference": 0.1, "reward": 0.0, "train": 0.25}
 #: Of an iteration that generates in an engine of its own: weights go there first.
 SYNC_SHARE = 0.04
+#: Of a period of an asynchronous trainer, whose last act is the publication of weights.
+PERIOD_SHARES = {"generate": 0.1, "score": 0.1, "reference": 0.1, "reward": 0.0, "train": 0.6, "sync": SYNC_SHARE}
+#: Of the time of its ranks, that a role works in a period.
+BUSY_SHARES = {"generation": 0.8, "training": 0.7}
 #: What a rank tells of its generation.
 ROLLOUT = {
     "idle_slot_seconds": 0.2,
@@ -109,8 +113,23 @@ def counts_of(manifest: Manifest) -> dict[str, int]:
     }
 
 
+def period_of(manifest: Manifest, iteration: int, seconds: float) -> dict[str, Any]:
+    """What rank 0 of an asynchronous trainer tells of a period: all samples are one publication old."""
+    layout = manifest.layout
+    ranks = {"generation": layout.generation_ranks, "training": layout.training_ranks}
+    return {
+        "publication": iteration + 2,
+        "staleness": {"1": manifest.work.global_rollouts},
+        "roles": {
+            name: {"ranks": count, "busy_seconds": BUSY_SHARES[name] * count * seconds} for name, count in ranks.items()
+        },
+    }
+
+
 def shares_of(manifest: Manifest) -> dict[str, float]:
     """How an iteration of this manifest divides into phases, in their order."""
+    if manifest.layout.asynchronous:
+        return PERIOD_SHARES
     shares = {"sync": SYNC_SHARE} if manifest.layout.generation != "hf" else {}
     shares |= {name: share for name, share in SHARES.items() if name != "reference" or manifest.workload.uses_reference}
     return shares
@@ -165,6 +184,8 @@ def rank_events(
         if details is not None:
             optional["details"] = {name: part * whole for name, part in details.items()}
         told = {"rollout": None if rollout is None else dict(rollout), "staleness": staleness}
+        if manifest.layout.asynchronous and rank == 0:
+            told["asynchronous"] = period_of(manifest, iteration, whole)
         optional |= {name: value for name, value in told.items() if value is not None}
         log.write("iteration", iteration=iteration, seconds=whole, counts=counts, stats=stats, **optional)
     if failure is not None:

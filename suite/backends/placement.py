@@ -1,4 +1,4 @@
-"""Split placement as the engine backends take it: what is asked for, and what cannot be."""
+"""Split placement as backends take it: what is asked for, and what cannot be."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from suite.spec.layout import Layout, LayoutRequest
 
 
 def placed(request: LayoutRequest) -> dict[str, Any]:
-    """The fields of a layout that say which ranks generate; empty where all do. Raises ValueError."""
+    """The fields of a layout that say which ranks generate and how far ahead; none where all do. Raises ValueError."""
     if request.placement != "split":
-        if request.generation_ranks and request.placement is None:
-            raise ValueError("--generation-ranks are for --placement split")
+        for option in ("generation_ranks", "staleness"):
+            if getattr(request, option) and request.placement is None:
+                raise ValueError(f"--{option.replace('_', '-')} is for --placement split")
         return {}
     if not request.generation_ranks:
         raise ValueError("--placement split needs --generation-ranks: how many ranks generate and do not train")
@@ -20,7 +21,8 @@ def placed(request: LayoutRequest) -> dict[str, Any]:
             f"{request.generation_ranks} of {request.ranks} ranks generate, so none is left to train: split placement "
             f"needs more than {request.generation_ranks} ranks"
         )
-    return {"placement": "split", "generation_ranks": request.generation_ranks}
+    ahead = {"staleness": request.staleness} if request.staleness else {}
+    return {"placement": "split", "generation_ranks": request.generation_ranks, **ahead}
 
 
 def training_ranks(request: LayoutRequest) -> int:

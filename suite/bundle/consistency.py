@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from suite.bundle.asynchronous import period_findings
 from suite.bundle.events import Event, Events, rank_name
 from suite.bundle.findings import Finding, Within
 from suite.bundle.memory_checks import memory_findings
@@ -73,7 +74,13 @@ def _slacks(manifest: Manifest, noise: Noise | None) -> Slacks:
         others, stolen = noise.others_cpus, noise.steal_share
         if (others is not None and others.worst > OTHERS_CPUS) or (stolen is not None and stolen.worst > LOST_SHARE):
             usual = _CROWDED
-    return usual if manifest.backend.kind == "engine" else replace(usual, between=_BETWEEN_OF_TRAINER)
+    return usual if _is_close(manifest) else replace(usual, between=_BETWEEN_OF_TRAINER)
+
+
+def _is_close(manifest: Manifest) -> bool:
+    """Whether iterations follow each other closely: the suite's own, and periods of an asynchronous trainer, behind
+    whose ends others go on working."""
+    return manifest.backend.kind == "engine" or manifest.layout.asynchronous
 
 
 def findings(events: Events, manifest: Manifest, record: Record) -> tuple[Finding, ...]:
@@ -94,6 +101,7 @@ def findings(events: Events, manifest: Manifest, record: Record) -> tuple[Findin
         *_run_times(events, told),
         *memory_findings(events, manifest, record),
         *_work_counts(record),
+        *period_findings(events, manifest),
     )
 
 
@@ -118,7 +126,7 @@ def _event_times(told: _Told, manifest: Manifest, slacks: Slacks) -> Iterator[Fi
         pairs = [(elapsed, each.seconds) for at, each, elapsed in timed if at == rank and each.number]
         if _mostly_beyond(pairs, slacks.between):
             too_short.append(_sums(f"the iterations of {rank_name(rank)} after the first", pairs))
-    if manifest.backend.kind == "engine":
+    if _is_close(manifest):
         too_short += [
             (elapsed - each.seconds, f"iteration {each.number} of {rank_name(rank)}", each.seconds, elapsed)
             for rank, each, elapsed in timed

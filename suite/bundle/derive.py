@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from operator import sub
 
+from suite.bundle.asynchronous import with_periods_checked
 from suite.bundle.ending import ending
 from suite.bundle.energy import energy, throttle_notes
 from suite.bundle.events import Event, Events, rank_name
@@ -47,6 +48,7 @@ def derive(
         raise StillRunning(f"run {bundle.id} is still going on; its record is derived when it ends")
     training = training_side(events, manifest)
     timeline = with_sides_compared(events, make_timeline(training, manifest), manifest)
+    timeline = with_periods_checked(events, timeline, manifest)
     ranks = manifest.layout.ranks
     status, failure = ending(events, timeline, manifest)
     shares, stale = phases(timeline), staleness(events, timeline)

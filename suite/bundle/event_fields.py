@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from operator import call, itemgetter
 from typing import Any, get_args
@@ -18,6 +19,8 @@ _BEAT_PHASES = _MEMORY_PHASES | {"other"}
 _COUNTS = tuple(Counts.model_fields)
 #: A share, or a mean beside its greatest part, may be above it by so much.
 _ROUNDING = 1e-6
+#: How many publications old a sample is, and what an asynchronous trainer's devices do.
+_AGE, _ROLE, _MOST_ROLES = re.compile("0|[1-9][0-9]{0,8}"), re.compile("[a-z][a-z0-9_-]{0,39}"), 64
 
 #: A check says whether a value is right; the text completes "must be ...".
 Check = tuple[Callable[[Any], bool], str]
@@ -96,6 +99,31 @@ def _is_noise(value: Any) -> bool:
 def _is_noise_figure(value: Any) -> bool:
     """Rates are made of these, so none is all but 0."""
     return value is None or (type(value) in (int, float) and (value == 0 or 1e-10 <= value <= 1e12))
+
+
+def _is_asynchronous(value: Any) -> bool:
+    return (
+        type(value) is dict
+        and _is_count(value.get("publication"))
+        and _is_named(value.get("staleness"), _AGE, _is_count)
+        and _is_named(value.get("roles"), _ROLE, _is_role)
+        and 0 < len(value["roles"]) <= _MOST_ROLES
+    )
+
+
+def _is_named(value: Any, names: re.Pattern[str], is_right: Callable[[Any], bool]) -> bool:
+    return type(value) is dict and all(
+        type(name) is str and names.fullmatch(name) and is_right(part) for name, part in value.items()
+    )
+
+
+def _is_role(value: Any) -> bool:
+    return (
+        type(value) is dict
+        and _is_count(value.get("ranks"))
+        and value["ranks"] > 0
+        and _is_seconds(value.get("busy_seconds"))
+    )
 
 
 def _is_parts(value: Any) -> bool:
@@ -200,6 +228,14 @@ _OPTIONAL: tuple[tuple[str, Check], ...] = (
         ),
     ),
     ("staleness", _COUNT),
+    (
+        "asynchronous",
+        (
+            _is_asynchronous,
+            "an object of a publication's number, the staleness as samples by number, and roles with ranks and busy "
+            "seconds",
+        ),
+    ),
     ("noise", (_is_noise, "an object of numbers from 0 or nulls, with one such object as host")),
 )
 #: How many fields every event has: kind, rank, time and seq.

@@ -18,6 +18,8 @@ Within = Literal[
     "memory-peaks",
     "memory-floor",
     "work-counts",
+    "periods",
+    "role-times",
 ]
 #: Among the bundles of a folder.
 Among = Literal["copied-run", "copied-seconds", "run-id", "folder-name", "missing-repeat", "overlapping-runs"]

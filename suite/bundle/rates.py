@@ -54,7 +54,10 @@ def phases(timeline: Timeline) -> Phases | None:
     sums[REMAINDER.name] = math.fsum(timeline.other_seconds(index) for index in timeline.counted)
     iterations = len(timeline.counted)
     tokens = {each.name: _tokens(each, timeline.counts) for each in ALL if each.name not in timeline.exposed}
-    return Phases(**{each.name: _phase(sums.get(each.name), total, iterations, tokens.get(each.name)) for each in ALL})
+    found = {each.name: _phase(sums.get(each.name), total, iterations, tokens.get(each.name)) for each in ALL}
+    if timeline.asynchronous:
+        found = {name: phase and phase.model_copy(update={"share": None}) for name, phase in found.items()}
+    return Phases(**found)
 
 
 def phase_intervals(events: Events, timeline: Timeline) -> dict[str, Estimate] | None:

@@ -100,7 +100,10 @@ class Phase(Frozen):
     """One phase of an iteration: mean over the counted iterations of the slowest rank's own time."""
 
     seconds: _Seconds = Field(description="mean seconds per counted iteration")
-    share: float = Field(description="of the iteration; the shares of all phases add up to 1 where ranks agree")
+    share: float | None = Field(
+        description="of the iteration; the shares of all phases add up to 1 where ranks agree; null: an asynchronous "
+        "run, in whose iterations others work meanwhile"
+    )
     tokens_per_second: float | None = Field(
         description="of the tokens that the phase is declared with (suite.spec.phases); null where there are none, and "
         "where the phase took no measurable time"
@@ -194,12 +197,25 @@ class OverlapSide(Frozen):
     """One side of a split run, per counted iteration: of each phase the slowest rank of the side."""
 
     ranks: int = Field(gt=0)
-    busy_seconds: _Seconds = Field(description="in the side's own phases but for waiting: no share of an iteration")
+    busy_seconds: _Seconds = Field(
+        description="in the side's own phases but for waiting: no share of an iteration; of an asynchronous run what "
+        "its roles worked, mean over the side's ranks"
+    )
     waiting_seconds: _Seconds = Field(
-        description="training: for samples; generation: what its iteration takes beyond its phases"
+        description="training: for samples; generation: what its iteration takes beyond its phases; of an asynchronous "
+        "run the rest of the period"
     )
     phases: dict[str, _Seconds] = Field(description="mean seconds by phase")
     memory: Peaks = Field(description="maximum over the side's ranks")
+
+
+class OverlapRole(Frozen):
+    """Devices with one task in an asynchronous run. A device has one role."""
+
+    ranks: int = Field(gt=0)
+    busy_seconds: _Seconds = Field(description="that its ranks worked, summed over them, mean per counted iteration")
+    busy_share: float = Field(ge=0, le=1, description="of the time that its ranks had")
+    idle_share: float = Field(ge=0, le=1, description="the rest of it")
 
 
 class Overlap(Frozen):
@@ -210,6 +226,14 @@ class Overlap(Frozen):
     )
     generation_busy_seconds: _Seconds = Field(description="that the generation side generated")
     sides: dict[Literal["training", "generation"], OverlapSide]
+    roles: dict[str, OverlapRole] | None = Field(
+        default=None, description="of an asynchronous run, over all of its devices; null: the sides take turns by rule"
+    )
+    staleness: dict[str, float] | None = Field(
+        default=None,
+        description="of an asynchronous run: share of the consumed samples by how many publications of weights old "
+        "they were; null: it is one number",
+    )
 
 
 class Energy(Frozen):
@@ -336,8 +360,8 @@ class Record(Frozen):
     rollout: Rollout | None = Field(default=None, description="null: nothing is told of generation but its phase")
     staleness: _Count | None = Field(
         default=None,
-        description="updates of the weights between those that generated the samples and those that train on them; "
-        "null: no rank tells",
+        description="updates of the weights between those that generated the samples and those that train on them; of "
+        "an asynchronous run the most of any sample, in publications; null: no rank tells",
     )
     overlap: Overlap | None = Field(
         default=None, description="null: every rank generates and trains in turn, or no iteration counts"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
+from suite.bundle.asynchronous import greatest_staleness
 from suite.bundle.events import Event, Events
 from suite.bundle.facts import derivation
 from suite.bundle.files import DamagedBundle
@@ -58,9 +59,14 @@ def rollout(events: Events, timeline: Timeline, manifest: Manifest) -> Rollout |
 
 def staleness(events: Events, timeline: Timeline) -> int | None:
     """Updates of the weights between those that generated the samples and those that train on them: the most of the
-    counted iterations. Raises DamagedBundle where ranks tell different ones of one iteration."""
+    counted iterations; of an asynchronous run in publications.
+
+    Raises DamagedBundle where ranks tell different ones of one iteration.
+    """
     if derivation(events) < 2:
         return None
+    if timeline.asynchronous:
+        return greatest_staleness(events, timeline)
     counted = frozenset(timeline.counted)
     first: dict[int, Event] = {}
     for event in _iterations(events):

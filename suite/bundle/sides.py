@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from suite.bundle.asynchronous import asynchronous_overlap
 from suite.bundle.events import Events
 from suite.bundle.peaks import side_peaks
 from suite.bundle.record import Overlap, OverlapSide
@@ -13,6 +14,8 @@ from suite.bundle.timeline import Timeline
 from suite.spec.manifest import Manifest
 
 GENERATE = "generate"
+#: What the generation side does; a trainer's clock tells all phases on all of its ranks.
+_GENERATION_PHASES = frozenset(("sync", GENERATE))
 #: What the generation side must have done as much of as was trained on.
 _SHARED_COUNTS = ("samples", "prompt_tokens", "response_tokens")
 
@@ -41,7 +44,11 @@ def overlap(events: Events, timeline: Timeline, manifest: Manifest) -> Overlap |
         return None
     exposed = _mean_seconds(training, both, "phase", GENERATE)
     trains = _phase_seconds(training, both)
+    if manifest.layout.asynchronous:
+        return asynchronous_overlap(training, generating, events, timeline, trains, exposed)
     generates = _phase_seconds(generating, both)
+    if manifest.backend.kind == "trainer":
+        generates = {name: seconds for name, seconds in generates.items() if name in _GENERATION_PHASES}
     busy = math.fsum(generates.values())
     return Overlap(
         exposed_generate_seconds=exposed,

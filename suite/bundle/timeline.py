@@ -24,6 +24,7 @@ class Timeline:
     A phase that no rank ever reports is missing. ``window`` are the indices after the warm-up, ``counted`` those of
     them that are not void. ``skipped_steps``: optimizer steps that were skipped in each void iteration, by its index;
     null where no rank tells skipped steps. ``exposed``: phases in which the ranks wait for work that others did.
+    ``asynchronous``: others work meanwhile at their own pace, so that phases are parts of no whole.
     """
 
     seconds: tuple[float, ...]
@@ -34,6 +35,7 @@ class Timeline:
     counted: Sequence[int]
     skipped_steps: dict[int, int] | None
     exposed: frozenset[str] = frozenset()
+    asynchronous: bool = False
 
     @property
     def counted_seconds(self) -> tuple[float, ...]:
@@ -66,8 +68,17 @@ def make_timeline(events: Events, manifest: Manifest) -> Timeline:
     skipped = _skipped_steps(by_rank, window) if derivation(events) >= 2 else None
     counted = [index for index in window if index not in skipped] if skipped else window
     counts, problem = _counts(by_rank, counted or range(completed), manifest)
-    exposed = frozenset(("generate",) if manifest.layout.placement == "split" else ())
-    return Timeline(seconds, _phase_seconds(events, completed), counts, problem, window, counted, skipped, exposed)
+    exposed = frozenset(("generate",) if _generates_ahead(manifest) else ())
+    phases = _phase_seconds(events, completed)
+    asynchronous = manifest.layout.asynchronous
+    return Timeline(seconds, phases, counts, problem, window, counted, skipped, exposed, asynchronous)
+
+
+def _generates_ahead(manifest: Manifest) -> bool:
+    """Whether others generate while these ranks train: a trainer's iterations follow each other unless it is
+    asynchronous."""
+    layout = manifest.layout
+    return layout.placement == "split" and (manifest.backend.kind == "engine" or layout.asynchronous)
 
 
 def _skipped_steps(by_rank: list[Sequence[Event]], window: range) -> dict[int, int] | None:

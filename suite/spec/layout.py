@@ -151,6 +151,16 @@ class Layout(Declaring):
             label="g{}",
         ),
     ] = Field(default=0, ge=0, description="ranks that generate and do not train; 0 where all do both")
+    staleness: Annotated[
+        int,
+        Declared(
+            "--staleness",
+            "publications of weights that an asynchronous trainer's samples may be behind; 0 is synchronous",
+            "compare",
+            written="when set",
+            label="async{}",
+        ),
+    ] = Field(default=0, ge=0, description="how many publications of weights old a consumed sample may be")
 
     @model_validator(mode="after")
     def _generates_somewhere(self) -> "Layout":
@@ -162,6 +172,8 @@ class Layout(Declaring):
             raise ValueError("only an engine of its own sleeps while the policy trains: --generation vllm")
         if self.engine_sleep and self.placement == "split":
             raise ValueError("an engine on ranks of its own never sleeps")
+        if self.staleness and self.placement != "split":
+            raise ValueError("samples grow stale on ranks of their own alone: --staleness needs --placement split")
         if self.data % self.expert:
             raise ValueError(
                 f"experts are spread over data parallel ranks: {self.data} is not divisible by {self.expert}"
@@ -195,6 +207,11 @@ class Layout(Declaring):
     def training_ranks(self) -> int:
         """Ranks that train: all of them, unless some generate alone."""
         return self.ranks - self.generation_ranks
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether a trainer trains on samples of older weights while others are generated."""
+        return self.staleness > 0
 
     def label(self) -> str:
         """Short name in tables, e.g. ``zero2``, ``tp2 sp dist-opt``; what is off or 1 is left out."""

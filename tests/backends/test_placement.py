@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from suite.backends.placement import placed
 from suite.backends.registry import find_backend
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
@@ -62,5 +63,28 @@ def test_what_cannot_hand_its_weights_over_is_refused() -> None:
     assert not layout_of("deepspeed", 3, zero_stage=3, **split).gather_for_generation
 
 
-def test_a_trainer_has_no_placement() -> None:
-    assert not {"placement", "generation_ranks"} & set(find_backend("trlx-deepspeed").settings)
+def test_a_trainer_that_makes_ranks_generate_in_turn_has_no_placement() -> None:
+    assert not {"placement", "generation_ranks", "staleness"} & set(find_backend("trlx-deepspeed").settings)
+
+
+@pytest.mark.parametrize("backend", ENGINES)
+def test_the_suites_own_split_is_never_asked_how_stale(backend: str) -> None:
+    assert "staleness" not in find_backend(backend).settings
+
+
+def test_a_layout_is_asynchronous_where_samples_may_be_stale() -> None:
+    asked = {"placement": "split", "generation_ranks": 1}
+    request = LayoutRequest(devices_per_node=3, staleness=2, **asked)
+    assert placed(request) == {**asked, "staleness": 2}
+    layout = Layout(devices_per_node=3, data=2, **placed(request))
+    assert layout.asynchronous
+    assert layout.label() == "dp2 split g1 async2"
+    assert "staleness" not in Layout(devices_per_node=3, data=2, **asked).model_dump()
+    assert placed(LayoutRequest(devices_per_node=3, placement="colocated", staleness=2)) == {}
+
+
+def test_staleness_without_ranks_of_its_own_is_refused() -> None:
+    with pytest.raises(ValueError, match="--staleness is for --placement split"):
+        placed(LayoutRequest(devices_per_node=2, staleness=1))
+    with pytest.raises(ValueError, match="--staleness needs --placement split"):
+        Layout(devices_per_node=2, data=2, staleness=1)

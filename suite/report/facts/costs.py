@@ -17,12 +17,13 @@ class PhaseCost:
     """One phase over all counted iterations of a row's runs.
 
     ``low`` and ``high``: 95 % bounds of ``seconds``, over the runs; of one run alone over its iterations, where its
-    record has them. ``by_run``: mean seconds per iteration of each run.
+    record has them. ``by_run``: mean seconds per iteration of each run. ``share`` is null of an asynchronous row, in
+    whose periods others work meanwhile.
     """
 
     name: str
     seconds: float
-    share: float
+    share: float | None
     low: float | None
     high: float | None
     by_run: tuple[float, ...]
@@ -162,13 +163,15 @@ def _costs(
     total = sum(interval.value for interval in pooled.values()) if whole is None else whole
     if not total:
         return ()
+    is_whole = not any(record.run.layout.asynchronous for record in records)
     costs = []
     for name, interval in pooled.items():
         low, high = interval.low, interval.high
         within = (records[0].phase_intervals or {}).get(name) if len(records) == 1 else None
         if within is not None:
             low, high = within.low, within.high
-        costs.append(PhaseCost(name, interval.value, interval.value / total, low, high, tuple(found[name])))
+        share = interval.value / total if is_whole else None
+        costs.append(PhaseCost(name, interval.value, share, low, high, tuple(found[name])))
     return tuple(costs)
 
 

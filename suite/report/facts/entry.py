@@ -33,7 +33,10 @@ def manifests_of(entries: Sequence[Entry]) -> list[Manifest]:
 
 @dataclass(frozen=True, order=True)
 class Setting:
-    """What two rows must share, besides their work, before their rates may be compared."""
+    """What two rows must share, besides their work, before their rates may be compared.
+
+    ``asynchronous``: samples are generated beside the training of older ones, as far ahead as queues let them.
+    """
 
     kind: Literal["engine", "trainer"]
     track: str
@@ -41,3 +44,4 @@ class Setting:
     precision: str
     threads_per_rank: int
     machine: str
+    asynchronous: bool = False

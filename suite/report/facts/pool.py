@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from suite.bundle.record import Counts, Record
 from suite.report.facts import costs
+from suite.report.facts.asynchronous import Asynchronous, asynchronous_of
 from suite.report.facts.entry import Entry, Setting
 from suite.report.facts.kind import WorkKind, kind_of
 from suite.report.facts.rollout import Generation, Unevenness, generation_of, lengths_hash_of, unevenness_of
@@ -93,6 +94,7 @@ class Row:
     idle: costs.Idle | None
     unevenness: Unevenness | None
     generation: Generation | None
+    asynchronous: Asynchronous | None
     counts: Counts | None
     work_differences: tuple[str, ...]
     memory: costs.MemoryUse | None
@@ -242,9 +244,10 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
         unsteady_reasons=tuple(sorted({reason for record in measured for reason in record.steady_state.reasons})),
         phases=costs.phases_of(measured),
         parts=costs.parts_of(measured),
-        idle=costs.idle_of(measured),
+        idle=None if manifest.layout.asynchronous else costs.idle_of(measured),
         unevenness=unevenness_of(manifest, measured),
         generation=generation_of(manifest, measured),
+        asynchronous=asynchronous_of(manifest, measured),
         counts=counts,
         work_differences=costs.work_differences_of(records),
         memory=costs.memory_of(records),
@@ -273,6 +276,7 @@ def setting_of(manifest: Manifest, machine: str) -> Setting:
         precision=measure.precision,
         threads_per_rank=measure.threads_per_rank,
         machine=machine,
+        asynchronous=manifest.layout.asynchronous,
     )
 
 

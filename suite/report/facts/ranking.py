@@ -12,6 +12,7 @@ from suite.report.facts.kind import WorkKind
 from suite.report.facts.noise import place_of
 from suite.report.facts.phase_ratios import Difference, PhaseRatio, PhaseRounds, difference, phase_ratios, phase_rounds
 from suite.report.facts.pool import Row
+from suite.report.facts.work_done import done_otherwise
 from suite.report.facts.rounds import in_turns, rounds_of
 from suite.stats.compare import Comparison
 from suite.stats.intervals import Interval
@@ -73,12 +74,14 @@ class Ranking:
 def rank(rows: Sequence[Row]) -> Ranking:
     """Group the rows that have a rate by work, ranks and setting, and compare within each group.
 
+    Of trainers equal work is what their runs counted too, and asynchronous ones have a setting of their own.
     Rows that differ in their seed alone do not compete: where there are such, the rows of each seed are a group.
     """
     alike: dict[tuple, list[Row]] = defaultdict(list)
     for row in rows:
         if row.measured:
-            alike[row.setting, row.work_hash, row.lengths_hash, row.ranks, row.samples_per_iteration].append(row)
+            work = (row.work_hash, row.lengths_hash, row.samples_per_iteration, done_otherwise(row))
+            alike[row.setting, row.ranks, work].append(row)
     together_in: list[tuple[list[Row], int | None]] = []
     apart: list[Row] = []
     for together in alike.values():
@@ -145,8 +148,8 @@ def _ranked_row(row: Row, best: Row, comparison: Comparison, sides: int, of_phas
         provisional=not too_few and runs < RUNS_TO_RANK,
         in_turns=_took_turns(row.started, best.started),
         paired_rounds=comparison.paired_rounds,
-        by_phase=phase_ratios(row, best, sides, of_phases),
-        difference=difference(row, best),
+        by_phase=() if row.setting.asynchronous else phase_ratios(row, best, sides, of_phases),
+        difference=None if row.setting.asynchronous else difference(row, best),
     )
 
 

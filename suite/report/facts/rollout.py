@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from suite.bundle.record import Overlap as RecordedOverlap
 from suite.bundle.record import Peaks, Record, Rollout
@@ -65,12 +66,15 @@ class Generation:
     """An engine, or ranks, that generate in the policy's place, and how well their log-probs agree with its own.
 
     ``asleep``: it holds no memory while the policy trains. ``ranks``: those that only generate; 0: all do both.
+    ``order``: whether these do the next batch while the others train, in turn with them, or as far ahead as a queue
+    lets them; null where all ranks do both.
     ``effective_sample_size`` is a share.
     """
 
     engine: str
     asleep: bool
     ranks: int
+    order: Literal["ahead", "in turn", "asynchronous"] | None
     staleness: int | None
     logprob_difference_mean: float | None
     logprob_difference_max: float | None
@@ -116,12 +120,22 @@ def generation_of(manifest: Manifest, records: Sequence[Record]) -> Generation |
         engine=layout.generation,
         asleep=layout.engine_sleep,
         ranks=layout.generation_ranks,
+        order=_order(manifest),
         staleness=max((count for count in stale if count is not None), default=None),
         logprob_difference_mean=_mean(records, _rollout(lambda told: told.logprob_difference_mean)),
         logprob_difference_max=max((one for one in greatest if one is not None), default=None),
         effective_sample_size=_mean(records, _rollout(lambda told: told.effective_sample_size)),
         overlap=_overlap(records),
     )
+
+
+def _order(manifest: Manifest) -> Literal["ahead", "in turn", "asynchronous"] | None:
+    layout = manifest.layout
+    if layout.placement != "split":
+        return None
+    if layout.asynchronous:
+        return "asynchronous"
+    return "ahead" if manifest.backend.kind == "engine" else "in turn"
 
 
 def _overlap(records: Sequence[Record]) -> Overlap | None:

@@ -102,8 +102,13 @@ def _point(kind: Scaling, base: Row, row: Row, rounds: Rounds | None) -> Point:
 
 
 def _phase_eta(base: Row, row: Row) -> tuple[tuple[str, Interval], ...]:
-    """Of every phase that all runs of both rows took time for: work per second and rank, over the same of the base."""
+    """Of every phase that all runs of both rows took time for: work per second and rank, over the same of the base.
+
+    None of asynchronous rows: others work while they last.
+    """
     assert base.samples_per_iteration and row.samples_per_iteration, "a measured row has counts"
+    if row.setting.asynchronous:
+        return ()
     before = {phase.name: phase_runs(base.samples_per_iteration, phase.by_run) for phase in base.phases}
     found = []
     for phase in row.phases:

@@ -24,8 +24,8 @@ _LEAST_LABELLED = 0.06
 
 
 def figure(model: ReportModel) -> Figure | None:
-    """Null where no row has phases."""
-    rows, omitted = bars([row for row in model.rows if row.phases])
+    """Null where no row has phases. Those of asynchronous rows are parts of no whole, so they have no bar."""
+    rows, omitted = bars([row for row in model.rows if row.phases and not row.setting.asynchronous])
     if not rows:
         return None
     heights = bar_positions(rows)
@@ -87,7 +87,7 @@ def bar_labels(axes: Axes, rows: Sequence[Row], heights: Sequence[float]) -> int
 def _bars(axes: Axes, rows: Sequence[Row], heights: Sequence[float]) -> None:
     lefts = [0.0] * len(rows)
     for spec in ALL:
-        shares = [next((phase.share for phase in row.phases if phase.name == spec.name), 0.0) for row in rows]
+        shares = [next((phase.share or 0.0 for phase in row.phases if phase.name == spec.name), 0.0) for row in rows]
         colour = spec.colour
         axes.barh(heights, shares, left=lefts, height=0.78, color=colour, edgecolor="white", linewidth=0.6)
         ink = "white" if _luminance(colour) < _DARK_BELOW else style.INK

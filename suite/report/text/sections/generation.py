@@ -58,7 +58,7 @@ def _blocks(model: ReportModel) -> Iterator[str]:
             (Column("effective samples %"), _shown(lambda one: _share(one.effective_sample_size))),
         ]
         yield grid(table_of([*IDENTITY, *mismatch], told))
-    split = [row for row in rows if row.generation and row.generation.ranks]
+    split = [row for row in rows if row.generation and row.generation.order == "ahead"]
     if split:
         yield _SPLIT
         stale: list[Shown] = [
@@ -84,7 +84,8 @@ def _beside(show: Callable[[Overlap], str]) -> Callable[[Row], str]:
 
 def _engine(one: Generation) -> str:
     own = "the stack's own" if one.engine == "hf" else inline(one.engine)
-    return f"{own}, on {counted(one.ranks, 'rank')} of its own" if one.ranks else own
+    order = "" if one.order == "ahead" else f", {one.order}"
+    return f"{own}, on {counted(one.ranks, 'rank')} of its own{order}" if one.ranks else own
 
 
 def _state(one: Generation) -> str:
@@ -94,7 +95,10 @@ def _state(one: Generation) -> str:
 def _seconds(name: str) -> Callable[[Row], str]:
     def show(row: Row) -> str:
         cost = next((cost for cost in row.phases if cost.name == name), None)
-        return f"{interval(cost.interval, bound_digits=1)} ({percent(cost.share)} %)" if cost else UNKNOWN
+        if cost is None:
+            return UNKNOWN
+        share = "" if cost.share is None else f" ({percent(cost.share)} %)"
+        return interval(cost.interval, bound_digits=1) + share
 
     return show
 

@@ -22,6 +22,11 @@ def _blocks(model: ReportModel) -> Iterator[str]:
         columns = [(Column(name), _cell(name, lambda row: row.phases)) for name in ALL_NAMES if name in measured]
         columns.append((Column("iteration"), lambda row: number(row.iteration_seconds)))
         yield "Seconds per iteration [95 %], and share of it."
+        if any(row.setting.asynchronous for row in rows):
+            yield (
+                "Of asynchronous rows the seconds of the side that trains, without shares: others generate meanwhile, "
+                "and generate is what it waits for samples."
+            )
         if any(row.idle for row in rows):
             columns.append((Column("idle %"), _idle))
             yield (
@@ -49,7 +54,10 @@ def _idle(row: Row) -> str:
 def _cell(name: str, costs: Callable[[Row], Sequence[PhaseCost]]) -> Callable[[Row], str]:
     def cell(row: Row) -> str:
         cost = next((cost for cost in costs(row) if cost.name == name), None)
-        return f"{interval(cost.interval, bound_digits=1)} ({percent(cost.share)} %)" if cost else UNKNOWN
+        if cost is None:
+            return UNKNOWN
+        share = "" if cost.share is None else f" ({percent(cost.share)} %)"
+        return interval(cost.interval, bound_digits=1) + share
 
     return cell
 

@@ -15,7 +15,7 @@ _KEPT = ("generate", "train")
 
 
 def _blocks(model: ReportModel) -> Iterator[str]:
-    rows = [row for row in model.rows if row.separate_critic and row.phases]
+    rows = [row for row in model.rows if row.separate_critic and row.phases and not row.setting.asynchronous]
     columns: tuple[Shown, ...] = (
         (Column("samples/s [95 %]"), lambda row: interval(row.samples_per_second)),
         (Column("samples/s of generate + train"), _kept_rate),
