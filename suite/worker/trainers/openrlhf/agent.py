@@ -22,7 +22,7 @@ class AgentExecutor(SingleTurnAgentExecutor):
     async def execute(self, prompt: str, label: str, sampling_params: Any, *arguments: Any, **options: Any) -> Any:
         """As the parent's; the samples of a prompt are begun in their order, all in one engine."""
         known = Label.read(label)
-        row = self._begun.get(label, 0) % len(known.new_tokens)
+        row = self._begun.get(label, 0)
         self._begun[label] = row + 1
         forced = deepcopy(sampling_params)
         forced.min_tokens = forced.max_tokens = known.new_tokens[row]
