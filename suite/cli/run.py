@@ -107,6 +107,7 @@ def run(
     settings = Settings(
         root=runs,
         python=machine.python,
+        pythons=machine.pythons,
         budget_seconds=seconds(budget) if budget else None,
         retry_failed=retry_failed,
     )
