@@ -58,6 +58,8 @@ class RayCluster:
         """Raises ConfigError where Ray does not start or a node does not join, with its last words."""
         self._world, self._device_type = world, device_type
         self._guardian: Optional[subprocess.Popen] = None
+        #: of this rank's node, removed with Ray, however that ends; empty where nothing was started beside this rank
+        self.folder = ""
         os.environ.update(_VARIABLES)
         given = os.environ.get(ADDRESS_VARIABLE)
         if given:
@@ -75,7 +77,11 @@ class RayCluster:
     def connect(self, **options: Any) -> Any:
         """``ray.init`` on this cluster, in the process that leads; the module ``ray``. Raises ConfigError."""
         import ray
+        from ray._private import worker
 
+        show = worker.print_to_stdstream
+        # standard output is rank 0's events
+        worker.print_to_stdstream = lambda data, *others, **named: show({**data, "is_err": True}, *others, **named)
         try:
             ray.init(address=self.address, include_dashboard=None, **options)
         except (ConnectionError, RuntimeError, ValueError) as error:
@@ -115,7 +121,7 @@ class RayCluster:
     def _start(self, arguments: List[str], own_address: str) -> Optional[str]:
         """One node; why it did not start, or None."""
         ranks = self._world.local_world_size
-        folder = tempfile.mkdtemp(prefix="suite-ray-", dir=_short_folder())
+        folder = self.folder = tempfile.mkdtemp(prefix="suite-ray-", dir=_short_folder())
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", *arguments]
         command += ["--node-ip-address", own_address, "--num-gpus", str(ranks)]
         command += ["--num-cpus", str(max(os.cpu_count() or 1, _SLOTS_PER_RANK * ranks, _LEAST_SLOTS))]

@@ -1,0 +1,187 @@
+"""Periods of OpenRLHF's asynchronous trainer: from the end of one publication of weights to the end of the next.
+
+Its generator is an actor of its own, which writes down when it generates; its trainer lives in the process that leads.
+All are on one node, whose monotonic clock they share. Line numbers are of ppo_trainer_async.py, 0.11.2.
+"""
+
+import os
+import time
+from bisect import bisect_right
+from typing import Any, Callable, Dict, List, Tuple
+
+from suite.worker.rank import ConfigError
+from suite.worker.trainers.openrlhf.hooks import Done, Sheet
+from suite.worker.trainers.openrlhf.label import Label
+
+Interval = Tuple[float, float]
+#: how long the trainer waits for samples before it looks whether there is still a generator
+_LOOK_SECONDS = 5.0
+
+
+def write_times(actor: Any, path: str) -> None:
+    """In the generator's process: a line in ``path`` when a batch begins and when it ends (:133)."""
+    generator = actor.samples_generator
+    generate = generator.generate_samples
+    lines = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def generated(*arguments: Any, **options: Any) -> Any:
+        os.write(lines, "{!r}\n".format(time.monotonic()).encode())
+        found = generate(*arguments, **options)
+        os.write(lines, "{!r}\n".format(time.monotonic()).encode())
+        return found
+
+    generator.generate_samples = generated
+
+
+def read_times(path: str, now: float) -> List[Interval]:
+    """When each batch began and ended; one that is under way ends now."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            times = [float(line) for line in file]
+    except FileNotFoundError:
+        return []
+    if len(times) % 2:
+        times.append(now)
+    return list(zip(times[::2], times[1::2]))
+
+
+def busy_seconds(intervals: List[Interval], began: float, ended: float) -> float:
+    """How much of the time from ``began`` to ``ended`` the intervals cover together."""
+    total, reached = 0.0, began
+    for first, last in sorted(intervals):
+        first, last = max(first, reached), min(last, ended)
+        if last > first:
+            total += last - first
+            reached = last
+    return total
+
+
+class _Lock:
+    """The lock that keeps generation and publication apart, as the trainer holds it; notes when it gives it back."""
+
+    def __init__(self, lock: Any, on_release: Callable[[], None]) -> None:
+        self.acquire, self._release, self._on_release = lock.acquire, lock.release, on_release
+
+    @property
+    def release(self) -> "_Lock":
+        return self
+
+    def remote(self) -> Any:
+        self._on_release()
+        return self._release.remote()
+
+
+class Periods:
+    """The trainer's side: hooks on a ``TrainingActor``, its queue and its lock."""
+
+    def __init__(self, trainer: Any, generator: Any, sheet: Sheet, path: str, ranks: Dict[str, int]) -> None:
+        """``ranks``: devices by role; ``path``: what the generator writes."""
+        self._sheet, self._path, self._ranks = sheet, path, ranks
+        self._trainer, self._generator = trainer, generator
+        self._publications: List[float] = []  # when each ended, before the lock was given back
+        self._received: List[Interval] = []  # when vLLM was given weights
+        self._batch: List[Any] = []
+        self._batches = 0
+        self._asked_lock = self._had_lock = self._stepped = self._began = 0.0
+        self._hook()
+
+    def run(self) -> None:
+        """Until the last period is over. Begins as ``PPOTrainerAsync.fit`` does without a checkpoint (:342)."""
+        self._running = self._generator.fit.remote(episode=0, total_consumed_prompts=0)
+        try:
+            self._trainer.fit()
+        except Done:
+            return
+
+    def _hook(self) -> None:
+        trainer, sheet = self._trainer, self._sheet
+        step, publish, queue_get = trainer.train_step, trainer.broadcast_to_vllm, trainer.rollout_queue.get
+        ask = trainer.actor_model_group.async_run_method
+
+        def taken(block: bool = True) -> Any:
+            with sheet.clock.phase("generate"):
+                found = self._wait(queue_get)
+            if isinstance(found, str):
+                raise ConfigError("the generator ran out of prompts")
+            self._batch, self._batches = found[0], self._batches + 1
+            return found
+
+        def stepped(*arguments: Any, **options: Any) -> Any:
+            self._stepped = time.monotonic()
+            return step(*arguments, **options)
+
+        def published() -> None:
+            self._asked_lock = time.monotonic()
+            with sheet.clock.phase("sync"):
+                publish()
+            self._end_period()
+
+        def asked(method_name: str, *arguments: Any, **options: Any) -> Any:
+            if method_name == "broadcast_to_vllm":  # the lock is had (:257)
+                self._had_lock = time.monotonic()
+            return ask(method_name, *arguments, **options)
+
+        trainer.rollout_queue.get = taken
+        trainer.train_step, trainer.broadcast_to_vllm = stepped, published
+        trainer.actor_model_group.async_run_method = asked
+        trainer.vllm_lock = _Lock(trainer.vllm_lock, self._publish)
+
+    def _publish(self) -> None:
+        """The weights are all there and the lock is about to be given back (:265)."""
+        self._publications.append(time.monotonic())
+        self._received.append((self._had_lock, self._publications[-1]))
+
+    def _wait(self, get: Callable[..., Any]) -> Any:
+        """The next batch, as long as there is somebody who generates one. Raises what the generator raised."""
+        import ray
+        from ray.util.queue import Empty
+
+        while True:
+            try:
+                return get(block=True, timeout=_LOOK_SECONDS)
+            except Empty:
+                ended, _ = ray.wait([self._running], timeout=0)
+                ray.get(ended)
+                self._sheet.beat()
+
+    def _end_period(self) -> None:
+        """The first publication ends the fill and begins iteration 0; each later one ends one and begins the next."""
+        sheet = self._sheet
+        if sheet.iteration is None:
+            sheet.start()
+            following = 0
+        else:
+            ended = time.monotonic()
+            sheet.clock.stop()
+            sheet.count.take_samples(self._batch, self._batches - 1)
+            sheet.finish(asynchronous=self._account(ended))
+            following = sheet.iteration + 1
+        if following == sheet.iterations:
+            raise Done
+        sheet.begin(following)
+        self._began = time.monotonic()
+
+    def _account(self, ended: float) -> Dict[str, Any]:
+        """The event's ``asynchronous``: publications, how old the samples were, who was busy for how long."""
+        generated = read_times(self._path, ended)
+        generating = busy_seconds(generated + self._received[-2:], self._began, ended)
+        training = busy_seconds([(self._stepped, ended)], self._began, ended) - (self._had_lock - self._asked_lock)
+        return {
+            "publication": len(self._publications),
+            "staleness": self._staleness(generated),
+            "roles": {"generation": self._role("generation", generating), "training": self._role("training", training)},
+        }
+
+    def _role(self, name: str, seconds: float) -> Dict[str, Any]:
+        ranks = self._ranks[name]
+        return {"ranks": ranks, "busy_seconds": max(0.0, seconds) * ranks}
+
+    def _staleness(self, generated: List[Interval]) -> Dict[str, int]:
+        """Samples by how many publications their weights were behind those that were trained on them."""
+        trained = len(self._publications) - 1
+        found: Dict[str, int] = {}
+        for sample in self._batch:
+            began, _ = generated[Label.read(sample.labels[0]).batch]
+            age = str(trained - bisect_right(self._publications, began))
+            found[age] = found.get(age, 0) + 1
+        return found

@@ -1,0 +1,222 @@
+"""What OpenRLHF 0.11.2, DeepSpeed and vLLM need on a CPU, done to their modules right as they are imported.
+
+Standard library at import: every process of a run on a CPU imports this first (``start_up/sitecustomize.py``). Nothing
+of it is done on a GPU. Line numbers are OpenRLHF's.
+"""
+
+import importlib.util
+import sys
+import types
+from dataclasses import dataclass
+from importlib.abc import MetaPathFinder
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+
+
+@dataclass(frozen=True)
+class Patch:
+    """What is done to ``module`` once it was imported, and why; ``around``: it is imported inside a context."""
+
+    name: str
+    module: str
+    reason: str
+    after: Optional[Callable[[Any], None]] = None
+    before: Optional[Callable[[], None]] = None
+
+
+class _Cpu(str):
+    """torch.cuda.current_device() on a machine without: the device ``cpu``, which reads 0 inside of ``cuda:{}``.
+
+    The replay buffer names such a device (trainer/ppo_utils/replay_buffer.py:40) and never uses it.
+    """
+
+    def __format__(self, spec: str) -> str:
+        return "0"
+
+
+def _no_cuda(module: Any) -> None:
+    import torch
+
+    def nothing(*_arguments: Any, **_options: Any) -> None:
+        """There is no device to wait for."""
+
+    torch.cuda.set_device = torch.cuda.synchronize = torch.cuda.current_stream = nothing  # type: ignore[assignment]
+    torch.cuda.current_device = lambda: _Cpu("cpu")  # type: ignore[assignment, return-value]
+
+
+def _mesh_of_cpus(module: Any) -> None:
+    _no_cuda(module)
+    on_device = module.init_device_mesh
+    module.init_device_mesh = lambda _device, *arguments, **options: on_device("cpu", *arguments, **options)
+    strategy = module.DeepspeedStrategy
+    configuration = strategy.get_ds_train_config
+
+    def with_torchs_adam(self: Any, *arguments: Any, **options: Any) -> Dict[str, Any]:
+        found: Dict[str, Any] = configuration(self, *arguments, **options)
+        if found.get("optimizer"):
+            found["optimizer"]["params"]["torch_adam"] = True
+        return found
+
+    strategy.get_ds_train_config = with_torchs_adam
+
+
+def _no_shared_memory(module: Any) -> None:
+    module.build_shm_op = lambda: None
+
+
+def _group_over_gloo(module: Any) -> None:
+    def join(master_address: str, master_port: int, rank: int, world_size: int, device: Any) -> "_GlooGroup":
+        return _GlooGroup(master_address, master_port, rank, world_size)
+
+    module.stateless_init_process_group = join
+
+
+class _GlooGroup:
+    """What is asked of vLLM's NCCL communicator: one tensor to everybody, from the training engine's first rank."""
+
+    def __init__(self, address: str, port: int, rank: int, size: int) -> None:
+        from vllm.distributed.utils import stateless_init_torch_distributed_process_group as join
+
+        self._group = join(host=address, port=port, rank=rank, world_size=size, backend="gloo")
+
+    def broadcast(self, tensor: Any, src: int, stream: Any = None) -> None:
+        self._group.broadcast(tensor.detach(), src).wait()
+
+
+def _weights_in_host_memory(module: Any) -> None:
+    def update_weight(self: Any, name: str, dtype: Any, shape: Any, empty_cache: bool = False) -> None:
+        import torch
+
+        assert dtype == self.model_config.dtype, "{} is {}, not {}".format(name, dtype, self.model_config.dtype)
+        weight = torch.empty(shape, dtype=dtype)
+        self._model_update_group.broadcast(weight, src=0)
+        self.model_runner.model.load_weights(weights=[(name, weight)])
+
+    module.WorkerWrap.update_weight = update_weight
+
+
+def _plain_linear(module: Any) -> None:
+    import torch
+
+    def plain(layer: Any, remove_weight: bool = False) -> None:
+        layer.cpu_linear = torch.nn.functional.linear
+
+    module.dispatch_cpu_unquantized_gemm = plain
+
+
+_FLASH_ATTENTION = {
+    "flash_attn": (),
+    "flash_attn.bert_padding": ("index_first_axis", "pad_input", "rearrange", "unpad_input"),
+    "flash_attn.utils": (),
+    "flash_attn.utils.distributed": ("all_gather",),
+}
+
+
+def _lend_flash_attention() -> None:
+    """Names to import, of functions that only packing and ring attention call; taken back after the import."""
+
+    def missing(*_arguments: Any, **_options: Any) -> None:
+        raise RuntimeError("flash-attn is not there on a CPU: neither packing nor ring attention can be used")
+
+    for name, functions in _FLASH_ATTENTION.items():
+        module = types.ModuleType(name)
+        for function in functions:
+            setattr(module, function, missing)
+        sys.modules[name] = module
+
+
+def _take_flash_attention_back(module: Any) -> None:
+    for name in _FLASH_ATTENTION:
+        del sys.modules[name]
+
+
+#: every patch, in the order in which a run's notes list them
+PATCHES = (
+    Patch(
+        "flash-attn",
+        "openrlhf.models.ring_attn_utils",
+        "OpenRLHF imports flash-attn, which is for GPUs: stand-ins that raise when called",
+        before=_lend_flash_attention,
+        after=_take_flash_attention_back,
+    ),
+    Patch(
+        "cuda-calls",
+        "openrlhf.trainer.ppo_utils.replay_buffer",
+        "torch.cuda's set_device, synchronize, current_stream and current_device answer for the CPU",
+        after=_no_cuda,
+    ),
+    Patch(
+        "cpu-mesh-and-adam",
+        "openrlhf.utils.deepspeed.deepspeed",
+        "its device mesh is of CPUs, and DeepSpeed takes torch's AdamW, where its own would be compiled first",
+        after=_mesh_of_cpus,
+    ),
+    Patch(
+        "no-shared-memory-operator",
+        "deepspeed.comm.torch",
+        "DeepSpeed's shared-memory all-reduce is not compiled: gloo is used",
+        after=_no_shared_memory,
+    ),
+    Patch(
+        "gloo-group",
+        "openrlhf.utils.distributed_util",
+        "weights go to vLLM over gloo in the place of NCCL",
+        after=_group_over_gloo,
+    ),
+    Patch(
+        "weights-in-host-memory",
+        "openrlhf.trainer.ray.vllm_worker_wrap",
+        "vLLM's worker receives weights in host memory",
+        after=_weights_in_host_memory,
+    ),
+    Patch(
+        "plain-linear",
+        "vllm.model_executor.layers.utils",
+        "vLLM's linear layers keep their weights, so that new ones can be written",
+        after=_plain_linear,
+    ),
+)
+
+
+def notes() -> Tuple[str, ...]:
+    """One line for each patch."""
+    return tuple("CPU patch {}: {}".format(patch.name, patch.reason) for patch in PATCHES)
+
+
+class _Finder(MetaPathFinder):
+    """Finds nothing itself: it has the patched modules' own loaders call the patches."""
+
+    def __init__(self) -> None:
+        self._patches = {patch.module: patch for patch in PATCHES}
+        self._asking: Set[str] = set()
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name not in self._patches or name in self._asking:
+            return None
+        self._asking.add(name)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._asking.discard(name)
+        if spec is None or spec.loader is None:
+            return spec
+        self._wrap(spec.loader, self._patches[name])
+        return spec
+
+    @staticmethod
+    def _wrap(loader: Any, patch: Patch) -> None:
+        execute = loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            if patch.before is not None:
+                patch.before()
+            execute(module)
+            if patch.after is not None:
+                patch.after(module)
+
+        loader.exec_module = exec_module
+
+
+def install() -> None:
+    """Have the modules patched that are imported from now on in this process; once is enough."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())

@@ -1,0 +1,41 @@
+"""The models that OpenRLHF loads from folders: drawn from shapes, with a tokenizer of numbers."""
+
+import os
+from typing import Any, Dict, Tuple
+
+import torch
+
+from suite.worker.trainers.drawn_model import draw_model, write_tokenizer
+
+
+def write_models(manifest: Dict[str, Any], folder: str) -> Tuple[str, str]:
+    """Folders of the policy and of the critic: the policy's own, unless the workload has a critic of another shape."""
+    size, seed = manifest["size"], manifest["measure"]["seed"]
+    policy = _write(os.path.join(folder, "policy"), size, seed)
+    critic = manifest["workload"].get("critic")
+    if critic is None:
+        return policy, policy
+    return policy, _write(os.path.join(folder, "critic"), _critic_size(size, critic), seed + 1)
+
+
+def _critic_size(size: Dict[str, Any], critic: Dict[str, Any]) -> Dict[str, Any]:
+    """A GPT-2 trunk on the policy's vocabulary and positions; the value layer is OpenRLHF's own."""
+    return {
+        "architecture": "gpt2",
+        "layers": critic["layers"],
+        "hidden": critic["hidden"],
+        "ffn": critic["ffn"],
+        "heads": critic["heads"],
+        "kv_heads": critic["heads"],
+        "vocab": size["vocab"],
+        "positions": size["positions"],
+        "tied_embeddings": True,
+    }
+
+
+def _write(folder: str, size: Dict[str, Any], seed: int) -> str:
+    os.makedirs(folder)
+    model = draw_model(size, seed, torch.device("cpu")).to(torch.bfloat16)
+    model.save_pretrained(folder)
+    write_tokenizer(folder, size["vocab"])
+    return folder

@@ -1,0 +1,198 @@
+"""The manifest as the options of OpenRLHF's command line, ``openrlhf.cli.train_ppo_ray``; standard library alone."""
+
+import math
+import os
+from typing import Any, Dict, List, Sequence, Tuple
+
+AGENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "agent.py")
+VERSION = "0.11.2"
+#: what it is told of a data set, a checkpoint and a folder to save to; none of them is used
+_UNUSED = "unused"
+_BLOCK_TOKENS = 128
+_ELEMENT_BYTES = 2
+_GIB = 1 << 30
+
+Options = Dict[str, Any]
+
+
+def check(manifest: Dict[str, Any]) -> None:
+    """Raise ValueError for what OpenRLHF cannot do, or was not tried with, with the value."""
+    layout, workload, measure = manifest["layout"], manifest["workload"], manifest["measure"]
+    if layout["nodes"] > 1 or layout["tensor"] > 1 or layout["pipeline"] > 1 or layout.get("expert", 1) > 1:
+        raise ValueError("OpenRLHF is measured data parallel, on one node")
+    if layout["zero_stage"] not in (2, 3):
+        raise ValueError("OpenRLHF is measured under ZeRO stage 2 or 3, not {}".format(layout["zero_stage"]))
+    if measure["precision"] != "bf16":
+        raise ValueError("OpenRLHF trains in bf16 and gives vLLM bf16 weights, not {}".format(measure["precision"]))
+    if layout.get("generation") != "vllm":
+        raise ValueError("OpenRLHF generates by vLLM alone")
+    if workload["trainable_layers"] is not None or workload["reference"] != "full":
+        raise ValueError("OpenRLHF trains all layers, beside a full reference")
+    if algorithm(manifest) not in _ESTIMATORS:
+        raise ValueError("algorithm {} is not mapped to OpenRLHF".format(algorithm(manifest)))
+    if uses_critic(manifest) and layout.get("placement") == "split" and not layout.get("staleness"):
+        raise ValueError("beside vLLM on devices of its own, OpenRLHF's critic has devices of its own too")
+
+
+def algorithm(manifest: Dict[str, Any]) -> str:
+    """Its name."""
+    return (manifest["workload"].get("algorithm") or {"name": "ppo"})["name"]
+
+
+def uses_critic(manifest: Dict[str, Any]) -> bool:
+    """Whether values are learned, which OpenRLHF does in a model of its own."""
+    return algorithm(manifest) == "ppo"
+
+
+def kl_coefficient(manifest: Dict[str, Any]) -> float:
+    """0 where there is no reference policy."""
+    workload = manifest["workload"]
+    if algorithm(manifest) == "ppo":
+        return float(workload["ppo"]["kl_coefficient"])
+    return float(workload["algorithm"]["options"]["kl_coefficient"])
+
+
+def training_ranks(manifest: Dict[str, Any]) -> int:
+    """Devices that actor, reference and critic share."""
+    layout = manifest["layout"]
+    return int(layout["devices_per_node"]) - generation_ranks(manifest)
+
+
+def generation_ranks(manifest: Dict[str, Any]) -> int:
+    """Devices that vLLM has for itself; 0 where it shares those of training."""
+    return int(manifest["layout"].get("generation_ranks", 0))
+
+
+def staleness(manifest: Dict[str, Any]) -> int:
+    """How many publications old samples may be; 0: OpenRLHF's synchronous trainer."""
+    return int(manifest["layout"].get("staleness", 0))
+
+
+def longest(manifest: Dict[str, Any]) -> Tuple[int, int]:
+    """Tokens of the longest prompt and of the longest response."""
+    uneven, workload = manifest["work"].get("lengths"), manifest["workload"]
+    if uneven is None:
+        return workload["prompt_tokens"], workload["new_tokens"]
+    return max(uneven["prompt"]), max(uneven["response"])
+
+
+def cache_gib(manifest: Dict[str, Any]) -> int:
+    """Whole GiB of vLLM's cache on a CPU, for all samples of an engine at once."""
+    size, engines = manifest["size"], generation_ranks(manifest) or training_ranks(manifest)
+    width = size.get("head_width") or size["hidden"] // size["heads"]
+    blocks = math.ceil(sum(longest(manifest)) / _BLOCK_TOKENS) * math.ceil(manifest["work"]["global_rollouts"] / engines)
+    used = 2 * size["layers"] * size["kv_heads"] * width * _ELEMENT_BYTES * _BLOCK_TOKENS * (blocks + 2)
+    return math.ceil(used / _GIB)
+
+
+def command_line(manifest: Dict[str, Any], policy: str, critic: str) -> List[str]:
+    """Every option that differs from OpenRLHF's default or must not follow it. ``policy``, ``critic``: folders."""
+    options = {**_models(manifest, policy, critic), **_work(manifest), **_optimizers(manifest), **_placement(manifest)}
+    line: List[str] = []
+    for name, value in options.items():
+        if value is False or value is None:
+            continue
+        line.append("--" + name)
+        if value is not True:
+            line += list(map(str, value)) if isinstance(value, (list, tuple)) else [str(value)]
+    return line
+
+
+def _models(manifest: Dict[str, Any], policy: str, critic: str) -> Options:
+    is_cuda = manifest["measure"]["device"] == "cuda"
+    return {
+        "actor.model_name_or_path": policy,
+        "critic.model_name_or_path": critic if uses_critic(manifest) else None,
+        "ds.zero_stage": manifest["layout"]["zero_stage"],
+        "ds.param_dtype": manifest["measure"]["precision"],
+        "ds.attn_implementation": "flash_attention_2" if is_cuda else "sdpa",
+        "ds.adam_offload": manifest["layout"]["offload_optimizer"],
+        "actor.gradient_checkpointing_enable": manifest["layout"]["recompute"] == "full",
+        "vllm.enforce_eager": not is_cuda,
+        "vllm.sync_backend": "nccl" if is_cuda else "gloo",
+        "data.prompt_dataset": _UNUSED,
+        "data.label_key": "label",
+        "ckpt.output_dir": os.path.join(policy, _UNUSED),
+        "ckpt.path": os.path.join(policy, _UNUSED),
+    }
+
+
+def _work(manifest: Dict[str, Any]) -> Options:
+    workload, work, ranks = manifest["workload"], manifest["work"], training_ranks(manifest)
+    group = workload.get("group", 1)
+    return {
+        "train.agent_func_path": AGENT,
+        "train.seed": manifest["measure"]["seed"],
+        "train.num_episodes": 1,
+        "train.max_epochs": workload["ppo_epochs"],
+        "train.batch_size": work["replica_batch"] * ranks,
+        "train.micro_batch_size": work["micro_batch"],
+        "rollout.batch_size": work["global_rollouts"] // group,
+        "rollout.n_samples_per_prompt": group,
+        "rollout.micro_batch_size": work["micro_batch"],
+        "rollout.max_new_tokens": longest(manifest)[1],
+        "rollout.temperature": workload["ppo"]["temperature"],
+        "data.max_len": sum(longest(manifest)),
+        **_algorithm(manifest),
+    }
+
+
+#: OpenRLHF's names of advantages
+_ESTIMATORS = {"ppo": "gae", "grpo": "group_norm", "rloo": "rloo", "reinforce++": "reinforce"}
+
+
+def _algorithm(manifest: Dict[str, Any]) -> Options:
+    """Coefficients. KL is in the reward (estimator k1), but in GRPO's loss (k3)."""
+    name, coefficients = algorithm(manifest), manifest["workload"]["ppo"]
+    found: Options = {
+        "algo.advantage.estimator": _ESTIMATORS[name],
+        "algo.kl.init_coef": kl_coefficient(manifest),
+        "algo.kl.estimator": "k1",
+        "algo.advantage.gamma": 1.0,
+    }
+    if name == "ppo":
+        clip: Sequence[float] = (coefficients["clip_ratio"],) * 2
+        found["algo.advantage.gamma"] = coefficients["discount"]
+        found["algo.advantage.lambd"] = coefficients["gae_lambda"]
+        found["critic.value_clip"] = coefficients["clip_value"]
+    else:
+        own = manifest["workload"]["algorithm"]["options"]
+        clip = (own["clip_low"], own["clip_high"])
+        if name == "grpo":
+            found["algo.advantage.estimator"] = "group_norm" if own["scale"] else "dr_grpo"
+            found["algo.kl.use_loss"], found["algo.kl.estimator"] = True, "k3"
+        if name == "rloo" or own.get("loss") == "sequence":
+            found["actor.loss_agg_mode"] = "seq-mean-token-mean"
+    found["actor.eps_clip_low_high"] = tuple(clip)
+    return found
+
+
+def _optimizers(manifest: Dict[str, Any]) -> Options:
+    optimizer = manifest["workload"]["optimizer"]
+    found: Options = {}
+    for model in ("actor", "critic"):
+        found[model + ".adam.lr"] = optimizer["learning_rate"]
+        found[model + ".adam.betas"] = (optimizer["beta1"], optimizer["beta2"])
+        found[model + ".adam.eps"] = optimizer["epsilon"]
+        found[model + ".adam.weight_decay"] = optimizer["weight_decay"]
+        found[model + ".max_norm"] = optimizer["gradient_clip"]
+        found[model + ".lr_scheduler"] = "constant"
+    return found
+
+
+def _placement(manifest: Dict[str, Any]) -> Options:
+    """Which devices each model has. ``colocate_all`` leaves vLLM out where training is asynchronous."""
+    ranks, generating, behind = training_ranks(manifest), generation_ranks(manifest), staleness(manifest)
+    sleeps = bool(manifest["layout"].get("engine_sleep"))
+    found: Options = {model + ".num_gpus_per_node": ranks for model in ("actor", "ref", "critic", "reward")}
+    found["vllm.num_engines"] = generating or ranks
+    found["train.colocate_all"] = not generating or behind > 0
+    found["train.colocate_actor_ref"] = generating > 0 and not behind
+    found["vllm.enable_sleep"] = found["ds.enable_sleep"] = sleeps
+    if manifest["measure"]["device"] == "cpu":
+        found["vllm.gpu_memory_utilization"] = 0.05  # of the machine's memory: what must be free for it to start
+    elif not generating:
+        found["vllm.gpu_memory_utilization"] = 0.6 if sleeps else 0.35
+    if behind:
+        found["train.async_enable"], found["train.async_queue_size"] = True, behind
+    return found

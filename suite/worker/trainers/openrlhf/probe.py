@@ -1,0 +1,144 @@
+"""What runs inside of OpenRLHF's model actors, by ``__ray_call__``: what they hold, and what a training step did there."""
+
+import time
+from typing import Any, Callable, Dict, List, Tuple
+
+import torch
+
+Facts = Dict[str, Any]
+_NAME = "_suite_probe"
+#: parts of training, by the engine's methods
+_TIMED = (("forward", "forward"), ("backward", "backward"), ("step", "optimizer"))
+
+
+def install(actor: Any) -> Facts:
+    """Count and time from now on in the actor or critic; what its engine is, for a check."""
+    probe = Probe(actor)
+    setattr(actor, _NAME, probe)
+    return probe.facts()
+
+
+def read(actor: Any) -> Facts:
+    """What was counted and timed since the last reading."""
+    found: Facts = getattr(actor, _NAME).read()
+    return found
+
+
+def look(actor: Any) -> Facts:
+    """What the reference's engine is."""
+    return engine_facts(actor.model)
+
+
+def engine_facts(model: Any) -> Facts:
+    """Of a DeepSpeed engine, or of OpenRLHF's ``Actor`` around one: kind, stage, ranks, device, parameters whole."""
+    engine = getattr(model, "model", model)
+    if not hasattr(engine, "zero_optimization_stage"):
+        engine = model
+    module = getattr(engine, "module", engine)
+    sizes = [(getattr(each, "ds_numel", each.numel()), each.requires_grad) for each in module.parameters()]
+    stage = getattr(engine, "zero_optimization_stage", None)
+    return {
+        "engine": type(engine).__name__,
+        "stage": None if stage is None else stage(),
+        "ranks": torch.distributed.get_world_size(),
+        "device": next(module.parameters()).device.type,
+        "precision": str(next(module.parameters()).dtype).replace("torch.", ""),
+        "attention": getattr(module.config, "_attn_implementation", None),
+        "optimizer": _optimizer(engine),
+        "total": sum(size for size, _ in sizes),
+        "trains": sum(size for size, trains in sizes if trains),
+    }
+
+
+def _optimizer(engine: Any) -> str:
+    """The optimizer below ZeRO's, by module and class."""
+    found = getattr(engine, "optimizer", None)
+    found = getattr(found, "optimizer", found)
+    return "{}.{}".format(type(found).__module__, type(found).__name__)
+
+
+class Probe:
+    """Around the training of one actor: its batches as they are collated, and its engine's forward, backward, step."""
+
+    def __init__(self, actor: Any) -> None:
+        """``actor``: OpenRLHF's policy or critic actor, whose models stand."""
+        self._model = getattr(actor, "actor", None) or actor.critic
+        self._engine = getattr(self._model, "model", self._model)
+        if not hasattr(self._engine, "zero_optimization_stage"):
+            self._engine = self._model
+        self._steps = self._engine.global_steps
+        self._tokens = self._padding = 0
+        self._marks: List[Tuple[str, Any, Any]] = []
+        self._training = False
+        self._count(actor.trainer.replay_buffer)
+        self._time(actor.trainer)
+
+    def facts(self) -> Facts:
+        return engine_facts(self._model)
+
+    def read(self) -> Facts:
+        """Real tokens and padding that went into training, optimizer steps, and seconds by part of training."""
+        seconds = {part: 0.0 for _, part in _TIMED}
+        for part, began, ended in self._marks:
+            seconds[part] += _between(began, ended)
+        done = self._engine.global_steps - self._steps
+        found = {"tokens": self._tokens, "padding": self._padding, "steps": done, "seconds": seconds}
+        self._steps += done
+        self._tokens = self._padding = 0
+        self._marks = []
+        return found
+
+    def _count(self, buffer: Any) -> None:
+        """Of every micro batch, from its mask, while it is still in host memory."""
+        collate = buffer.collate_fn
+
+        def counted(batch: Any) -> Any:
+            experience = collate(batch)
+            real = int(experience.attention_mask.sum())
+            self._tokens += real
+            self._padding += experience.attention_mask.numel() - real
+            return experience
+
+        buffer.collate_fn = counted
+
+    def _time(self, trainer: Any) -> None:
+        """``trainer``: it trains between the beginning and the end of its ``ppo_train``."""
+        train = trainer.ppo_train
+
+        def training(*arguments: Any, **options: Any) -> Any:
+            self._training = True
+            try:
+                return train(*arguments, **options)
+            finally:
+                self._training = False
+
+        trainer.ppo_train = training
+        for method, part in _TIMED:
+            setattr(self._engine, method, self._timed(getattr(self._engine, method), part))
+
+    def _timed(self, method: Callable[..., Any], part: str) -> Callable[..., Any]:
+        def timed(*arguments: Any, **options: Any) -> Any:
+            if not self._training:
+                return method(*arguments, **options)
+            began = _mark()
+            found = method(*arguments, **options)
+            self._marks.append((part, began, _mark()))
+            return found
+
+        return timed
+
+
+def _mark() -> Any:
+    """The time on the device: an event in its stream, or the clock of a CPU."""
+    if not torch.cuda.is_available():
+        return time.perf_counter()
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def _between(began: Any, ended: Any) -> float:
+    if isinstance(began, float):
+        return float(ended - began)
+    ended.synchronize()
+    return float(began.elapsed_time(ended) / 1000.0)

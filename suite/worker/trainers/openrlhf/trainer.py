@@ -1,0 +1,166 @@
+"""OpenRLHF's PPO trainers, synchronous and asynchronous, on DeepSpeed and vLLM."""
+
+import os
+import runpy
+import sys
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from typing import Any, Dict, Iterator, List
+from unittest import mock
+
+from suite.worker.manifest import asked_iterations, installed_version
+from suite.worker.rank import ConfigError
+from suite.worker.trainers.clock import NullClock
+from suite.worker.trainers.led import LedTrainer
+from suite.worker.trainers.openrlhf import cpu, options
+from suite.worker.trainers.openrlhf.work import notes, work_differences
+
+_PROGRAM = "openrlhf.cli.train_ppo_ray"
+#: batches beyond those of the iterations and of the fill, so that generation is as busy in the last iteration
+_SPARE_BATCHES = 2
+
+
+class OpenRlhfTrainer(LedTrainer):
+    """Built by OpenRLHF's own command line up to the moment when it would train."""
+
+    def check(self) -> None:
+        """See ``LedTrainer``."""
+        manifest = self.manifest
+        options.check(manifest)
+        found = installed_version("openrlhf")
+        if found != options.VERSION:
+            raise ConfigError("openrlhf {} is wanted, and {} is there".format(options.VERSION, found))
+        if manifest["measure"]["device"] == "cpu":
+            os.environ["OMP_NUM_THREADS"] = str(manifest["measure"]["threads_per_rank"])
+            os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(options.cache_gib(manifest))
+
+    def build(self) -> None:
+        """See ``LedTrainer``."""
+        manifest = self.manifest
+        if manifest["measure"]["device"] == "cpu":
+            cpu.install()
+        ray = self.cluster.connect()
+        from suite.worker.trainers.openrlhf.hooks import Sheet
+        from suite.worker.trainers.openrlhf.models import write_models
+
+        line = options.command_line(manifest, *write_models(manifest, self.cluster.folder))
+        self.configuration = {"options": [word.replace(self.cluster.folder, "FOLDER") for word in line]}
+        self._is_asynchronous = options.staleness(manifest) > 0
+        with self._replaced():
+            _run_until_ready(line)
+        self._ready = self._training.made if self._is_asynchronous else self._outer.made
+        ray.get([engine.get_num_unfinished_requests.remote() for engine in self._ready.vllm_engines])
+        facts, count = self._look()
+        self.notes += tuple(notes(manifest, facts))
+        self.work_differences = tuple(work_differences(manifest))
+        self._sheet = Sheet(count, asked_iterations(manifest))
+        self._hook(ray)
+
+    def lead(self, clock: NullClock, iterations: int) -> None:
+        """See ``LedTrainer``."""
+        from suite.worker.trainers.openrlhf.hooks import Done
+
+        sheet = self._sheet
+        sheet.give(clock)
+        if self._is_asynchronous:
+            self._periods.run()
+        else:
+            sheet.start()
+            try:
+                self._ready.fit()
+            except Done:
+                pass
+        if sheet.iteration != iterations - 1:
+            raise ConfigError("OpenRLHF ended after iteration {} of {}".format(sheet.iteration, iterations))
+
+    @contextmanager
+    def _replaced(self) -> Iterator[None]:
+        """OpenRLHF's trainers as objects of this process, with the manifest's prompts."""
+        from suite.worker.trainers.openrlhf.local import Local
+        from suite.worker.trainers.openrlhf.prompts import loader
+
+        batches = asked_iterations(self.manifest) + 1 + options.staleness(self.manifest) + _SPARE_BATCHES
+        prompts = partial(loader, self.manifest, batches)
+        if self._is_asynchronous:
+            module = import_module("openrlhf.trainer.ppo_trainer_async")
+            self._outer = Local(module.PPOTrainerAsync, held=("fit",))
+            self._training = Local(module.TrainingActor)
+            trainers = {"PPOTrainerAsync": self._outer, "TrainingActor": self._training}
+        else:
+            module = import_module("openrlhf.trainer.ppo_trainer")
+            self._outer = Local(module.PPOTrainer, held=("fit",))
+            trainers = {"PPOTrainer": self._outer}
+        with mock.patch.multiple(module, prepare_datasets=prompts, **trainers):
+            yield
+
+    def _hook(self, ray: Any) -> None:
+        from suite.worker.trainers.openrlhf import asynchronous, hooks
+
+        hooks.hook_experience(self._ready.experience_maker, self._sheet)
+        hooks.hook_training(self._ready, self._sheet)
+        if not self._is_asynchronous:
+            hooks.hook_rounds(self._ready, self._sheet)
+            return
+        path = os.path.join(self.cluster.folder, "generation.times")
+        generator = self._outer.made.generator_actor
+        ray.get(generator.__ray_call__.remote(asynchronous.write_times, path))
+        ranks = {
+            "generation": options.generation_ranks(self.manifest),
+            "training": options.training_ranks(self.manifest),
+        }
+        self._periods = asynchronous.Periods(self._ready, generator, self._sheet, path, ranks)
+
+    def _look(self) -> Any:
+        """Facts of the policy's engine, and a ``Count``. Raises ConfigError unless all engines are as asked."""
+        from suite.worker.trainers.openrlhf import probe
+        from suite.worker.trainers.openrlhf.counting import Count
+        from suite.worker.trainers.openrlhf.hooks import ask_all
+
+        trainer, stage = self._ready, self.manifest["layout"]["zero_stage"]
+        policies = ask_all(trainer.actor_model_group, probe.install)
+        self._check_engines("policy", policies, stage)
+        total, trains = policies[0]["total"], policies[0]["trains"]
+        if trainer.critic_model_group is not None:
+            critics = ask_all(trainer.critic_model_group, probe.install)
+            self._check_engines("critic", critics, stage)
+            total, trains = total + critics[0]["total"], trains + critics[0]["trains"]
+        if trainer.reference_model_group is not None:
+            references = ask_all(trainer.reference_model_group, probe.look)
+            self._check_engines("reference", references, 3 if stage == 3 else 0)
+        wanted = options.generation_ranks(self.manifest) or options.training_ranks(self.manifest)
+        if len(trainer.vllm_engines) != wanted:
+            raise ConfigError("{} vLLM engines were asked for, {} are there".format(wanted, len(trainer.vllm_engines)))
+        return policies[0], Count(self.manifest, total, trains)
+
+    def _check_engines(self, name: str, found: List[Dict[str, Any]], stage: int) -> None:
+        ranks = options.training_ranks(self.manifest)
+        wanted = {
+            "engine": "DeepSpeedEngine",
+            "stage": stage,
+            "ranks": ranks,
+            "device": self.manifest["measure"]["device"],
+            "precision": "bfloat16",
+        }
+        for each in found:
+            for fact, value in wanted.items():
+                if each[fact] != value:
+                    raise ConfigError(
+                        "of the {}, {} {} was asked for, and {} is there".format(name, fact, value, each[fact])
+                    )
+        if len(found) != ranks:
+            raise ConfigError("the {} was asked for on {} ranks and is on {}".format(name, ranks, len(found)))
+
+
+def _run_until_ready(line: List[str]) -> None:
+    """OpenRLHF's program with these options, up to the call of ``fit``. Raises ConfigError where it refuses them."""
+    from suite.worker.trainers.openrlhf.local import Ready
+
+    with mock.patch.object(sys, "argv", [_PROGRAM, *line]):
+        try:
+            runpy.run_module(_PROGRAM, run_name="__main__")
+        except Ready:
+            return
+        except SystemExit as error:
+            raise ConfigError("OpenRLHF refuses its options ({}): {}".format(error, " ".join(line))) from error
+    raise ConfigError("OpenRLHF ended before it trained")
