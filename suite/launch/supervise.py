@@ -34,7 +34,7 @@ class Patience:
     dump_seconds: float = 1.0  # for silent ranks to write their stacks
     end_seconds: float = 3.0  # from SIGTERM to SIGKILL
     kill_seconds: float = 10.0  # from SIGKILL until a rank is given up as unkillable
-    helper_seconds: float = 0.5  # for helpers of the ranks to end once these are gone
+    helper_seconds: float = 3.0  # for helpers of the ranks to end, and to clear up, once these are gone
 
 
 USUAL_PATIENCE = Patience()

@@ -7,7 +7,7 @@ import os
 import re
 import resource
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 _PROC, _SYS = "/proc", "/sys"
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -52,6 +52,11 @@ class NoiseProbe:
         self._clocks = _Clocks(sys)
         self._host = _Host(proc) if tells_host else None
         self._opened: Figures = {}
+        self._others_cpu_seconds: Callable[[], float] = float
+
+    def count_processes(self, cpu_seconds: Callable[[], float]) -> None:
+        """``cpu_seconds`` of other processes that do this rank's work count as its own."""
+        self._others_cpu_seconds = cpu_seconds
 
     def open_window(self) -> None:
         """Note every counter."""
@@ -71,7 +76,7 @@ class NoiseProbe:
         waited = _numbers(self._waits.read())
         counters: Figures = {
             "seconds": time.perf_counter(),
-            "cpu_seconds": time.process_time(),
+            "cpu_seconds": time.process_time() + self._others_cpu_seconds(),
             "thread_cpu_seconds": time.thread_time(),
             "cpu_wait_seconds": waited[1] / 1e9 if len(waited) > 1 else None,
             "involuntary_switches": usage.ru_nivcsw,

@@ -2,7 +2,7 @@
 
 import time
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, Optional
 
 import torch
 
@@ -67,10 +67,18 @@ class Recorder(NullRecorder):
         for model in models:
             model.register_forward_hook(self._progress.on_forward)
 
+    def count_processes(self, cpu_seconds: Callable[[], float]) -> None:
+        """Processor time of processes beside this one that do the run's work, which are nobody's noise."""
+        self._noise.count_processes(cpu_seconds)
+
+    def meet(self) -> None:
+        """Wait until every rank is at this point of the iteration."""
+        barrier(self._world)
+
     def begin(self, iteration: int) -> None:
         self._noise.open_window()  # before ranks meet: what it takes on one rank would else be another's wait
         synchronise(self._world)
-        barrier(self._world)
+        self.meet()
         if self._sampler is not None:
             self._sampler.open_window()
         self._progress.iteration = iteration
@@ -85,14 +93,14 @@ class Recorder(NullRecorder):
         yield
         synchronise(self._world)
         done = time.perf_counter()
-        barrier(self._world)
+        self.meet()
         together = time.perf_counter()
         self._emit_phase(name, done - began, together - done, self._memory.peaks())
 
     def stop(self) -> None:
         self._progress.phase = "other"
         synchronise(self._world)
-        barrier(self._world)
+        self.meet()
         self._seconds = time.perf_counter() - self._began
         if self._sampler is not None:
             self._window = self._sampler.close_window()

@@ -31,7 +31,6 @@ from suite.worker.resident import resident_bytes
 from suite.worker.split.session import generates, join_split
 from suite.worker.trainers import trainer_class
 from suite.worker.trainers.base import Trainer
-from suite.worker.trainers.clock import PhaseClock
 from suite.worker.world import World, join, leave
 
 #: an engine, which runs the suite's iteration, or a trainer, which brings its own
@@ -58,33 +57,40 @@ def run(
         if isinstance(build, type) and issubclass(build, Engine):
             build.load(manifest)
         progress.beat()
-        make_generator = find_generator(manifest) if generates(manifest, identity) else None
+        is_engine = manifest["backend"]["kind"] != "trainer"
+        make_generator = find_generator(manifest) if is_engine and generates(manifest, identity) else None
     progress.beat()
     if device_type == "cuda":
         check_torch_devices(os.environ, torch.cuda.device_count())
-    affinity, idle = _place(manifest["measure"], identity), _idle(device_type, identity)
-    communicators = Communicators(device_type, identity.local_rank, eager=True)
+    # ranks of a trainer that has its processes elsewhere meet over gloo and leave the device alone
+    apart = getattr(build, "own_processes", False)
+    rank_device = "cpu" if apart else device_type
+    affinity, idle = _place(manifest["measure"], identity, apart), _idle(device_type, identity)
+    communicators = Communicators(rank_device, identity.local_rank, eager=True)
     communicators.note("before_join")
-    split = join_split(manifest, identity)
-    world = join(identity, device_type, manifest["limits"]["silence_seconds"]) if split is None else split.world
+    split = join_split(manifest, identity) if is_engine else None
+    world = join(identity, rank_device, manifest["limits"]["silence_seconds"]) if split is None else split.world
     communicators.note("joined")
     progress.beat()
-    sampler, notes = _start_sampler(world)
+    shown = World(*identity, device=_shown_device(device_type, identity) if apart else world.device)
+    sampler, notes = _start_sampler(shown)
     notes += [] if split is None else split.notes
-    facts = collect_facts(World(*identity, device=world.device), manifest["stack"])
+    facts = collect_facts(shown, manifest["stack"])
     facts["affinity"], facts["idle"] = affinity, idle
     notes += _thread_notes(facts["threads"], affinity["ranks"])
-    facts["ceilings"] = measure_ceilings(world, manifest["measure"]["precision"])
+    # measured by this rank, where it computes on the device that the run is about
+    here = rank_device == device_type
+    facts["ceilings"] = measure_ceilings(world, manifest["measure"]["precision"]) if here else None
     progress.beat()
     subject: Optional[Subject] = None
     generator: Optional[Generator] = None
     try:
-        facts["network"] = measure_network(world)
+        facts["network"] = measure_network(world) if here else None
         communicators.note("network_measured")
         progress.beat()
         baseline = resident_bytes()
         facts["resident_baseline_bytes"] = baseline
-        memory = MemoryProbe(world.device, baseline)
+        memory: Any = MemoryProbe(world.device, baseline)
         memory.reset()
         began = time.perf_counter()
         with _beating(progress):
@@ -95,6 +101,8 @@ def run(
                 if make_generator is not None and isinstance(subject, Engine):
                     generator = make_generator(manifest, world, subject, progress)
             notes += [] if generator is None else generator.notes
+            if isinstance(subject, Trainer):
+                memory = subject.make_memory() or memory
         communicators.note("built")
     finally:
         # Emitted also where the network or the model fails: a reader wants to know where that was.
@@ -107,7 +115,7 @@ def run(
     memory.forget_setup()
     iterations = asked_iterations(manifest)
     if isinstance(subject, Trainer):
-        subject.run(PhaseClock(world, log, memory, sampler, progress), iterations)
+        subject.run(subject.make_clock(world, log, memory, sampler, progress), iterations)
     elif split is not None:
         split.run(subject, generator, log, memory, sampler, progress)
     else:
@@ -143,8 +151,18 @@ def _beating(progress: Progress) -> Iterator[None]:
         hook.remove()
 
 
-def _place(measure: Dict[str, Any], identity: RankIdentity) -> Dict[str, Any]:
-    """Bind this rank near its GPU where the manifest asks for it; the ``affinity`` facts in any case."""
+def _shown_device(device_type: str, identity: RankIdentity) -> torch.device:
+    """The device that a rank stands for, and that the trainer's processes compute on."""
+    return torch.device("cuda", identity.local_rank) if device_type == "cuda" else torch.device("cpu")
+
+
+def _place(measure: Dict[str, Any], identity: RankIdentity, apart: bool) -> Dict[str, Any]:
+    """Bind this rank near its GPU where the manifest asks for it; the ``affinity`` facts in any case.
+
+    ``apart``: other processes do its work, which would be bound with it to the CPUs of one GPU.
+    """
+    if apart:
+        return left_alone("the trainer places processes of its own", identity.local_world_size)
     if measure["device"] == "cpu":
         return left_alone("a run on the CPU", identity.local_world_size)
     if measure.get("bind") != "near-gpu":

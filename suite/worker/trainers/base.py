@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import Any, Dict, Optional, Tuple
 
-from suite.worker.trainers.clock import NullClock
+from suite.worker.trainers.clock import NullClock, PhaseClock
 
 
 class Trainer(ABC):
@@ -13,6 +13,8 @@ class Trainer(ABC):
     constructor builds the model and raises ConfigError or ValueError for what the stack cannot do.
     """
 
+    #: whether the work is done by processes that the trainer starts, so that ranks themselves use no device (``led``)
+    own_processes = False
     #: what a reader of the figures must know (shims that were active, kernels that were missing)
     notes: Tuple[str, ...] = ()
     #: where the work differs from the suite's own iteration of the same manifest, one sentence each
@@ -25,6 +27,14 @@ class Trainer(ABC):
     experimental: Optional[str] = None
     #: names and versions of what the package metadata does not hold, e.g. a source tree's commit
     versions: Dict[str, str] = {}  # noqa: RUF012 - read, never changed
+
+    def make_clock(self, *arguments: Any) -> PhaseClock:
+        """The clock that this trainer reports to, from ``PhaseClock``'s arguments."""
+        return PhaseClock(*arguments)
+
+    def make_memory(self) -> Any:
+        """What reads the peaks of a rank whose memory is not its process's own; None where it is."""
+        return None
 
     @abstractmethod
     def run(self, clock: NullClock, iterations: int) -> None:

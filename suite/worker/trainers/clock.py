@@ -10,7 +10,7 @@ import torch
 from suite.worker.memory import Peaks
 from suite.worker.phases import check_phase
 from suite.worker.recorder import NullRecorder, Recorder
-from suite.worker.world import World, barrier, synchronise
+from suite.worker.world import World, synchronise
 
 
 #: Of events whose seconds are a trainer's own.
@@ -25,6 +25,9 @@ class NullClock(NullRecorder):
 
     def close(self, more: bool = False) -> None:
         """The open piece ends; ``more``: another one of the same phase follows in this iteration."""
+
+    def beat(self) -> None:
+        """The trainer has come further, within a phase or between two."""
 
     @contextmanager
     def phase(self, name: str, more: bool = False, alone: bool = False) -> Iterator[None]:
@@ -112,7 +115,7 @@ class PhaseClock(NullClock, Recorder):
         check_phase(phase)
         synchronise(self._world)
         if not alone:
-            barrier(self._world)
+            self.meet()
         self._progress.phase = phase
         self._memory.reset()
         self._open = (phase, alone, time.perf_counter())
@@ -123,7 +126,7 @@ class PhaseClock(NullClock, Recorder):
         synchronise(self._world)
         done = time.perf_counter()
         if not alone:
-            barrier(self._world)
+            self.meet()
         pieces = self._pieces.setdefault(phase, _Pieces())
         pieces.seconds += done - began
         pieces.wait_seconds += time.perf_counter() - done
@@ -172,9 +175,18 @@ class PhaseClock(NullClock, Recorder):
         Recorder.stop(self)
 
     def finish(self, counts: Dict[str, int], stats: Dict[str, Optional[float]], **optional: Any) -> None:
-        if self._details:
-            optional["details"] = _sums(self._details)
-        Recorder.finish(self, counts, stats, **optional)
+        Recorder.finish(self, counts, stats, **self.with_details(optional))
+
+    def with_details(self, optional: Dict[str, Any]) -> Dict[str, Any]:
+        """Further fields of the iteration's event, with the details where there are any."""
+        if not self._details:
+            return optional
+        details = _sums(self._details)
+        self._details.clear()
+        return {**optional, "details": details}
+
+    def beat(self) -> None:
+        self._progress.beat()
 
 
 def _larger(first: Peaks, second: Peaks) -> Peaks:

@@ -9,6 +9,8 @@ from suite.worker.loop import check_counts
 from suite.worker.rank import ConfigError
 from suite.worker.world import World
 
+_SUMMED = ("samples", "prompt_tokens", "response_tokens", "padded_tokens", "trained_tokens")
+
 
 class Tally:
     """Counts of one iteration on this rank. A rank that is not its replica's ``leader`` adds nothing to the sums."""
@@ -44,11 +46,17 @@ class Tally:
 
     def counts(self, trainable_parameters: int, total_parameters: int) -> Dict[str, int]:
         """The iteration's counts over all replicas; collective. Raises ConfigError unless they are the manifest's."""
-        names = ("samples", "prompt_tokens", "response_tokens", "padded_tokens", "trained_tokens")
-        own = torch.tensor([getattr(self, name) for name in names], device=self._device)
+        own = torch.tensor([getattr(self, name) for name in _SUMMED], device=self._device)
         own *= int(self._leader)
         dist.all_reduce(own)
-        counts = dict(zip(names, own.tolist()))
+        return self._checked(dict(zip(_SUMMED, own.tolist())), trainable_parameters, total_parameters)
+
+    def own_counts(self, trainable_parameters: int, total_parameters: int) -> Dict[str, int]:
+        """As ``counts``, of a rank that counts for all."""
+        own = {name: getattr(self, name) for name in _SUMMED}
+        return self._checked(own, trainable_parameters, total_parameters)
+
+    def _checked(self, counts: Dict[str, int], trainable_parameters: int, total_parameters: int) -> Dict[str, int]:
         counts["optimizer_steps"] = self.optimizer_steps
         counts["trainable_parameters"] = trainable_parameters
         counts["total_parameters"] = total_parameters

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from suite.bundle.event_fields import FIELDS, wrong_field
+from suite.worker import recorder as recorder_module
 from suite.worker.events import EventLog
 from suite.worker.memory import MemoryProbe
 from suite.worker.progress import Progress
@@ -41,9 +42,9 @@ class Stand:
         self.folder, self.progress, self.barriers = folder, Progress(), 0
         self.ticks = Ticks()
         world = World(0, 2, 0, 2, torch.device("cpu"))
-        for module in (clock_module, __import__("suite.worker.recorder", fromlist=["time"])):
+        for module in (clock_module, recorder_module):
             monkeypatch.setattr(module, "time", self.ticks)
-            monkeypatch.setattr(module, "barrier", lambda world: self._wait())
+        monkeypatch.setattr(recorder_module, "barrier", lambda world: self._wait())
         log = EventLog(str(folder), 0, mirror=False)
         self.clock = PhaseClock(world, log, MemoryProbe(world.device, 0), None, self.progress)
 

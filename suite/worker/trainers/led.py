@@ -1,0 +1,142 @@
+"""Trainers that work in processes of their own: rank 0 leads one, the other ranks follow its clock.
+
+A launcher starts a rank for every device as always. Here a rank computes nothing: it stands for its device in the
+bundle, with the same phases and iterations as rank 0 and with the memory of its own device.
+"""
+
+from abc import abstractmethod
+from typing import Any, Dict, Optional, Tuple
+
+import torch.distributed as dist
+
+from suite.worker.nvml import open_gpus
+from suite.worker.trainers.base import Trainer
+from suite.worker.trainers.clock import NullClock, PhaseClock
+from suite.worker.trainers.processes import NodeMemory
+from suite.worker.trainers.ray_cluster import RayCluster
+from suite.worker.world import World
+
+#: the methods of a clock that all ranks call together
+_Call = Tuple[str, Tuple[Any, ...], Dict[str, Any]]
+_OVER: _Call = ("over", (), {})
+_NOTE_CPU = (
+    "the trainer's work is done by processes of its own; resident memory is that of all of them on a node, shared "
+    "evenly over its ranks"
+)
+_NOTE_CUDA = (
+    "the trainer's work is done by processes of its own; device memory is what the whole device uses, sampled while a "
+    "phase runs; what of it is allocated is not known"
+)
+
+
+class LedTrainer(Trainer):
+    """A trainer on Ray. ``world`` is one of gloo, also where the trainer's processes have GPUs."""
+
+    own_processes = True
+
+    def __init__(self, manifest: Dict[str, Any], world: World) -> None:
+        """Collective: checks the manifest, starts Ray, and has rank 0 build. Raises ConfigError or ValueError."""
+        self.manifest, self.world = manifest, world
+        device = manifest["measure"]["device"]
+        self.notes = (_NOTE_CPU if device == "cpu" else _NOTE_CUDA,)
+        self.check()
+        self.cluster = RayCluster(world, device)
+        try:
+            if world.rank == 0:
+                self.build()
+        except BaseException:
+            self.cluster.close()
+            raise
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise ConfigError or ValueError, on every rank, for what this stack cannot do; imports nothing heavy."""
+
+    @abstractmethod
+    def build(self) -> None:
+        """On rank 0: connect to ``cluster`` and get the trainer ready to run. Sets notes, versions and differences."""
+
+    @abstractmethod
+    def lead(self, clock: NullClock, iterations: int) -> None:
+        """On rank 0: all iterations, as ``Trainer.run``."""
+
+    def make_clock(self, *arguments: Any) -> PhaseClock:
+        """The clock of this rank, from ``PhaseClock``'s arguments."""
+        clock = LeadingClock(*arguments) if self.world.rank == 0 else PhaseClock(*arguments)
+        if self.world.local_rank == 0 and self.cluster.processes is not None:
+            clock.count_processes(self.cluster.processes.cpu_seconds)
+        return clock
+
+    def make_memory(self) -> NodeMemory:
+        """The probe of this rank."""
+        world, is_cuda = self.world, self.manifest["measure"]["device"] == "cuda"
+        gpu = open_gpus(world.local_rank + 1)[world.local_rank] if is_cuda else None
+        return NodeMemory(self.cluster.processes, world.local_world_size, world.local_rank == 0, gpu)
+
+    def run(self, clock: NullClock, iterations: int) -> None:
+        """See ``Trainer``."""
+        try:
+            if self.world.rank == 0:
+                self.lead(clock, iterations)
+                _tell(self.world, _OVER)
+            else:
+                _follow(clock, self.world)
+        finally:
+            self.cluster.close()
+
+
+class LeadingClock(PhaseClock):
+    """Rank 0's: the other ranks do what it does, at the same barriers."""
+
+    def __init__(self, *arguments: Any) -> None:
+        """As ``PhaseClock``."""
+        PhaseClock.__init__(self, *arguments)
+        self._next: Optional[_Call] = None
+
+    def begin(self, iteration: int) -> None:
+        self._next = ("begin", (iteration,), {})
+        PhaseClock.begin(self, iteration)
+
+    def open(self, phase: str, alone: bool = False) -> None:
+        assert not alone, "what rank 0 times, it times for all"
+        self._next = ("open", (phase,), {})
+        PhaseClock.open(self, phase)
+
+    def close(self, more: bool = False) -> None:
+        self._next = ("close", (more,), {})
+        PhaseClock.close(self, more)
+
+    def stop(self) -> None:
+        self._next = ("stop", (), {})
+        PhaseClock.stop(self)
+
+    def finish(self, counts: Dict[str, int], stats: Dict[str, Optional[float]], **optional: Any) -> None:
+        optional = self.with_details(optional)
+        _tell(self._world, ("finish", (counts, stats), optional))
+        PhaseClock.finish(self, counts, stats, **optional)
+
+    def meet(self) -> None:
+        call, self._next = self._next, None
+        if call is not None:
+            _tell(self._world, call)
+        PhaseClock.meet(self)
+
+
+def _follow(clock: NullClock, world: World) -> None:
+    """Do what rank 0's clock does until it says that all is over."""
+    while True:
+        name, arguments, options = _hear(world)
+        if name == _OVER[0]:
+            return
+        getattr(clock, name)(*arguments, **options)
+
+
+def _tell(world: World, call: _Call) -> None:
+    if world.world_size > 1:
+        dist.broadcast_object_list([call], src=0)
+
+
+def _hear(world: World) -> _Call:
+    heard = [_OVER]
+    dist.broadcast_object_list(heard, src=0)
+    return heard[0]

@@ -1,0 +1,176 @@
+"""The processes that a trainer starts for itself: what they take of this node's memory and processor time."""
+
+import os
+import threading
+from typing import Any, Dict, Iterable, List, Optional, Set
+
+from suite.worker.memory import Peaks
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_RESET_PEAK = b"5"  # proc(5), /proc/pid/clear_refs
+_SAMPLE_SECONDS = 0.05
+
+
+def below(pid: int) -> List[int]:
+    """Ids of all processes below this one, by the parents that the kernel tells now."""
+    children: Dict[int, List[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            fields = _stat(int(name))
+            if fields:
+                children.setdefault(int(fields[1]), []).append(int(name))
+    found: List[int] = []
+    todo = [pid]
+    while todo:
+        todo_next = children.get(todo.pop(), [])
+        found += todo_next
+        todo += todo_next
+    return found
+
+
+class Processes:
+    """All processes below ``guardian``, which keeps those of one node together; ``refresh`` before figures are read."""
+
+    def __init__(self, guardian: int) -> None:
+        self._guardian = guardian
+        self._pids: List[int] = []
+        self._ended_seconds = 0.0
+        self._seconds: Dict[int, float] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look again which processes there are."""
+        self._pids = below(self._guardian)
+
+    def cpu_seconds(self) -> float:
+        """Processor time that all of them have taken since they were first seen here, those that ended too."""
+        self.refresh()
+        now = {pid: seconds for pid, seconds in ((pid, _cpu_seconds(pid)) for pid in self._pids) if seconds is not None}
+        self._ended_seconds += sum(seconds for pid, seconds in self._seconds.items() if pid not in now)
+        self._seconds = now
+        return self._ended_seconds + sum(now.values())
+
+    def reset_peaks(self) -> None:
+        """Let every process's peak resident set start again from its current one."""
+        for pid in self._pids:
+            _write("/proc/{}/clear_refs".format(pid), _RESET_PEAK)
+
+    def peak_resident_bytes(self) -> int:
+        """Sum of the peak resident sets since the last reset; pages that processes share count in each."""
+        return sum(filter(None, map(_peak, self._pids)))
+
+
+class NodeMemory:
+    """Peaks of a rank whose work is done by other processes of its node; the interface of ``MemoryProbe``.
+
+    On a CPU a rank's peak is an even share of what all of the trainer's processes on the node hold. On CUDA it is what
+    the whole device uses at most, sampled while the phase runs, because engines that sleep give memory back before it
+    ends; how much of that is allocated no other process can tell.
+    """
+
+    def __init__(self, processes: Optional[Processes], ranks: int, resets: bool, gpu: Any) -> None:
+        """``ranks`` share the node; one of them ``resets``. ``gpu``: an ``NvmlGpu``, None on a CPU or if unknown."""
+        self._processes, self._ranks, self._resets = processes, ranks, resets
+        self._gpu = gpu
+        self._used: Optional[int] = None
+        if gpu is not None:
+            threading.Thread(target=self._sample, name="memory-sampler", daemon=True).start()
+
+    def reset(self) -> None:
+        if self._processes is not None and self._resets:
+            self._processes.reset_peaks()
+        self._used = self._used_now()
+
+    def forget_setup(self) -> None:
+        """Between set-up and iteration 0."""
+        if self._processes is not None:
+            self._processes.refresh()
+        self.reset()
+
+    def peaks(self) -> Peaks:
+        """The fields of a ``memory`` event."""
+        self._note()
+        resident = None if self._processes is None else self._processes.peak_resident_bytes() // self._ranks
+        return {
+            "peak_allocated_bytes": None,
+            "peak_reserved_bytes": None,
+            "peak_device_bytes": self._used,
+            "peak_resident_bytes": resident,
+            "allocation_retries": None,
+        }
+
+    def _used_now(self) -> Optional[int]:
+        return None if self._gpu is None else self._gpu.occupation().used_bytes
+
+    def _note(self) -> None:
+        used = self._used_now()
+        if used is not None:
+            self._used = max(used, self._used or 0)
+
+    def _sample(self) -> None:
+        pause = threading.Event()
+        while not pause.wait(_SAMPLE_SECONDS):
+            self._note()
+
+
+def kill_below(pid: int, spare: Iterable[int] = ()) -> Set[str]:
+    """Kill all processes below this one, and what they start meanwhile; names in /dev/shm that they had mapped."""
+    names: Set[str] = set()
+    kept = set(spare)
+    for _ in range(20):
+        left = [each for each in below(pid) if each not in kept and not _is_zombie(each)]
+        if not left:
+            break
+        for each in left:
+            names |= _shared_memory(each)
+        for each in left:
+            try:
+                os.kill(each, 9)
+            except ProcessLookupError:
+                pass
+        threading.Event().wait(0.05)
+    return names
+
+
+def _stat(pid: int) -> List[str]:
+    """Fields of /proc/pid/stat from the state on (proc(5), field 3); empty for a process that is gone."""
+    try:
+        with open("/proc/{}/stat".format(pid), "rb") as file:
+            return file.read().rpartition(b")")[2].decode().split()
+    except OSError:
+        return []
+
+
+def _is_zombie(pid: int) -> bool:
+    return _stat(pid)[:1] in ([], ["Z"])
+
+
+def _cpu_seconds(pid: int) -> Optional[float]:
+    fields = _stat(pid)
+    return (int(fields[11]) + int(fields[12])) / _TICKS if fields else None
+
+
+def _peak(pid: int) -> Optional[int]:
+    try:
+        with open("/proc/{}/status".format(pid), "rb") as file:
+            text = file.read()
+    except OSError:
+        return None
+    return int(text.split(b"\nVmHWM:", 1)[1].split(None, 1)[0]) * 1024 if b"\nVmHWM:" in text else None
+
+
+def _shared_memory(pid: int) -> Set[str]:
+    """Files of /dev/shm in the maps of a process."""
+    try:
+        with open("/proc/{}/maps".format(pid)) as file:
+            return {"/dev/shm/" + line.split("/dev/shm/", 1)[1].rstrip("\n") for line in file if "/dev/shm/" in line}
+    except OSError:
+        return set()
+
+
+def _write(path: str, data: bytes) -> None:
+    try:
+        with open(path, "wb") as file:
+            file.write(data)
+    except OSError:
+        pass

@@ -1,0 +1,189 @@
+"""Ray for the length of one run: a head beside rank 0, a node beside the first rank of each other host.
+
+The ranks of a run are started by a launcher, one for each device; Ray is started beside them and ends with them
+(``guardian``). Where ``RAY_ADDRESS`` names a cluster, as on Kubernetes with KubeRay, that one is used and left alone.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from typing import Any, Dict, List, NamedTuple, Optional
+
+import torch.distributed as dist
+
+from suite.worker.rank import ConfigError
+from suite.worker.trainers.guardian import STARTED
+from suite.worker.trainers.processes import Processes
+from suite.worker.world import World
+
+ADDRESS_VARIABLE = "RAY_ADDRESS"
+#: no reports home, no monitor that kills workers and starts them anew within a measurement, no colours in logs
+_VARIABLES = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_memory_monitor_refresh_ms": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_COLOR_PREFIX": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+#: Ray's own CPUs are slots for its processes, not cores: a trainer asks for a few of them for each device.
+_SLOTS_PER_RANK, _LEAST_SLOTS = 16, 32
+#: Of shared memory for Ray's objects: between the first two, and at most the share of what /dev/shm has free.
+_LEAST_STORE_BYTES, _SHARE_OF_SHARED_MEMORY = 80 << 20, 0.5
+_STORE_BYTES = {"cpu": 512 << 20, "cuda": 16 << 30}
+_START_SECONDS, _END_SECONDS = 300.0, 20.0
+_LAST_LINES = 2
+#: the first of the device numbers on a CPU
+_NO_DEVICE = 1000
+
+
+class Node(NamedTuple):
+    """What ranks tell each other of themselves: whose guardian holds the processes of the node, and the head."""
+
+    guardian: Optional[int]
+    address: Optional[str]
+
+
+class RayCluster:
+    """Ray on the nodes of this run. Collective over all ranks: made, and closed, by each at the same time."""
+
+    def __init__(self, world: World, device_type: str) -> None:
+        """Raises ConfigError where Ray does not start or a node does not join, with its last words."""
+        self._world, self._device_type = world, device_type
+        self._guardian: Optional[subprocess.Popen] = None
+        os.environ.update(_VARIABLES)
+        given = os.environ.get(ADDRESS_VARIABLE)
+        if given:
+            self.address, self.is_own = given, False
+            self.processes: Optional[Processes] = None
+            return
+        self.is_own = True
+        self.address = self._start_all()
+        pids = _gathered(None if self._guardian is None else self._guardian.pid, world)
+        self.processes = Processes(pids[world.rank - world.local_rank])
+
+    def connect(self, **options: Any) -> Any:
+        """``ray.init`` on this cluster, in the process that leads; the module ``ray``. Raises ConfigError."""
+        import ray
+
+        try:
+            ray.init(address=self.address, include_dashboard=None, **options)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise ConfigError("no connection to Ray at {}: {}".format(self.address, error)) from error
+        return ray
+
+    def close(self) -> None:
+        """End what was started here, on this rank's node; nothing where another rank started it, or nobody did."""
+        guardian, self._guardian = self._guardian, None
+        if guardian is None:
+            return
+        guardian.stdin.close()
+        try:
+            guardian.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            guardian.kill()
+            guardian.wait()
+
+    def _start_all(self) -> str:
+        """The head first, then the other nodes; its address. Every rank takes part."""
+        world = self._world
+        seen = _gathered(_address_of_head() if world.rank != world.local_rank else None, world)
+        outside = [address for address in seen if address is not None]
+        address, error = None, None
+        if world.rank == 0:
+            address = "{}:{}".format(outside[0] if outside else "127.0.0.1", _free_port())
+            error = self._start(["--head", "--port", address.rpartition(":")[2]], address.rpartition(":")[0])
+        address, error = _gathered((address, error), world)[0]
+        if error is None and world.rank and world.local_rank == 0:
+            error = self._start(["--address", address], _own_address(address))
+        errors = [each for each in _gathered(error, world) if each is not None]
+        if errors:
+            self.close()
+            raise ConfigError("Ray did not start: {}".format(errors[0]))
+        return address
+
+    def _start(self, arguments: List[str], own_address: str) -> Optional[str]:
+        """One node; why it did not start, or None."""
+        ranks = self._world.local_world_size
+        folder = tempfile.mkdtemp(prefix="suite-ray-", dir=_short_folder())
+        command = [sys.executable, "-m", "ray.scripts.scripts", "start", *arguments]
+        command += ["--node-ip-address", own_address, "--num-gpus", str(ranks)]
+        command += ["--num-cpus", str(max(os.cpu_count() or 1, _SLOTS_PER_RANK * ranks, _LEAST_SLOTS))]
+        command += ["--object-store-memory", str(store_bytes(self._device_type)), "--disable-usage-stats"]
+        if "--head" in arguments:
+            command += ["--include-dashboard", "false", "--temp-dir", folder]
+        environment = dict(os.environ)
+        if self._device_type == "cpu":
+            # Ray hands these numbers to its processes; no driver knows them, so that none of them finds a GPU
+            numbers = range(_NO_DEVICE, _NO_DEVICE + ranks)
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, numbers))
+        log = tempfile.TemporaryFile()  # noqa: SIM115 - closed below
+        self._guardian = subprocess.Popen(
+            [sys.executable, "-m", "suite.worker.trainers.guardian", folder, *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
+        )
+        said = _read_line(self._guardian, _START_SECONDS)
+        log.seek(0)
+        text = log.read().decode(errors="replace")
+        log.close()
+        sys.stderr.write(text)
+        if said == STARTED:
+            return None
+        self.close()
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return "; ".join(lines[-_LAST_LINES:]) or "no answer within {:.0f} s".format(_START_SECONDS)
+
+
+def store_bytes(device_type: str) -> int:
+    """Shared memory for Ray's objects on a node."""
+    room = int(shutil.disk_usage("/dev/shm").free * _SHARE_OF_SHARED_MEMORY) if os.path.isdir("/dev/shm") else 0
+    return max(_LEAST_STORE_BYTES, min(_STORE_BYTES[device_type], room))
+
+
+def _gathered(value: Any, world: World) -> List[Any]:
+    """What every rank has, by rank."""
+    if world.world_size == 1:
+        return [value]
+    values: List[Any] = [None] * world.world_size
+    dist.all_gather_object(values, value)
+    return values
+
+
+def _short_folder() -> str:
+    """Paths of Ray's sockets hold this one, and a socket's may have 107 characters."""
+    usual = tempfile.gettempdir()
+    return usual if len(usual) <= 20 else "/tmp"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return probe.getsockname()[1]
+
+
+def _address_of_head() -> str:
+    """The head's address as other nodes see it, which the head itself may know by another name."""
+    return socket.gethostbyname(os.environ["MASTER_ADDR"])
+
+
+def _own_address(head: str) -> str:
+    """This node's address on the way to the head."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((head.rpartition(":")[0], 9))
+        return probe.getsockname()[0]
+
+
+def _read_line(process: subprocess.Popen, seconds: float) -> bytes:
+    """A line of its standard output; empty where it ends or says nothing for so long."""
+    found: Dict[str, bytes] = {}
+    reader = threading.Thread(target=lambda: found.update(line=process.stdout.readline()), daemon=True)
+    reader.start()
+    reader.join(seconds)
+    return found.get("line", b"")
