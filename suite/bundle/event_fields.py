@@ -13,8 +13,8 @@ from suite.spec.phases import TIMED_NAMES
 
 _FAILURES = frozenset(get_args(FailureKind))
 _WORKER_PHASES = frozenset(TIMED_NAMES)
-_MEMORY_PHASES = _WORKER_PHASES | {"setup"}
-_BEAT_PHASES = _MEMORY_PHASES | {"other"}
+#: Memory of a whole iteration is told as that of ``other``, where phases are known from a trainer's log alone.
+_MEMORY_PHASES = _WORKER_PHASES | {"setup", "other"}
 _COUNTS = tuple(Counts.model_fields)
 #: What a trainer's own log must tell before a rate can be made of it; of the other counts it may know nothing.
 _TOLD_COUNTS = ("samples", "prompt_tokens", "response_tokens")
@@ -195,7 +195,7 @@ _TABLE: dict[str, dict[str, Fields]] = {
             ("counts", (_is_counts, f"an object of whole numbers {' '.join(_COUNTS)}, with samples and responses")),
             ("stats", (_is_stats, "an object of numbers or nulls")),
         ),
-        "heartbeat": (("iteration", _or_null(_COUNT)), ("phase", _one_of(_BEAT_PHASES)), ("calls", _COUNT)),
+        "heartbeat": (("iteration", _or_null(_COUNT)), ("phase", _one_of(_MEMORY_PHASES)), ("calls", _COUNT)),
         "failure": _FAILURE,
         "end": (("status", _one_of(frozenset(("ok", "failed")))), ("iterations", _COUNT)),
     },

@@ -13,10 +13,6 @@ from suite.worker.recorder import NullRecorder, Recorder
 from suite.worker.world import World, synchronise
 
 
-#: Of events whose seconds are a trainer's own.
-TRAINER = "trainer"
-
-
 class NullClock(NullRecorder):
     """Times nothing and waits for nobody: an iteration under it is the bare trainer."""
 
@@ -35,22 +31,6 @@ class NullClock(NullRecorder):
         self.open(name, alone)
         yield
         self.close(more)
-
-    def attend(self, iteration: int) -> None:
-        """From here on the trainer, in processes of its own, is at work on this iteration, which ``tell`` ends."""
-
-    def beat(self) -> None:
-        """The trainer has shown that it is at work."""
-
-    def tell(
-        self,
-        seconds: float,
-        phases: Dict[str, float],
-        counts: Dict[str, Any],
-        stats: Dict[str, Any],
-        **optional: Any,
-    ) -> None:
-        """The iteration is over: the trainer's own log tells how long it and its phases took, and what was done."""
 
     @contextmanager
     def detail(self, name: str) -> Iterator[None]:
@@ -145,30 +125,6 @@ class PhaseClock(NullClock, Recorder):
         ended = self._mark()
         self._nested_in.pop()
         self._details.append(_Detail(name, self._nested_in[-1] if self._nested_in else None, began, ended))
-
-    def attend(self, iteration: int) -> None:
-        self._noise.open_window()
-        self._progress.iteration, self._progress.phase = iteration, "other"
-
-    def beat(self) -> None:
-        self._progress.beat()
-
-    def tell(
-        self,
-        seconds: float,
-        phases: Dict[str, float],
-        counts: Dict[str, Any],
-        stats: Dict[str, Any],
-        **optional: Any,
-    ) -> None:
-        here: Dict[str, Any] = {"iteration": self._progress.iteration, "source": TRAINER}
-        for name, taken in phases.items():
-            check_phase(name)
-            self._log.emit("phase", phase=name, seconds=taken, wait_seconds=0.0, **here)
-        noise = self._noise.close_window()
-        self._log.emit("iteration", seconds=seconds, counts=counts, stats=stats, noise=noise, **here, **optional)
-        self._log.sync()
-        self._progress.completed_iterations += 1
 
     def stop(self) -> None:
         assert self._open is None and not self._pieces, "phases end before their iteration"

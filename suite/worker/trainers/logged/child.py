@@ -1,69 +1,59 @@
-"""The trainer's own program as a child of the leading rank: started, watched, and ended with the run."""
+"""The trainer's own program, started by the leading rank below a guardian, which ends all of it with the rank."""
 
-import ctypes
 import os
-import signal
 import subprocess
 import sys
 import threading
 from typing import IO, Dict, Optional, Sequence
 
-_PR_SET_PDEATHSIG = 1
-_TERM_SECONDS = 20.0
+from suite.worker.trainers.guardian import STARTED
+
+_END_SECONDS = 20.0
 _CHUNK = 1 << 16
 
 
 class Child:
-    """A process group of its own. What it prints goes to this process's standard error, and shows that it works."""
+    """One program with all the processes that it starts. What they print goes to this rank's standard error, and shows
+    that they work. ``pid`` is the guardian's. ``folder`` is removed at the end."""
 
     def __init__(self, argv: Sequence[str], environment: Dict[str, str], folder: str) -> None:
-        """Raises OSError where the program cannot be started."""
-        self._process = subprocess.Popen(
-            list(argv),
+        self._guardian = subprocess.Popen(
+            [sys.executable, "-m", "suite.worker.trainers.guardian", folder, *argv],
             env=environment,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509 - prctl alone, which is safe between fork and exec
+            stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        self._signs = 0
-        self._seen = 0
-        assert self._process.stdout is not None, "it is a pipe"
-        self._copier = threading.Thread(target=self._copy, args=(self._process.stdout,), daemon=True)
-        self._copier.start()
+        self.pid = self._guardian.pid
+        self._signs = self._seen = 0
+        self._ended_well = False
+        assert self._guardian.stdout is not None and self._guardian.stderr is not None, "both are pipes"
+        for work, pipe in ((self._listen, self._guardian.stdout), (self._copy, self._guardian.stderr)):
+            threading.Thread(target=work, args=(pipe,), daemon=True).start()
 
     def has_shown_life(self) -> bool:
-        """Whether it printed anything since the last time that this was asked."""
+        """Whether anything was printed since this was last asked."""
         before, self._seen = self._seen, self._signs
         return self._seen != before
 
     def exit_code(self) -> Optional[int]:
-        """None while it runs."""
-        return self._process.poll()
+        """Of the program; None while it runs."""
+        return 0 if self._ended_well else self._guardian.poll()
 
-    def wait(self, seconds: float) -> Optional[int]:
-        """Its exit code, or None where it did not end in that time."""
+    def close(self) -> None:
+        """End whatever is left of it."""
+        if self._guardian.stdin is not None and not self._guardian.stdin.closed:
+            self._guardian.stdin.close()
         try:
-            return self._process.wait(seconds)
+            self._guardian.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
-            return None
+            self._guardian.kill()
+            self._guardian.wait()
 
-    def end(self) -> None:
-        """Ask its group to end, then make it; whoever of the group is left once it has ended goes too."""
-        if self._process.poll() is None:
-            self._signal(signal.SIGTERM)
-            self.wait(_TERM_SECONDS)
-        self._signal(signal.SIGKILL)
-        self._process.wait()
-        self._copier.join(1.0)
-
-    def _signal(self, number: int) -> None:
-        try:
-            os.killpg(self._process.pid, number)
-        except ProcessLookupError:
-            pass
+    def _listen(self, pipe: IO[bytes]) -> None:
+        """The guardian says so when its command has ended well, and ends itself where it has not."""
+        self._ended_well = pipe.readline() == STARTED
 
     def _copy(self, pipe: IO[bytes]) -> None:
         while True:
@@ -73,8 +63,3 @@ class Child:
             self._signs += 1
             sys.stderr.write(data.decode("utf-8", "replace"))
             sys.stderr.flush()
-
-
-def _die_with_parent() -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
