@@ -110,6 +110,12 @@ def count_parameters(model: nn.Module) -> Tuple[int, int]:
     return sum(size for size, _ in sizes), sum(size for size, trains in sizes if trains)
 
 
+def count_on_paper(size: Dict[str, Any]) -> Tuple[int, int]:
+    """``count_parameters`` of the model of a shape, before one is made."""
+    with torch.device("meta"):
+        return count_parameters(build_model(size))
+
+
 def build_tokenizer(vocab: int) -> PreTrainedTokenizerFast:
     """A tokenizer for which each word is the number of its id, so that text and tokens are one to one."""
     return PreTrainedTokenizerFast(tokenizer_object=_numbers(vocab), **_TOKENIZER_SETTINGS)

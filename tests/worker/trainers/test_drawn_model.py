@@ -36,6 +36,7 @@ def test_a_model_has_the_shapes_parameters_and_equal_seeds_give_equal_models(siz
     first, second, other = (drawn_model.draw_model(size, seed, torch.device("cpu")) for seed in (1, 1, 2))
     total, trainable = drawn_model.count_parameters(first)
     assert total == trainable == parameter_count(Shape.model_validate(size)).total
+    assert drawn_model.count_on_paper(size) == (total, trainable)
     pairs = list(zip(first.parameters(), second.parameters(), other.parameters(), strict=True))
     assert all(torch.equal(one, two) for one, two, _ in pairs)
     assert not all(torch.equal(one, three) for one, _, three in pairs)

@@ -19,10 +19,11 @@ from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
+from suite.worker.trainers.shims import apply_shims
 from suite.worker.trainers.tally import Tally
 from suite.worker.trainers.trlx import config as trlx_config
 from suite.worker.trainers.trlx.accelerate.hooks import Sheet, TimedPPO
-from suite.worker.trainers.trlx.shims import TRLX_ACCELERATE, apply_shims
+from suite.worker.trainers.trlx.shims import TRLX_ACCELERATE
 from suite.worker.trainers.trlx.source import COMMIT
 from suite.worker.trainers.trlx.work import notes, work_differences
 from suite.worker.world import World
