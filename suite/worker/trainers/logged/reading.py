@@ -131,9 +131,11 @@ class StepReader:
         return float(clock)  # type: ignore[arg-type]
 
     def _error(self, what: str) -> ConfigError:
-        return ConfigError("line {} of {}'s step log ({}) {}".format(
-            max(1, self._line), self._trainer, os.path.basename(self._path), what
-        ))
+        return ConfigError(
+            "line {} of {}'s step log ({}) {}".format(
+                max(1, self._line), self._trainer, os.path.basename(self._path), what
+            )
+        )
 
 
 def _refuse(constant: str) -> None:

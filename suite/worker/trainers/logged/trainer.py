@@ -54,7 +54,7 @@ class LoggedTrainer(LedTrainer):
         """Rank 0 writes what the program needs, and starts it. Raises ConfigError for more than one node."""
         if self.manifest["layout"]["nodes"] > 1:
             raise ConfigError("{} runs on one node here: its model lies in a folder of that node".format(self.name))
-        self.notes = (
+        self.notes += (
             "seconds and counts are those that {} logs; the suite started it and read them".format(self.name),
             "memory is that of the whole iteration: the log does not say when a phase begins",
         )
@@ -80,6 +80,10 @@ class LoggedTrainer(LedTrainer):
     def statistics(self, step: LoggedStep) -> Dict[str, Optional[float]]:
         """Of the training, by the suite's names; nothing where the log tells none."""
         return {}
+
+    def prepared(self, step: LoggedStep) -> LoggedStep:
+        """The step with its values as timers and counts expect them."""
+        return step
 
     def build(self) -> None:
         """Nothing: the program builds in its own processes."""
@@ -122,6 +126,7 @@ class LoggedTrainer(LedTrainer):
             raise ConfigError("{} logged a step more than the {} asked for".format(self.name, iterations))
 
     def _tell_step(self, clock: LeadingToldClock, step: LoggedStep) -> None:
+        step = self.prepared(step)
         timed = time_step(step, self.timers, self.name)
         counts = check_told(self.told_counts(step), self.manifest, step, self.name)
         optional = {"details": timed.details} if timed.details else {}
