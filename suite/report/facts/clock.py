@@ -25,8 +25,8 @@ def clock_lines(rows: Sequence[Row]) -> tuple[str, ...]:
     if not names:
         return ()
     return (
-        f"{', '.join(names)}: seconds and counts are those of the trainer's own log. The suite did not measure them, so "
-        "these rows are ranked with no other backend's",
+        f"{', '.join(names)}: seconds and counts are those of the trainer's own log. The suite did not measure them, "
+        "so these rows are ranked with no other backend's",
     )
 
 

@@ -1,4 +1,5 @@
-"""What AReaL's timers hold (1.0.4, areal/trainer/rl_trainer.py; ``record_timing`` is in areal/utils/stats_tracker.py:85).
+"""What AReaL's timers hold (1.0.4, areal/trainer/rl_trainer.py; ``record_timing`` is in
+areal/utils/stats_tracker.py:85).
 
 There is none of the whole step, so an iteration is from one commit of statistics to the next. AReaL logs the mean of
 what is timed more than once in a step, and how often; the reader multiplies.

@@ -41,7 +41,7 @@ def write_model(folder: str, manifest: Dict[str, Any]) -> Tuple[int, int]:
 
 
 def prompts(manifest: Dict[str, Any]) -> Iterator[Dict[str, Any]]:
-    """Every prompt of the run in the order of its samples: ``iteration``, ``number`` of its first sample, ``tokens``."""
+    """Every prompt of the run in order: ``iteration``, ``number`` of its first sample in that, ``tokens``."""
     group = manifest["workload"].get("group", 1)
     ordinary = ordinary_tokens(manifest)
     for iteration in range(asked_iterations(manifest)):

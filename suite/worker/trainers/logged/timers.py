@@ -44,7 +44,7 @@ class Timed:
 
 
 def time_step(step: LoggedStep, timers: Sequence[Timer], trainer: str) -> Timed:
-    """The step's seconds by the trainer's own timers; without a timer of the whole, those between two steps' last lines.
+    """The step's seconds by the trainer's own timers; without one of the whole, those between two steps' last lines.
 
     Raises ConfigError for a timer that is missing, not finite or negative, and for parts longer than the whole.
     """

@@ -1,4 +1,4 @@
-"""``python -m suite.worker.trainers.nemo_rl.entry FILE``: NeMo-RL's GRPO example, unchanged, whose logger tells the suite.
+"""``python -m suite.worker.trainers.nemo_rl.entry FILE``: NeMo-RL's GRPO example as it is, and what its logger logs.
 
 In NeMo-RL's image. Its registries get the suite's environment and processor; each call of its logger is written to the
 step log as well.

@@ -18,8 +18,8 @@ TIMERS = (
     _timer(
         "total_step_time",
         WHOLE,
-        "everything from the batch on to the end of training and its statistics; not the writing of logs, nor the batch "
-        "that is dumped to a file after each step",
+        "everything from the batch on to the end of training and its statistics; not the writing of logs, nor the "
+        "batch that is dumped to a file after each step",
         _RETURNED,
         "grpo.py:2258",
     ),

@@ -1,4 +1,4 @@
-"""``python -m suite.worker.trainers.skyrl.entry FILE``: SkyRL's trainer as its own entry point runs it, with a callback.
+"""``python -m suite.worker.trainers.skyrl.entry FILE``: SkyRL's trainer as ``main_base`` runs it, with a callback.
 
 In SkyRL's image. ``main_base`` leaves two things to its user: to register an environment within Ray's task, and to
 give the trainer callbacks; this does both, and nothing else than ``main_base`` does.

@@ -38,8 +38,8 @@ TIMERS = (
     _timer(
         "fwd_logprobs_values_reward",
         "score",
-        "log-probs of the reference, where there is a KL coefficient, and of the policy, with moving each to the device "
-        "and off it",
+        "log-probs of the reference, where there is a KL coefficient, and of the policy, with moving each to the "
+        "device and off it",
         _RETURNED,
         "415",
     ),
