@@ -199,10 +199,10 @@ def _describe(subject: Optional[Subject], facts: Dict[str, Any], notes: List[str
     if isinstance(subject, Trainer):
         facts["work_differences"] = list(subject.work_differences)
         facts["packages"].update(subject.versions)
-        if subject.lacking_phases:
-            facts["lacking_phases"] = dict(subject.lacking_phases)
-        if subject.configuration:
-            facts["configuration"] = subject.configuration
+        told = {
+            name: getattr(subject, name) for name in ("lacking_phases", "configuration", "clock", "experimental")
+        }
+        facts.update({name: value for name, value in told.items() if value})
 
 
 def _start_sampler(world: World) -> Tuple[Optional[DeviceSampler], List[str]]:

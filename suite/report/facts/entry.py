@@ -31,11 +31,16 @@ def manifests_of(entries: Sequence[Entry]) -> list[Manifest]:
     return list(found.values())
 
 
+#: The clock of rows that the suite timed itself, between barriers.
+SUITE_CLOCK = "suite"
+
+
 @dataclass(frozen=True, order=True)
 class Setting:
     """What two rows must share, besides their work, before their rates may be compared.
 
     ``asynchronous``: samples are generated beside the training of older ones, as far ahead as queues let them.
+    ``clock``: the suite's, or whose log the seconds are from: what one trainer's timers hold another's do not.
     """
 
     kind: Literal["engine", "trainer"]
@@ -45,6 +50,7 @@ class Setting:
     threads_per_rank: int
     machine: str
     asynchronous: bool = False
+    clock: str = SUITE_CLOCK
 
     @property
     def order(self) -> str:

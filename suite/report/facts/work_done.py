@@ -22,7 +22,12 @@ def otherwise(row: Row, other: Row) -> tuple[str, ...]:
     """In what a row's own counts and passes are not another's, each in words; empty where they did the same."""
     assert row.counts is not None and other.counts is not None, "a row with runs has counts"
     both = [(name, getattr(row.counts, name), getattr(other.counts, name)) for name in ("samples", *COUNTED)]
-    counted = [f"{own:,} {name.replace('_', ' ')}, not {theirs:,}" for name, own, theirs in both if own != theirs]
+    counted = [
+        f"{own:,} {name.replace('_', ' ')}, not {theirs:,}"
+        for name, own, theirs in both
+        if own is not None and theirs is not None and own != theirs
+    ]
+    counted += [f"{name.replace('_', ' ')} not told" for name, own, theirs in both if own is None and theirs is not None]
     own, theirs = ({phase.name for phase in one.phases} for one in (row, other))
     passes = [f"{'a' if name in own else 'no'} {name} pass" for name in PASSES if name in own ^ theirs]
     return (*counted, *passes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, Setting
+from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, SUITE_CLOCK, Setting
 from suite.report.facts.kind import WorkKind
 from suite.report.facts.model import ReportModel
 from suite.report.facts.phase_ratios import COMPARED, PhaseRatio
@@ -105,6 +105,8 @@ def _heading(setting: Setting, algorithms: Sequence[str]) -> str:
     whose = f"Engine backends (the suite's own {' or '.join(algorithms)} iteration)"
     if setting.kind == "trainer":
         how = ", asynchronous" if setting.asynchronous else ""
+        if setting.clock != SUITE_CLOCK:
+            how += f", timed by {inline(setting.clock)} and not by the suite"
         whose = f"Trainer backends (the stack's own trainer{how})"
     told = setting.device == "cpu" or setting.threads_per_rank > 1
     threads = f", {counted(setting.threads_per_rank, 'thread')} per rank" if told else ""

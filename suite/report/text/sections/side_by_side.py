@@ -13,7 +13,7 @@ from suite.report.facts.work import WorkDifference
 from suite.report.facts.work_done import COUNTED
 from suite.report.formatting.escape import inline, prose
 from suite.report.formatting.grid import Column, Notes, Table, grid
-from suite.report.formatting.numbers import counted, gib, interval, listed, number
+from suite.report.formatting.numbers import UNKNOWN, counted, gib, interval, listed, number
 from suite.report.text.section import Section, few
 
 #: What a cell shows of a phase that is not there.
@@ -115,11 +115,15 @@ def _phase_cells(group: SideBySide, side: Side, notes: Notes) -> tuple[str, ...]
 def _counts(group: SideBySide) -> str:
     """What the first row counted, and who counted the same."""
     row = group.sides[0].row
-    told = [f"{field.replace('_', ' ')} {getattr(row.counts, field):,}" for field in ("samples", *COUNTED)]
+    told = [f"{field.replace('_', ' ')} {_amount(getattr(row.counts, field))}" for field in ("samples", *COUNTED)]
     others = "the others too, but for what is noted at their names"
     if not any(side.otherwise for side in group.sides):
         others = "all others too"
     return f"{row.name} counted in an iteration: {', '.join(told)}; {others}."
+
+
+def _amount(value: int | None) -> str:
+    return UNKNOWN if value is None else f"{value:,}"
 
 
 def _differences(model: ReportModel) -> Iterator[str]:
