@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from suite.backends import trl
 from suite.backends.base import unknown_work, versions_errors
 from suite.backends.registry import find_backend
 from suite.conduct.planning.plan import make_plan
@@ -131,9 +132,13 @@ def test_another_version_is_refused(versions: dict[str, str], words: str | None)
     assert (len(errors) == 1 and words in errors[0]) if words else not errors
 
 
-def test_driver_and_worker_agree_on_what_they_were_made_for() -> None:
-    from suite.backends import trl
+def test_doctor_is_told_of_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trl, "stack_versions", lambda python, packages: {"trl": "1.12.0", "transformers": None})
+    (error,) = find_backend("trl-rloo").stack_errors("python")
+    assert "finds 1.12.0" in error
 
+
+def test_driver_and_worker_agree_on_what_they_were_made_for() -> None:
     assert trl.TRL_VERSIONS == worker_config.VERSIONS
     assert {find_backend(name).algorithm for name in worker_config.ALGORITHMS} == {"grpo", "rloo"}
 
