@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from suite.backends.base import BackendKind, engine_errors, own_worker_argv
-from suite.backends.deepspeed import zero_layout
+from suite.backends.deepspeed import FAMILIES, zero_layout
+from suite.launch.probe import stack_versions
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
@@ -16,7 +17,6 @@ SPECIAL_TOKENS = 3
 #: of TRL: the line of releases whose methods the worker times (docs/trainers/trl.md)
 TRL_VERSIONS = ("1.16",)
 OLDEST_TRANSFORMERS = 5
-_FAMILIES = ("gpt2", "llama", "qwen2", "qwen3")
 _PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "trl", "deepspeed")
 #: what DeepSpeed alone has of the settings
 _DEEPSPEED_ONLY = {
@@ -89,6 +89,9 @@ class _Trl:
 
     def versions_errors(self, workload: Workload, versions: Mapping[str, str]) -> list[str]:
         """TRL's methods are timed as one line of releases has them, on a transformers of its time."""
+        return self._wrong_versions(versions)
+
+    def _wrong_versions(self, versions: Mapping[str, str]) -> list[str]:
         errors, found, transformers = [], versions.get("trl"), versions.get("transformers")
         if found is not None and ".".join(found.split(".")[:2]) not in TRL_VERSIONS:
             wanted = " or ".join(f"{line}.x" for line in TRL_VERSIONS)
@@ -104,8 +107,9 @@ class _Trl:
         return {"DS_ACCELERATOR": "cpu"} if measure.device == "cpu" else {}
 
     def stack_errors(self, python: str) -> list[str]:
-        """Its packages and their versions are all there is to it."""
-        return []
+        """Its packages are all there is to it, in versions that it was made for."""
+        found = stack_versions(python, ("trl", "transformers"))
+        return self._wrong_versions({name: version for name, version in found.items() if version is not None})
 
     def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
         return own_worker_argv(manifest_path, bundle_path)
@@ -137,8 +141,8 @@ def _check_engine_settings(request: LayoutRequest) -> None:
 
 def _shape_errors(size: Shape) -> list[str]:
     """Why no model of this shape is built here."""
-    if size.architecture not in _FAMILIES:
-        families = ", ".join(_FAMILIES)
+    if size.architecture not in FAMILIES:
+        families = ", ".join(FAMILIES)
         return [f"the trl backends build {families} models, and {size.name} is of the {size.architecture} family"]
     if size.vocab <= SPECIAL_TOKENS:
         return [f"the tokenizer keeps {SPECIAL_TOKENS} tokens for itself, which is all that {size.name} has"]
