@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -17,11 +16,13 @@ def backends(
     as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
 ) -> None:
     """List the backends, the packages that each needs, and the versions installed."""
+    from suite.backends.interpreters import read_interpreters
     from suite.backends.registry import backends as known
     from suite.cli.options.reading import print_json
     from suite.launch.probe import stack_versions
 
-    found = [(driver, stack_versions(python or sys.executable, driver.packages)) for driver in known().values()]
+    asked = read_interpreters(python or ())
+    found = [(driver, stack_versions(asked.of(name), driver.packages)) for name, driver in known().items()]
     if as_json:
         facts = ("name", "kind", "summary", "settings")
         print_json([{**{fact: getattr(driver, fact) for fact in facts}, "packages": has} for driver, has in found])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -19,12 +18,13 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
 ) -> int:
     """Look at interpreter, stacks, devices, memory, disk and container runtime. Exit 3 when no backend can run here."""
+    from suite.backends.interpreters import read_interpreters
     from suite.cli.options.reading import print_json
     from suite.conduct.doctor.display import print_diagnosis
     from suite.conduct.doctor.examine import examine
     from suite.report.formatting.width import terminal_columns
 
-    diagnosis = examine(python or sys.executable, runs)
+    diagnosis = examine(read_interpreters(python or ()), runs)
     if as_json:
         print_json({**diagnosis.model_dump(mode="json"), "able": diagnosis.able})
     else:

@@ -96,7 +96,8 @@ def rerun(
     view = live_view(to_stderr=as_json)
     for line in unread:
         view.notice(line)
-    work_on = partial(run_plan, settings=Settings(root=runs, python=machine.python), launcher=launcher, view=view)
+    settings = Settings(root=runs, python=machine.python, pythons=machine.pythons)
+    work_on = partial(run_plan, settings=settings, launcher=launcher, view=view)
     if rule is None:
         plan = rerun_plan(wanted, runs, repeats or default_repeats(before), image, extend)
         summary = work_on(plan)

@@ -82,7 +82,7 @@ def test_the_local_launcher_takes_its_interpreter_and_no_container_runtime(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
-    machine, launcher = Where(python="/x/python").open("cpu", ("megatron",))
+    machine, launcher = Where(python=["/x/python"]).open("cpu", ("megatron",))
     assert isinstance(launcher, LocalLauncher) and machine.python == "/x/python"
 
 
@@ -90,8 +90,8 @@ def test_an_interpreter_of_this_machine_is_not_sought_in_the_image(monkeypatch: 
     asked: list[str | None] = []
     monkeypatch.setattr("suite.conduct.running.containers.open_containers", lambda *given: asked.append(given[4]))
     monkeypatch.setenv("SUITE_PYTHON", "/here/python")
-    Where(launcher="docker", python="/here/python").open("cpu", ("megatron",))
-    Where(launcher="docker", python="/image/python").open("cpu", ("megatron",))
+    Where(launcher="docker", python=[]).open("cpu", ("megatron",))
+    Where(launcher="docker", python=["/image/python"]).open("cpu", ("megatron",))
     assert asked == [None, "/image/python"]
 
 

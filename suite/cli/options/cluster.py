@@ -125,7 +125,13 @@ class Nodes:
         if self.image is not None:
             # the variable behind --python speaks of this machine
             return image_python
-        return self.python or sys.executable
+        from suite.backends.interpreters import read_interpreters
+        from suite.spec.base import UsageError
+
+        asked = read_interpreters(self.python or ())
+        if asked.named:
+            raise UsageError("a cluster's nodes have one interpreter for all: --python is PATH here, not NAME=PATH")
+        return asked.usual or sys.executable
 
     def machine(self, image_python: str) -> ClusterMachine:
         from suite.conduct.cluster.machine import cluster_machine

@@ -5,7 +5,6 @@ A new launcher of `suite run` is an entry of ``LAUNCHERS`` and, where it has opt
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -103,6 +102,7 @@ class Where(DockerOptions, LocalOptions, Choice):
 
 
 def _open_local(where: Where, device: str, backends: Sequence[str], planning: bool) -> tuple[Machine, Launcher]:
+    from suite.backends.interpreters import read_interpreters
     from suite.cli.options.reading import checked
     from suite.conduct.planning.machine import look_at_machine
     from suite.launch.idle import REQUIRE_IDLE
@@ -110,7 +110,9 @@ def _open_local(where: Where, device: str, backends: Sequence[str], planning: bo
 
     start = find_start(where.start)
     ids = checked(where.settings).gpu_ids
-    machine = look_at_machine(where.python or sys.executable, device, planning, ids)
+    asked = read_interpreters(where.python or ())
+    machine = look_at_machine(asked.usual or sys.executable, device, planning, ids)
+    machine = machine.model_copy(update={"pythons": {name: asked.of(name) for name in backends}})
     _require_idle(where, machine, planning)
     env = REQUIRE_IDLE if where.require_idle else {}
     return machine, LocalLauncher(gpus=machine.device_names, env=env, start=start)
@@ -121,8 +123,7 @@ def _open_docker(where: Where, device: str, backends: Sequence[str], planning: b
     from suite.conduct.running.containers import open_containers
     from suite.launch.idle import REQUIRE_IDLE
 
-    # the variable names this machine's interpreter, not the image's
-    python = None if where.python == os.environ.get("SUITE_PYTHON") else where.python
+    python = _one_python(where.python or ())
     settings = checked(where.settings)
     if where.require_idle:
         settings = settings.model_copy(update={"env": {**settings.env, **REQUIRE_IDLE}})
@@ -130,6 +131,19 @@ def _open_docker(where: Where, device: str, backends: Sequence[str], planning: b
     if where.require_idle and not opened[1].runtime.facts.remote:
         _require_idle(where, opened[0], planning)
     return opened
+
+
+def _one_python(texts: Sequence[str]) -> str | None:
+    """The interpreter in the images that was asked for; the variable names this machine's. Raises UsageError."""
+    from suite.backends.interpreters import read_interpreters
+    from suite.spec.base import UsageError
+
+    if not texts:
+        return None
+    asked = read_interpreters(texts)
+    if asked.named:
+        raise UsageError("each image has one interpreter: with --launcher docker --python is PATH, not NAME=PATH")
+    return asked.usual
 
 
 def _require_idle(where: Where, machine: Machine, planning: bool) -> None:

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 #: `--python` of every command that starts a stack or asks one; an image sets the variable to its own stack
 Python = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
-        envvar="SUITE_PYTHON",
-        help="Python interpreter that has the training stack [default: this one]",
+        metavar="[NAME=]PATH",
+        help="Python interpreter that has the training stack, of all backends or of the one or the environment named "
+        "(repeat for several) [env var: SUITE_PYTHON] [default: this one, or .venv-NAME beside its .venv]",
         rich_help_panel="Where it runs",
     ),
 ]

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from suite.backends.base import VLLM_PACKAGES, BackendDriver
 from suite.backends.generation import vllm_error
+from suite.backends.interpreters import Interpreters
 from suite.backends.registry import backends
 from suite.conduct.doctor.container_runtime import look_at_runtime
 from suite.conduct.planning.machine import smallest_memory
@@ -64,11 +65,12 @@ class Diagnosis(Frozen):
         return any(check.name.startswith("backend ") and check.state == "ok" for check in self.checks)
 
 
-def examine(python: str, runs: Path) -> Diagnosis:
+def examine(asked: Interpreters, runs: Path) -> Diagnosis:
     """Look at interpreter, stacks, devices, memory, disk, container runtime. Raises UsageError for no interpreter."""
     gpus = local_devices()
+    python = asked.usual or sys.executable
     checks = [_python_check()]
-    checks += [_backend_check(driver, python) for driver in backends().values()]
+    checks += [_backend_check(driver, asked.of(name)) for name, driver in backends().items()]
     checks += [_vllm_check(python, "cuda" if gpus else "cpu")]
     checks += [_gpu_check(gpus), _cores_check(), _memory_check(), _disk_check(runs), _runtime_check()]
     room = smallest_memory(gpus) if gpus else psutil.virtual_memory().total

@@ -32,6 +32,7 @@ class Machine(Frozen):
     """
 
     python: str
+    pythons: dict[str, str] = Field(default={}, description="backend -> interpreter, of those with one of their own")
     device: Literal["cpu", "cuda"]
     max_ranks: int
     device_memory_bytes: int | None
@@ -103,11 +104,11 @@ class Machine(Frozen):
         """
         driver = find_backend(backend)
         optional = optional_packages(driver)
-        return without_missing(optional, stack_versions(self.python, driver.packages + optional))
+        return without_missing(optional, stack_versions(self.python_of(backend), driver.packages + optional))
 
     def stack_errors(self, backend: str) -> list[str]:
         """Why the stack cannot be measured although no package is missing; empty when it can."""
-        return find_backend(backend).stack_errors(self.python)
+        return find_backend(backend).stack_errors(self.python_of(backend))
 
     def images(self, backends: Iterable[str]) -> dict[str, str | None]:
         """What names the image that a backend's runs are in; ``None`` on a bare host."""
@@ -115,7 +116,11 @@ class Machine(Frozen):
 
     def where(self, backend: str) -> str:
         """What holds a backend's stack, in words for a message."""
-        return self.python
+        return self.python_of(backend)
+
+    def python_of(self, backend: str) -> str:
+        """The interpreter of a backend's ranks."""
+        return self.pythons.get(backend, self.python)
 
     def stacks(self, backends: Iterable[str]) -> dict[str, dict[str, str]]:
         """Versions of each backend's packages in the stack's interpreter.

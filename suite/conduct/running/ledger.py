@@ -7,6 +7,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple, Protocol
 
+from pydantic import Field
+
 from suite.bundle.record import Record
 from suite.bundle.store import AlreadyThere, DamagedBundle
 from suite.conduct.planning.request import RunState
@@ -39,8 +41,13 @@ class Settings(Frozen):
 
     root: Path
     python: str
+    pythons: dict[str, str] = Field(default={}, description="backend -> interpreter, of those with one of their own")
     budget_seconds: float | None = None
     retry_failed: bool = False
+
+    def python_of(self, backend: str) -> str:
+        """The interpreter of a backend's ranks."""
+        return self.pythons.get(backend, self.python)
 
 
 class _Seen(NamedTuple):

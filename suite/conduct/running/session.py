@@ -88,7 +88,8 @@ def _one_by_one(ledger: Ledger, settings: Settings, launcher: Launcher, view: Vi
     while manifest := ledger.take():
         result: Record | DamagedBundle | AlreadyThere
         try:
-            result = execute(manifest, settings.root, launcher, settings.python, view.event)
+            python = settings.python_of(manifest.backend.name)
+            result = execute(manifest, settings.root, launcher, python, view.event)
         except (DamagedBundle, AlreadyThere) as error:
             result = error
         ledger.ended(manifest, result)

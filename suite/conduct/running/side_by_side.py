@@ -142,7 +142,8 @@ class SideBySide:
         )
         result: Result
         try:
-            result = execute(manifest, self._settings.root, launcher, self._settings.python, self._post_event)
+            python = self._settings.python_of(manifest.backend.name)
+            result = execute(manifest, self._settings.root, launcher, python, self._post_event)
         except Exception as error:  # noqa: BLE001 - the main thread raises it
             result = error
         self._mailbox.post(partial(self._end, manifest, lane, result))

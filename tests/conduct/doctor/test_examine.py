@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from suite.backends.interpreters import Interpreters
 from suite.conduct.doctor import examine as examined
 from suite.conduct.doctor.display import print_diagnosis
 from suite.conduct.doctor.examine import Diagnosis, examine
@@ -26,7 +27,7 @@ def diagnosis(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Diagnosis:
         monkeypatch.setattr(f"suite.backends.{module}.trlx_errors", lambda python, engine=False: list(TRLX_PROBLEMS))
     monkeypatch.setattr(examined, "local_devices", tuple[LocalDevice, ...])
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
-    return examine("python", tmp_path)
+    return examine(Interpreters(usual="python"), tmp_path)
 
 
 def advice(diagnosis: Diagnosis, name: str) -> str:
@@ -60,7 +61,7 @@ def test_the_pages_and_images_that_are_named_exist(diagnosis: Diagnosis) -> None
 
 def test_a_backend_without_a_page_is_installed_here(diagnosis: Diagnosis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examined, "stack_versions", lambda python, packages: dict.fromkeys(packages))
-    text = advice(examine("python", Path()), "backend megatron")
+    text = advice(examine(Interpreters(usual="python"), Path()), "backend megatron")
     assert text == "install torch, megatron-core into python, or name another interpreter with --python"
 
 

@@ -1,0 +1,75 @@
+"""Which interpreter holds a backend's stack: one for all, or one of its own where its packages fit no other's."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import Field
+
+from suite.backends.base import BackendDriver
+from suite.backends.registry import backends, find_backend
+from suite.spec.base import Frozen, UsageError
+from suite.spec.names import nearest
+
+#: one interpreter for all backends, where no option names one
+PYTHON_VARIABLE = "SUITE_PYTHON"
+
+
+class Interpreters(Frozen):
+    """``usual`` holds every stack but those in ``named`` (backend or environment -> interpreter).
+
+    Where nobody asked for one (``usual`` is None) it is this interpreter, and a backend that has an environment takes
+    the one beside this, as ``make <environment>`` puts it there.
+    """
+
+    usual: str | None = None
+    named: dict[str, str] = Field(default={})
+
+    def of(self, backend: str) -> str:
+        """The interpreter of a backend's ranks."""
+        driver = find_backend(backend)
+        own = environment_of(driver)
+        for name in filter(None, (backend, own)):
+            if name in self.named:
+                return self.named[name]
+        if self.usual is not None:
+            return self.usual
+        beside = None if own is None else environment_python(own)
+        return beside or sys.executable
+
+
+def environment_of(driver: BackendDriver) -> str | None:
+    """The environment that a stack needs because it fits no other; None for one that lives with the engines."""
+    found: str | None = getattr(driver, "environment", None)
+    return found
+
+
+def environment_python(name: str) -> str | None:
+    """The interpreter of an environment beside the one that this process runs in: ``.venv-NAME`` beside ``.venv``."""
+    python = Path(f"{sys.prefix}-{name}") / "bin" / "python"
+    return str(python) if python.exists() else None
+
+
+def read_interpreters(texts: Sequence[str]) -> Interpreters:
+    """``PATH`` for all, ``NAME=PATH`` for a backend or an environment; without any, what the variable says.
+
+    Raises UsageError for a name that neither is, for two of one, and for nothing behind the sign.
+    """
+    usual, named = None, {}
+    for text in texts:
+        name, sign, path = text.partition("=")
+        if not sign or os.sep in name:
+            if usual is not None:
+                raise UsageError(f"--python names one interpreter for all backends, not {usual} and {text}")
+            usual = text
+            continue
+        known = {*backends(), *filter(None, map(environment_of, backends().values()))}
+        if name not in known:
+            raise UsageError(f"--python {text}: there is no backend or environment {name!r}{nearest(name, known)}")
+        if not path or name in named:
+            raise UsageError(f"--python {name}=PATH names one interpreter, once")
+        named[name] = path
+    return Interpreters(usual=usual or os.environ.get(PYTHON_VARIABLE) or None, named=named)

@@ -1,0 +1,79 @@
+"""Which interpreter holds a backend's stack."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from suite.backends import interpreters, registry
+from suite.backends.interpreters import environment_python, read_interpreters
+from suite.backends.trlx_deepspeed import TrlxDdp
+from suite.spec.base import UsageError
+
+
+class Foreign(TrlxDdp):
+    name = "foreign"
+    environment = "abroad"
+
+
+@pytest.fixture(autouse=True)
+def _a_backend_with_an_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    known = {**registry.backends(), "foreign": Foreign()}
+    monkeypatch.setattr(registry, "backends", lambda: known)
+    monkeypatch.setattr(interpreters, "backends", lambda: known)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))
+    monkeypatch.delenv("SUITE_PYTHON", raising=False)
+
+
+def make_environment(tmp_path: Path) -> str:
+    python = tmp_path / ".venv-abroad" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    return str(python)
+
+
+def test_without_a_word_each_takes_this_interpreter() -> None:
+    asked = read_interpreters(())
+    assert asked.of("deepspeed") == sys.executable
+    assert asked.of("foreign") == sys.executable, "its environment is not there"
+
+
+def test_an_environment_beside_this_one_is_taken_by_its_backends_alone(tmp_path: Path) -> None:
+    python = make_environment(tmp_path)
+    assert environment_python("abroad") == python
+    asked = read_interpreters(())
+    assert asked.of("foreign") == python
+    assert asked.of("deepspeed") == sys.executable
+
+
+def test_what_is_named_comes_first(tmp_path: Path) -> None:
+    make_environment(tmp_path)
+    assert read_interpreters(("foreign=/a/python",)).of("foreign") == "/a/python"
+    assert read_interpreters(("abroad=/a/python",)).of("foreign") == "/a/python"
+    both = read_interpreters(("abroad=/a/python", "foreign=/b/python", "/c/python"))
+    assert (both.of("foreign"), both.of("deepspeed")) == ("/b/python", "/c/python")
+
+
+def test_one_for_all_is_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_environment(tmp_path)
+    assert read_interpreters(("/c/python",)).of("foreign") == "/c/python"
+    assert read_interpreters(("/with=sign/python",)).of("foreign") == "/with=sign/python"
+    monkeypatch.setenv("SUITE_PYTHON", "/d/python")
+    assert read_interpreters(()).of("foreign") == "/d/python"
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        (("foreing=/a",), "there is no backend or environment 'foreing', did you mean 'foreign'?"),
+        (("/a", "/b"), "one interpreter for all backends, not /a and /b"),
+        (("foreign=",), "names one interpreter, once"),
+        (("foreign=/a", "foreign=/b"), "names one interpreter, once"),
+    ],
+)
+def test_what_makes_no_sense_is_told(texts: tuple[str, ...], said: str) -> None:
+    with pytest.raises(UsageError) as error:
+        read_interpreters(texts)
+    assert said in str(error.value)
