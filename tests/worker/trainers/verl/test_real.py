@@ -1,4 +1,4 @@
-"""verl's own trainer, really: its workers and vLLM servers on Ray, on a CPU, in the environment that `make verl` makes."""
+"""verl's own trainer, really: its workers and vLLM servers on Ray, in the environment that `make verl` makes."""
 
 from __future__ import annotations
 
@@ -70,12 +70,13 @@ def test_ppo_with_a_critic_on_two_workers_and_two_vllm_servers(tmp_path: Path, p
     ]
     in_order = ["generate", "reference", "score", "reward", "train", "sync"]
     assert phases[0] == phases[1] == [(step, phase) for step in range(3) for phase in in_order]
-    for event in (each for each in ranks[0] if each["kind"] == "iteration"):
+    iterations = [event for event in ranks[0] if event["kind"] == "iteration"]
+    for event in iterations:
         assert set(event["details"]) == {"train/actor", "train/critic"}
         # vLLM's own log-probs are those of the weights that were trained: they arrive, in full precision
         assert event["rollout"]["logprob_difference_max"] < 1e-4
-        timers = event["own_timers"]
-        assert timers["gen"] < 2 and 0 < timers["update_actor"] < timers["step"] < event["seconds"]
+        assert 0 < event["own_timers"]["update_actor"] < event["own_timers"]["step"]
+    assert min(event["own_timers"]["gen"] for event in iterations) < 2, "nobody waits 2 s for the samples"
     notes = record.environment["worker"]["notes"]
     assert any("every 0.02 s" in note for note in notes)
     assert len([note for note in notes if note.startswith("replaced on a CPU: ")]) == 7
