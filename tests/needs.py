@@ -52,6 +52,14 @@ def require_environment(name: str) -> str:
     return python
 
 
+def require_trl() -> None:
+    """See ``skip_outside_ci``: this interpreter has TRL."""
+    try:
+        metadata.version("trl")
+    except metadata.PackageNotFoundError:
+        skip_outside_ci("no trl in this interpreter: make trl")
+
+
 @contextmanager
 def started_or_skipped(purpose: str, starting: AbstractContextManager[T]) -> Iterator[T]:
     """Enter ``starting``. Programs that are there may still not start: no privileges, or too old for this kernel."""

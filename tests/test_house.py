@@ -43,7 +43,7 @@ TRAINING = {
     "transformers",
     "trlx",
 }
-STACK = TRAINING | {"pynvml", "vllm", "ray", "verl", "hydra", "omegaconf", "pandas"}
+STACK = TRAINING | {"pynvml", "vllm", "ray", "trl", "datasets", "verl", "hydra", "omegaconf", "pandas"}
 HEAVY = TRAINING | {"numpy", "scipy", "matplotlib", "pydantic", "docker", "kubernetes", "jinja2", "yaml", "requests"}
 
 

@@ -12,6 +12,7 @@ import torch
 
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.tally import Tally
+from suite.worker.trainers.trl.vllm import checked_once
 
 
 class Sheet:
@@ -26,7 +27,8 @@ class Sheet:
         self.collecting = False
         self.logged: Dict[str, Any] = {}
         self.gradient_norms: List[Any] = []  # numbers, or tensors still being computed
-        self.prompts = self.responses = torch.empty(0)
+        #: of this iteration's samples on this rank, by TRL's names
+        self.output: Dict[str, Any] = {}
 
     def clear(self) -> None:
         """Another iteration begins."""
@@ -51,7 +53,7 @@ class TimedTrainer:
         super().__init__(**options)
         if self.use_vllm:
             engine = self.vllm_generation
-            engine.sync_weights = self._phased("sync", engine.sync_weights)
+            engine.sync_weights = self._phased("sync", checked_once(engine))
             engine.generate = self._phased("generate", engine.generate)
 
     def get_batch_samples(self, *arguments: Any, **options: Any) -> Any:
@@ -72,7 +74,7 @@ class TimedTrainer:
         sheet.collecting = True
         output = super()._generate_and_score_completions(inputs)
         sheet.collecting = False
-        sheet.prompts, sheet.responses = output["prompt_ids"], output["completion_ids"]
+        sheet.output = output
         sheet.clock.open("train")
         return output
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any, Dict, Iterator
 from unittest import mock
 
-from suite.worker.trainers.shims import Shim, deepspeed_on_cpu
+from suite.worker.trainers.shims import Shim, no_shared_memory_operator
 from suite.worker.trainers.trl.config import engine_of
 from suite.worker.world import World
 
@@ -25,6 +25,10 @@ def without_vllm() -> Iterator[None]:
 
 def _is_deepspeed_on_cpu(manifest: Dict[str, Any], world: World) -> bool:
     return world.device.type == "cpu" and engine_of(manifest) == "deepspeed"
+
+
+def _is_zero_3_on_cpu(manifest: Dict[str, Any], world: World) -> bool:
+    return _is_deepspeed_on_cpu(manifest, world) and manifest["layout"]["zero_stage"] == 3
 
 
 def _is_fsdp_on_cpu(manifest: Dict[str, Any], world: World) -> bool:
@@ -60,10 +64,10 @@ SHIMS = (
     Shim(
         "deepspeed-joins-gloo",
         "DeepSpeed is told of the ranks before TRL's arguments are made, else ZeRO-3 partitions for a world of one",
-        _is_deepspeed_on_cpu,
+        _is_zero_3_on_cpu,
         _join_deepspeed,
     ),
-    *deepspeed_on_cpu(_is_deepspeed_on_cpu),
+    no_shared_memory_operator(_is_deepspeed_on_cpu),
     Shim(
         "fsdp-on-cpu",
         "Accelerate takes DDP for FSDP on a CPU: AcceleratorState is told that its ranks shard",

@@ -7,11 +7,13 @@ from contextlib import nullcontext
 from typing import Any, Dict, List, Optional
 
 import torch
+import torch.distributed as dist
 
 from suite.worker.generation import find_generator
 from suite.worker.generation.configuration import write_configuration
 from suite.worker.loop import _SEED_STRIDE, draw_prompts
 from suite.worker.manifest import asked_iterations, installed_version
+from suite.worker.mismatch import mismatch
 from suite.worker.rank import ConfigError
 from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
@@ -148,12 +150,17 @@ class TrlTrainer(Trainer):
 
     def _end_iteration(self) -> None:
         """Not in any timed phase: counting waits for the device."""
-        sheet = self._sheet
+        sheet, output = self._sheet, self._sheet.output
         padding = self._trainer.processing_class.pad_token_id
-        sheet.tally.add_samples(sheet.prompts, sheet.responses, padding)
-        self._check_prompts(sheet.prompts)
+        sheet.tally.add_samples(output["prompt_ids"], output["completion_ids"], padding)
+        self._check_prompts(output["prompt_ids"])
         counts = sheet.tally.counts(self.trainable_parameters, self.total_parameters)
-        sheet.clock.finish(counts, self._statistics())
+        sampled = output.get("sampling_per_token_logps")
+        optional: Dict[str, Any] = {}
+        if sampled is not None:
+            mask = torch.ones_like(sampled, dtype=torch.bool)
+            optional["rollout"] = mismatch(output["old_per_token_logps"], sampled, mask, _sum, _largest)
+        sheet.clock.finish(counts, self._statistics(), **optional)
 
     def _check_prompts(self, found: torch.Tensor) -> None:
         from suite.worker.trainers.drawn_model import SPECIAL_TOKENS
@@ -184,6 +191,16 @@ def _module(manifest: Dict[str, Any]) -> Any:
     is_hidden = manifest["measure"]["device"] == "cpu" and not trl_config.uses_vllm(manifest)
     with without_vllm() if is_hidden else nullcontext():
         return importlib.import_module(name)
+
+
+def _sum(tensor: torch.Tensor) -> torch.Tensor:
+    dist.all_reduce(tensor)
+    return tensor
+
+
+def _largest(tensor: torch.Tensor) -> torch.Tensor:
+    dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
+    return tensor
 
 
 def _timed(base: type) -> type:

@@ -1,11 +1,12 @@
 """vLLM as TRL builds it in each rank's process, but for what a model without a folder of weights needs."""
 
 from contextlib import nullcontext
-from typing import Any, Dict
+from typing import Any, Callable, Dict, Iterable, Set
 from unittest import mock
 
 import torch
 
+from suite.worker.rank import ConfigError
 from suite.worker.world import World
 
 _BLOCK_TOKENS = 128
@@ -45,3 +46,28 @@ def _cache_bytes(manifest: Dict[str, Any]) -> int:
     token = 2 * size["layers"] * size["kv_heads"] * width * _ELEMENT_BYTES[manifest["measure"]["precision"]]
     sample = -(-(workload["prompt_tokens"] + workload["new_tokens"]) // _BLOCK_TOKENS)
     return int((work["replica_rollouts"] * sample + _SPARE_BLOCKS) * _BLOCK_TOKENS * token)
+
+
+def checked_once(generation: Any) -> Callable[[], None]:
+    """TRL's ``sync_weights``, which the first time raises ConfigError where a weight of vLLM's model got none of the
+    policy's."""
+    sync = generation.sync_weights
+    model = generation.llm.llm_engine.model_executor.driver_worker.model_runner.model
+    load = model.load_weights
+    loaded: Set[str] = set()
+
+    def load_and_note(weights: Iterable[Any]) -> Any:
+        names = load(weights)
+        loaded.update(names)
+        return names
+
+    def sync_and_check() -> None:
+        sync()
+        if "load_weights" in vars(model):
+            del model.load_weights
+            missing = sorted({name for name, _ in model.named_parameters()} - loaded)
+            if missing:
+                raise ConfigError("TRL gave vLLM no weights for {}".format(", ".join(missing[:3])))
+
+    model.load_weights = load_and_note
+    return sync_and_check
