@@ -1,0 +1,118 @@
+"""verl's own trainer, really: its workers and vLLM servers on Ray, in the environment that `make verl` makes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from suite.backends.base import optional_packages
+from suite.backends.registry import find_backend
+from suite.bundle.store import Bundle
+from suite.bundle.verify import verify
+from suite.conduct.running.execute import execute
+from suite.launch.local import LocalLauncher
+from suite.launch.probe import stack_versions
+from suite.spec.manifest import Manifest
+from suite.worker.loop import expected_counts
+from tests.needs import require_environment
+from tests.worker.trainers.verl.manifests import GRPO, as_read, verl_manifest
+
+pytestmark = [pytest.mark.ranks, pytest.mark.timeout(560)]
+ROOT = Path(__file__).resolve().parents[4]
+KILL = (
+    "import sys; from pathlib import Path; from suite.conduct.running.execute import execute;"
+    "from suite.launch.local import LocalLauncher; from suite.spec.manifest import Manifest;"
+    "execute(Manifest.model_validate_json(Path(sys.argv[1]).read_text()), Path(sys.argv[2]), LocalLauncher(),"
+    " sys.argv[3], lambda event: None)"
+)
+
+
+@pytest.fixture
+def python() -> str:
+    return require_environment("verl")
+
+
+def for_stack(python: str, ranks: int, **more: Any) -> Manifest:
+    driver = find_backend("verl")
+    versions = stack_versions(python, (*driver.packages, *optional_packages(driver)))
+    return verl_manifest(ranks, stack={name: version for name, version in versions.items() if version}, **more)
+
+
+def started_files() -> set[str]:
+    folders = [str(path) for pattern in ("suite-verl-*", "suite-ray-*") for path in Path("/tmp").glob(pattern)]
+    return {*folders, *map(str, Path("/dev/shm").glob("*"))}
+
+
+def test_ppo_with_a_critic_on_two_workers_and_two_vllm_servers(tmp_path: Path, python: str) -> None:
+    """Two optimizer steps of two micro batches each: every way in which a step can be missed or doubled."""
+    manifest = for_stack(python, 2, sampler="fast", optimizer_steps=2)
+    record = execute(manifest, tmp_path, LocalLauncher(), python, lambda event: None)
+    bundle = Bundle(tmp_path / manifest.run.id)
+    assert record.status == "ok", f"{record.failure}\n{(bundle.path / 'logs' / 'rank-0.log').read_text()[-3000:]}"
+    assert verify(bundle).status == "equal"
+    body = as_read(manifest)
+    assert record.counts is not None
+    counts = record.counts.model_dump()
+    assert expected_counts(body["workload"], body["work"]).items() <= counts.items()
+    assert counts["total_parameters"] == counts["trainable_parameters"]
+    ranks = bundle.events().ranks
+    phases = [
+        [(event["iteration"], event["phase"]) for event in ranks[rank] if event["kind"] == "phase"] for rank in (0, 1)
+    ]
+    in_order = ["generate", "reference", "score", "reward", "train", "sync"]
+    assert phases[0] == phases[1] == [(step, phase) for step in range(3) for phase in in_order]
+    iterations = [event for event in ranks[0] if event["kind"] == "iteration"]
+    for event in iterations:
+        assert set(event["details"]) == {"train/actor", "train/critic"}
+        # vLLM's own log-probs are those of the weights that were trained: they arrive, in full precision
+        assert event["rollout"]["logprob_difference_max"] < 1e-4
+        assert 0 < event["own_timers"]["update_actor"] < event["own_timers"]["step"]
+    assert min(event["own_timers"]["gen"] for event in iterations) < 2, "nobody waits 2 s for the samples"
+    notes = record.environment["worker"]["notes"]
+    assert any("every 0.02 s" in note for note in notes)
+    assert len([note for note in notes if note.startswith("replaced on a CPU: ")]) == 7
+
+
+def test_nothing_stays_behind_a_killed_rank(tmp_path: Path, python: str) -> None:
+    """GRPO on one worker, with verl's own sampler, killed when vLLM has generated."""
+    before = started_files()
+    manifest = for_stack(python, 1, measure={"iterations": 500}, **GRPO)
+    path = tmp_path / "manifest.json"
+    path.write_text(manifest.model_dump_json(by_alias=True))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with open(tmp_path / "log", "w") as log:
+        argv = [sys.executable, "-c", KILL, str(path), str(tmp_path), python]
+        driver = subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=log, stderr=log)
+    bundle = tmp_path / manifest.run.id
+    started: dict[int, psutil.Process] = {}
+    try:
+        events = bundle / "events" / "rank-0.jsonl"
+        deadline = time.monotonic() + 500
+        while not (events.exists() and '"kind":"iteration"' in events.read_text()):
+            assert driver.poll() is None and time.monotonic() < deadline, (tmp_path / "log").read_text()[-3000:]
+            time.sleep(0.2)
+        started = {each.pid: each for each in psutil.Process(driver.pid).children(recursive=True)}
+        lines = "\n".join(" ".join(each.cmdline()) for each in started.values())
+        assert "raylet" in lines and "vLLMHttpServer" in lines and "EngineCore" in lines
+        timers = [json.loads(line)["own_timers"] for line in events.read_text().splitlines() if '"own_timers"' in line]
+        assert timers[0]["gen"] > 2, "verl's own sampler looks every 2 s"
+        (rank,) = [each for each in started.values() if "suite.worker" in each.cmdline()]
+        rank.send_signal(signal.SIGKILL)
+        driver.wait(60)
+    finally:
+        driver.kill()
+        driver.wait()
+    deadline = time.monotonic() + 20
+    while (left := [each for each in started.values() if each.is_running()]) or started_files() - before:
+        assert time.monotonic() < deadline, (left, started_files() - before)
+        time.sleep(0.2)
+    assert json.loads((bundle / "record.json").read_text())["status"] == "failed"

@@ -1,0 +1,145 @@
+"""A manifest in verl's words, and the files that it is handed, without verl."""
+
+from __future__ import annotations
+
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from suite.worker.loop import draw_prompts
+from suite.worker.rank import ConfigError
+from suite.worker.rewards import score_samples
+from suite.worker.samples import Samples
+from suite.worker.trainers.drawn_model import as_text
+from suite.worker.trainers.verl.hooks import ordinary_prompts, same_rows
+from suite.worker.trainers.verl.settings import check, prompt_rows, settings
+from suite.worker.trainers.verl.workspace import draw_critic, write_plugins
+from tests.worker.trainers.verl.manifests import GRPO, as_read, verl_manifest
+
+FOLDERS = {name: f"/{name}" for name in ("model", "tokenizer", "critic", "plugins", "prompts")}
+
+
+def words(ranks: int = 1, sampler: str | None = None, **work: Any) -> dict[str, Any]:
+    return settings(as_read(verl_manifest(ranks, sampler=sampler, **work)), FOLDERS)
+
+
+def test_batches_are_counted_in_prompts_and_micro_batches_in_samples() -> None:
+    found = words(2, **GRPO, optimizer_steps=2, ppo_epochs=3)
+    assert found["data.train_batch_size"] == 4
+    assert found["actor_rollout_ref.rollout.n"] == 4
+    assert found["actor_rollout_ref.actor.ppo_mini_batch_size"] == 2
+    assert found["actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu"] == 2
+    assert found["actor_rollout_ref.actor.ppo_epochs"] == 3
+    assert found["trainer.total_training_steps"] == 3
+
+
+def test_ppo_has_a_critic_and_its_penalty_in_the_reward_and_grpo_neither() -> None:
+    ppo = words(ppo={"kl_coefficient": 0.07, "clip_value": 0.3})
+    assert ppo["algorithm.adv_estimator"] == "gae"
+    assert (ppo["algorithm.use_kl_in_reward"], ppo["algorithm.kl_ctrl.kl_coef"]) == (True, 0.07)
+    assert ppo["critic.cliprange_value"] == 0.3
+    grpo = words(**GRPO)
+    assert grpo["algorithm.adv_estimator"] == "grpo"
+    assert grpo["critic.enable"] is False
+    assert grpo["actor_rollout_ref.actor.use_kl_loss"] is False
+    assert not [name for name in grpo if name.startswith("critic.model")]
+
+
+def test_options_of_grpo_are_verls() -> None:
+    options = {"kl_coefficient": 0.02, "loss": "sequence", "scale": False, "clip_high": 0.28}
+    found = words(algorithm={"name": "grpo", "options": options}, group=4)
+    actor = "actor_rollout_ref.actor."
+    assert (found[actor + "use_kl_loss"], found[actor + "kl_loss_coef"]) == (True, 0.02)
+    assert found[actor + "loss_agg_mode"] == "seq-mean-token-mean"
+    assert found["algorithm.norm_adv_by_std_in_grpo"] is False
+    assert (found[actor + "clip_ratio_low"], found[actor + "clip_ratio_high"]) == (0.2, 0.28)
+
+
+def test_the_fast_sampler_is_a_custom_one_and_verls_own_is_none() -> None:
+    name = "trainer.v1.sampler.custom_sampler.name"
+    assert words(sampler="fast", **GRPO)[name] == "FastReplayBuffer"
+    assert name not in words(**GRPO)
+
+
+def test_on_cuda_nothing_of_a_cpu_is_set() -> None:
+    manifest = as_read(verl_manifest(**GRPO))
+    manifest["measure"].update(device="cuda", precision="bf16")
+    found = settings(manifest, FOLDERS)
+    rollout = "actor_rollout_ref.rollout."
+    assert not {rollout + "enforce_eager", rollout + "agent.num_workers", "reward.num_workers"} & set(found)
+    assert not [name for name in found if "attn_implementation" in name]
+    assert found["actor_rollout_ref.actor.fsdp_config.mixed_precision"]["param_dtype"] == "bf16"
+
+
+def test_a_weight_fits_into_one_bucket_of_shared_memory() -> None:
+    manifest = as_read(verl_manifest(**GRPO))
+    manifest["size"].update(vocab=50257, hidden=4096)
+    name = "actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes"
+    assert settings(manifest, FOLDERS)[name] * 2**20 >= 50257 * 4096 * 4
+
+
+def test_prompts_and_scores_are_the_suites_own_in_their_order() -> None:
+    manifest = as_read(verl_manifest(**GRPO))
+    texts = [text for step in range(3) for text in as_text(draw_prompts(manifest, step)[::4], 131)]
+    rows = prompt_rows(manifest, texts)
+    assert [row[0]["content"] for row in rows["prompt"]] == texts
+    assert {len(column) for column in rows.values()} == {6}
+    prompts = draw_prompts(manifest, 1)
+    seed = manifest["measure"]["seed"] * 1_000_003 + 1
+    wanted = score_samples({"kind": "pseudo"}, Samples.even(prompts, 6), seed).tolist()
+    assert [score for row in rows["extra_info"][2:4] for score in row["scores"]] == wanted
+
+
+def test_equal_rows_in_another_order_are_the_same_prompts() -> None:
+    manifest = as_read(verl_manifest(**GRPO))
+    prompts = ordinary_prompts(manifest, 0)
+    assert int(prompts.max()) < 128
+    assert same_rows(prompts.flip(0), prompts)
+    assert not same_rows(prompts, ordinary_prompts(manifest, 1))
+    once_more = torch.cat([prompts[:1], prompts[:-1]])
+    assert not same_rows(once_more, prompts)
+
+
+def test_a_critic_is_the_workloads_own_or_has_the_policys_shape() -> None:
+    assert draw_critic(as_read(verl_manifest())).config.model_type == "llama"
+    critic = {"layers": 1, "hidden": 32, "ffn": 64, "heads": 2}
+    own = draw_critic(as_read(verl_manifest(critic=critic)))
+    assert (own.config.model_type, own.config.n_embd, own.config.n_layer) == ("gpt2", 32, 1)
+    assert (own.config.vocab_size, own.config.n_positions) == (131, 32)
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "words"),
+    [
+        ("work", {"lengths": {"prompt": [6], "response": [8]}}, "forces one length"),
+        ("workload", {"trainable_layers": 1}, "all parameters train"),
+        ("size", {"architecture": "opt"}, "not opt"),
+        ("layout", {"generation": "hf"}, "generates with vLLM"),
+        ("workload", {"optimizer_steps": 4}, "whole groups"),
+    ],
+)
+def test_the_worker_refuses_what_the_driver_would(section: str, change: dict[str, Any], words: str) -> None:
+    manifest = as_read(verl_manifest(**GRPO))
+    manifest[section].update(change)
+    with pytest.raises(ValueError, match=words):
+        check(manifest)
+
+
+def test_scores_of_responses_that_are_not_there_yet_are_refused() -> None:
+    manifest = as_read(verl_manifest(**GRPO))
+    manifest["workload"]["reward"] = {"kind": "token-below", "threshold": 3}
+    with pytest.raises(ConfigError, match="before the run"):
+        prompt_rows(manifest, [])
+
+
+def test_plugins_are_found_by_their_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_plugins(str(tmp_path), "0.32.0")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    assert metadata.version("vllm") == "0.32.0+cpu"
+    (point,) = [each for each in metadata.entry_points(group="vllm.general_plugins") if each.name == "suite_verl_cpu"]
+    assert point.value == "suite.worker.trainers.verl.vllm_cpu:register"
+    assert callable(point.load())
