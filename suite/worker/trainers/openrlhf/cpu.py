@@ -9,12 +9,12 @@ import sys
 import types
 from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Optional, Set, Tuple
 
 
 @dataclass(frozen=True)
 class Patch:
-    """What is done to ``module`` once it was imported, and why; ``around``: it is imported inside a context."""
+    """What is done ``before`` ``module`` is imported, or to it ``after``, and why."""
 
     name: str
     module: str
@@ -182,11 +182,11 @@ def notes() -> Tuple[str, ...]:
     return tuple("CPU patch {}: {}".format(patch.name, patch.reason) for patch in PATCHES)
 
 
-class _Finder(MetaPathFinder):
+class Finder(MetaPathFinder):
     """Finds nothing itself: it has the patched modules' own loaders call the patches."""
 
-    def __init__(self) -> None:
-        self._patches = {patch.module: patch for patch in PATCHES}
+    def __init__(self, patches: Iterable[Patch] = PATCHES) -> None:
+        self._patches = {patch.module: patch for patch in patches}
         self._asking: Set[str] = set()
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
@@ -218,5 +218,5 @@ class _Finder(MetaPathFinder):
 
 def install() -> None:
     """Have the modules patched that are imported from now on in this process; once is enough."""
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+    if not any(isinstance(finder, Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, Finder())

@@ -45,7 +45,7 @@ class OpenRlhfTrainer(LedTrainer):
         from suite.worker.trainers.openrlhf.models import write_models
 
         line = options.command_line(manifest, *write_models(manifest, self.cluster.folder))
-        self.configuration = {"options": [word.replace(self.cluster.folder, "FOLDER") for word in line]}
+        self.configuration = _shown(line, self.cluster.folder)
         self._is_asynchronous = options.staleness(manifest) > 0
         with self._replaced():
             _run_until_ready(line)
@@ -164,3 +164,17 @@ def _run_until_ready(line: List[str]) -> None:
         except SystemExit as error:
             raise ConfigError("OpenRLHF refuses its options ({}): {}".format(error, " ".join(line))) from error
     raise ConfigError("OpenRLHF ended before it trained")
+
+
+def _shown(line: List[str], folder: str) -> Dict[str, Any]:
+    """Options as a reader may have them again: by name, without this run's folders."""
+    shown: Dict[str, Any] = {}
+    name = ""
+    for word in line:
+        if word.startswith("--"):
+            name = word[2:]
+            shown[name] = True
+        else:
+            word = word.replace(folder, "").replace(options.AGENT, os.path.basename(options.AGENT)).lstrip("/")
+            shown[name] = word if shown[name] is True else "{} {}".format(shown[name], word)
+    return shown
