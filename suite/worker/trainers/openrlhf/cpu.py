@@ -21,6 +21,7 @@ class Patch:
     reason: str
     after: Optional[Callable[[Any], None]] = None
     before: Optional[Callable[[], None]] = None
+    skipped: bool = False  # its own code is not run
 
 
 class _Cpu(str):
@@ -169,6 +170,12 @@ PATCHES = (
         after=_weights_in_host_memory,
     ),
     Patch(
+        "no-compiler",
+        "vllm.env_override",
+        "vLLM's changes to torch's compiler are not loaded: nothing is compiled, and every process starts sooner",
+        skipped=True,
+    ),
+    Patch(
         "plain-linear",
         "vllm.model_executor.layers.utils",
         "vLLM's linear layers keep their weights, so that new ones can be written",
@@ -209,7 +216,8 @@ class Finder(MetaPathFinder):
         def exec_module(module: Any) -> None:
             if patch.before is not None:
                 patch.before()
-            execute(module)
+            if not patch.skipped:
+                execute(module)
             if patch.after is not None:
                 patch.after(module)
 

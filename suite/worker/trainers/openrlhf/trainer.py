@@ -17,6 +17,8 @@ from suite.worker.trainers.openrlhf import cpu, options
 from suite.worker.trainers.openrlhf.work import notes, work_differences
 
 _PROGRAM = "openrlhf.cli.train_ppo_ray"
+#: how argparse ends a program
+_BAD_USAGE = 2
 #: batches beyond those of the iterations and of the fill, so that generation is as busy in the last iteration
 _SPARE_BATCHES = 2
 
@@ -162,7 +164,9 @@ def _run_until_ready(line: List[str]) -> None:
         except Ready:
             return
         except SystemExit as error:
-            raise ConfigError("OpenRLHF refuses its options ({}): {}".format(error, " ".join(line))) from error
+            if error.code != _BAD_USAGE:
+                raise
+            raise ConfigError("OpenRLHF refuses its options: {}".format(" ".join(line))) from error
     raise ConfigError("OpenRLHF ended before it trained")
 
 
