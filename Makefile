@@ -30,7 +30,7 @@ STAMP := $(VENV)/.installed
 VLLM_STAMP := $(VENV)/.vllm
 TRL_STAMP := $(VENV)/.trl
 # Trainers whose packages cannot live with the engines': `make NAME` installs requirements/NAME.lock into .venv-NAME.
-OVERLAYS := trl-ppo trlx verl
+OVERLAYS := trl-ppo trlx verl openrlhf
 OVERLAY_STAMPS := $(OVERLAYS:%=$(VENV)-%/.installed)
 # its lock is for these machines; on others its tests are skipped
 VLLM_WHERE_IT_IS := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),$(VLLM_STAMP))
@@ -51,7 +51,7 @@ WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker e
 WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform manylinux_$(glibc)_x86_64) \
 	--platform manylinux2014_x86_64
 
-.PHONY: help bench vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock test test-fast test-bare test-kubernetes lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean
+.PHONY: help bench vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock openrlhf openrlhf-lock test test-fast test-bare test-kubernetes lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -76,6 +76,7 @@ trl-ppo: $(VENV)-trl-ppo/.installed ## install TRL 1.12.0, the last with PPO, in
 trlx: $(VENV)-trlx/.installed ## install what trlx needs beside the engines; its source is named in SUITE_TRLX_SOURCE
 
 verl: $(VLLM_STAMP) $(VENV)-verl/.installed ## install verl into an environment beside the engines', whose vLLM it runs (Linux on x86-64)
+openrlhf: $(VENV)-openrlhf/.installed ## install OpenRLHF and Ray into an environment beside the engines'
 
 # Tests with daemons wait more than they compute: they share the cores with training ranks. Those that need neither are
 # dealt to two of pytest's processes, file by file. Without job control (set -m)
@@ -203,6 +204,12 @@ trl-ppo-lock: ## compile requirements/trl-ppo.lock again (needs uv on the PATH o
 		--python-platform x86_64-manylinux_2_28 requirements/trl-ppo.in \
 		| cat build/trl-ppo.head - > requirements/trl-ppo.lock
 
+openrlhf-lock: ## compile requirements/openrlhf.lock again (needs uv on the PATH or in UV)
+	@mkdir -p build; grep '^#' requirements/openrlhf.lock > build/openrlhf.head
+	@$(UV) pip compile --no-config --quiet --generate-hashes --no-header --no-annotate --no-deps --python-version 3.11 \
+		--python-platform x86_64-manylinux_2_28 requirements/openrlhf.in \
+		| cat build/openrlhf.head - > requirements/openrlhf.lock
+
 # As in its image, less what the engines' environment has in the same version.
 trlx-lock: ## make requirements/trlx.lock again from requirements/images/trlx.lock
 	@mkdir -p build; grep '^#' requirements/trlx.lock > build/trlx-overlay.head
@@ -290,6 +297,8 @@ $(TRL_STAMP): $(STAMP) requirements/trl.lock
 	@touch $(TRL_STAMP)
 
 $(VENV)-trl-ppo/.installed: $(TRL_STAMP)  # has what this TRL needs too
+# vLLM generates for it, and Accelerate and Datasets are TRL's.
+$(VENV)-openrlhf/.installed: $(VLLM_STAMP) $(TRL_STAMP)
 
 # Its own packages are found before those of the engines' environment, which it names in a .pth file. Installed before that
 # is there, so that pip sees its own alone.

@@ -5,6 +5,7 @@ All are on one node, whose monotonic clock they share. Line numbers are of ppo_t
 """
 
 import os
+import queue
 import time
 from bisect import bisect_right
 from typing import Any, Callable, Dict, List, Tuple
@@ -133,13 +134,12 @@ class Periods:
 
     def _wait(self, get: Callable[..., Any]) -> Any:
         """The next batch, as long as there is somebody who generates one. Raises what the generator raised."""
-        import ray
-        from ray.util.queue import Empty
-
         while True:
             try:
                 return get(block=True, timeout=_LOOK_SECONDS)
-            except Empty:
+            except queue.Empty:  # Ray's is one
+                import ray
+
                 ended, _ = ray.wait([self._running], timeout=0)
                 ray.get(ended)
                 self._sheet.beat()

@@ -9,18 +9,19 @@ import sys
 import types
 from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Optional, Set, Tuple
 
 
 @dataclass(frozen=True)
 class Patch:
-    """What is done to ``module`` once it was imported, and why; ``around``: it is imported inside a context."""
+    """What is done ``before`` ``module`` is imported, or to it ``after``, and why."""
 
     name: str
     module: str
     reason: str
     after: Optional[Callable[[Any], None]] = None
     before: Optional[Callable[[], None]] = None
+    skipped: bool = False  # its own code is not run
 
 
 class _Cpu(str):
@@ -169,6 +170,12 @@ PATCHES = (
         after=_weights_in_host_memory,
     ),
     Patch(
+        "no-compiler",
+        "vllm.env_override",
+        "vLLM's changes to torch's compiler are not loaded: nothing is compiled, and every process starts sooner",
+        skipped=True,
+    ),
+    Patch(
         "plain-linear",
         "vllm.model_executor.layers.utils",
         "vLLM's linear layers keep their weights, so that new ones can be written",
@@ -182,11 +189,11 @@ def notes() -> Tuple[str, ...]:
     return tuple("CPU patch {}: {}".format(patch.name, patch.reason) for patch in PATCHES)
 
 
-class _Finder(MetaPathFinder):
+class Finder(MetaPathFinder):
     """Finds nothing itself: it has the patched modules' own loaders call the patches."""
 
-    def __init__(self) -> None:
-        self._patches = {patch.module: patch for patch in PATCHES}
+    def __init__(self, patches: Iterable[Patch] = PATCHES) -> None:
+        self._patches = {patch.module: patch for patch in patches}
         self._asking: Set[str] = set()
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
@@ -209,7 +216,8 @@ class _Finder(MetaPathFinder):
         def exec_module(module: Any) -> None:
             if patch.before is not None:
                 patch.before()
-            execute(module)
+            if not patch.skipped:
+                execute(module)
             if patch.after is not None:
                 patch.after(module)
 
@@ -218,5 +226,5 @@ class _Finder(MetaPathFinder):
 
 def install() -> None:
     """Have the modules patched that are imported from now on in this process; once is enough."""
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+    if not any(isinstance(finder, Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, Finder())

@@ -80,7 +80,9 @@ def cache_gib(manifest: Dict[str, Any]) -> int:
     """Whole GiB of vLLM's cache on a CPU, for all samples of an engine at once."""
     size, engines = manifest["size"], generation_ranks(manifest) or training_ranks(manifest)
     width = size.get("head_width") or size["hidden"] // size["heads"]
-    blocks = math.ceil(sum(longest(manifest)) / _BLOCK_TOKENS) * math.ceil(manifest["work"]["global_rollouts"] / engines)
+    blocks = math.ceil(sum(longest(manifest)) / _BLOCK_TOKENS) * math.ceil(
+        manifest["work"]["global_rollouts"] / engines
+    )
     used = 2 * size["layers"] * size["kv_heads"] * width * _ELEMENT_BYTES * _BLOCK_TOKENS * (blocks + 2)
     return math.ceil(used / _GIB)
 

@@ -1,4 +1,4 @@
-"""What runs inside of OpenRLHF's model actors, by ``__ray_call__``: what they hold, and what a training step did there."""
+"""What runs inside of OpenRLHF's model actors, by ``__ray_call__``: what they hold, and what training did there."""
 
 import time
 from typing import Any, Callable, Dict, List, Tuple

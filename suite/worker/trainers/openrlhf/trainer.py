@@ -17,6 +17,8 @@ from suite.worker.trainers.openrlhf import cpu, options
 from suite.worker.trainers.openrlhf.work import notes, work_differences
 
 _PROGRAM = "openrlhf.cli.train_ppo_ray"
+#: how argparse ends a program
+_BAD_USAGE = 2
 #: batches beyond those of the iterations and of the fill, so that generation is as busy in the last iteration
 _SPARE_BATCHES = 2
 
@@ -45,7 +47,7 @@ class OpenRlhfTrainer(LedTrainer):
         from suite.worker.trainers.openrlhf.models import write_models
 
         line = options.command_line(manifest, *write_models(manifest, self.cluster.folder))
-        self.configuration = {"options": [word.replace(self.cluster.folder, "FOLDER") for word in line]}
+        self.configuration = _shown(line, self.cluster.folder)
         self._is_asynchronous = options.staleness(manifest) > 0
         with self._replaced():
             _run_until_ready(line)
@@ -162,5 +164,21 @@ def _run_until_ready(line: List[str]) -> None:
         except Ready:
             return
         except SystemExit as error:
-            raise ConfigError("OpenRLHF refuses its options ({}): {}".format(error, " ".join(line))) from error
+            if error.code != _BAD_USAGE:
+                raise
+            raise ConfigError("OpenRLHF refuses its options: {}".format(" ".join(line))) from error
     raise ConfigError("OpenRLHF ended before it trained")
+
+
+def _shown(line: List[str], folder: str) -> Dict[str, Any]:
+    """Options as a reader may have them again: by name, without this run's folders."""
+    shown: Dict[str, Any] = {}
+    name = ""
+    for word in line:
+        if word.startswith("--"):
+            name = word[2:]
+            shown[name] = True
+        else:
+            word = word.replace(folder, "").replace(options.AGENT, os.path.basename(options.AGENT)).lstrip("/")
+            shown[name] = word if shown[name] is True else "{} {}".format(shown[name], word)
+    return shown

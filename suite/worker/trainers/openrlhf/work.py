@@ -18,8 +18,6 @@ def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
         yield from _critic_differences(manifest)
     if options.kl_coefficient(manifest) == 0 and options.algorithm(manifest) == "ppo":
         yield "there is no reference pass: OpenRLHF has no reference policy where the KL coefficient is 0"
-    elif manifest["layout"]["zero_stage"] != 3 and options.kl_coefficient(manifest):
-        yield "the reference copy is whole on every training device"
     if workload["ppo_epochs"] > 1 or workload["optimizer_steps"] > 1:
         yield "each rank shuffles its samples by its own random numbers, not by the suite's"
     if options.staleness(manifest):
@@ -43,8 +41,8 @@ def notes(manifest: Dict[str, Any], facts: Dict[str, Any]) -> Iterator[str]:
     """What else a reader must know; ``facts`` of the policy's engine, as ``probe.engine_facts`` gives them."""
     device = manifest["measure"]["device"]
     yield (
-        "OpenRLHF {}, files unchanged: its command line built everything; its trainer's object runs in rank 0's process "
-        "and not in a Ray actor of its own".format(options.VERSION)
+        "OpenRLHF {}, files unchanged: its command line built everything; its trainer's object runs in the process of "
+        "rank 0 and not in a Ray actor of its own".format(options.VERSION)
     )
     yield "prompts are the manifest's, in its order and from memory (prepare_datasets is replaced); nothing is saved"
     yield "lengths are forced and scores given by an agent of OpenRLHF's own option --train.agent_func_path"

@@ -1,0 +1,118 @@
+"""OpenRLHF: its own trainers of PPO, GRPO and others on Ray, with DeepSpeed and vLLM, synchronous and asynchronous."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from suite.backends.base import BackendKind, own_worker_argv
+from suite.backends.deepspeed import ZERO_3_FROM_PARAMETERS
+from suite.backends.generation import generation_errors, limits
+from suite.backends.placement import placed, placement_errors, training_ranks
+from suite.spec.layout import Layout, LayoutRequest
+from suite.spec.manifest import Measure
+from suite.spec.shape import Shape
+from suite.spec.workload import Workload
+from suite.theory.parameters import parameter_count
+
+VERSION = "0.11.2"
+#: Ids that the tokenizer keeps for itself: end, unknown and padding.
+SPECIAL_TOKENS = 3
+FAMILIES = ("gpt2", "llama", "qwen2", "qwen3")
+STAGES = (2, 3)
+
+
+class OpenRlhf:
+    """Data parallel on one node. Colocated, every device has a part of all models and a vLLM engine of its own; split,
+    vLLM has the generation ranks and the other models share the rest, in turn or, with staleness, side by side."""
+
+    name = "openrlhf"
+    kind: BackendKind = "trainer"
+    summary = "OpenRLHF's own trainers on Ray, DeepSpeed and vLLM, synchronous and asynchronous"
+    packages: tuple[str, ...] = ("torch", "openrlhf", "deepspeed", "transformers", "ray")
+    environment = "openrlhf"
+    installation = "`make openrlhf` installs OpenRLHF beside the engines, or name its interpreter with --python"
+    extra_work: tuple[str, ...] = ("critic", "algorithm", "group", "lengths", "prompt_lengths")
+    settings: tuple[str, ...] = (
+        *("zero_stage", "recompute", "offload_optimizer", "generation", "engine_sleep"),
+        *("placement", "generation_ranks", "staleness"),
+    )
+
+    def layout(self, size: Shape, workload: Workload, request: LayoutRequest) -> Layout:
+        """ZeRO-2, or on several training ranks ZeRO-3 from the size on from which the deepspeed backend takes it."""
+        ranks = training_ranks(request)
+        stage = request.zero_stage
+        if stage is None:
+            stage = 3 if ranks > 1 and parameter_count(size).total >= ZERO_3_FROM_PARAMETERS else 2
+        return Layout(
+            nodes=request.nodes,
+            devices_per_node=request.devices_per_node,
+            data=ranks,
+            zero_stage=stage,
+            generation=request.generation or "vllm",
+            engine_sleep=bool(request.engine_sleep),
+            **placed(request),
+            **request.switches(self.settings),
+        )
+
+    def errors(self, size: Shape, workload: Workload, layout: Layout, measure: Measure) -> list[str]:
+        """Beyond divisibility: what OpenRLHF cannot do, or is not measured with."""
+        errors = generation_errors(size, layout, measure) + placement_errors(layout)
+        if size.architecture not in FAMILIES:
+            errors.append(f"openrlhf measures {', '.join(FAMILIES)} models; {size.name} is {size.architecture}")
+        if size.architecture == "gpt2" and size.kv_heads != size.heads:
+            errors.append(f"GPT-2 style models have as many key-value heads as heads; {size.name} has {size.kv_heads}")
+        if size.vocab <= SPECIAL_TOKENS:
+            errors.append(f"the tokenizer keeps {SPECIAL_TOKENS} tokens for itself, all that {size.name} has")
+        if measure.precision != "bf16":
+            errors.append(f"OpenRLHF trains and generates in bf16, not {measure.precision}: --precision bf16")
+        if layout.nodes > 1 or layout.tensor > 1 or layout.pipeline > 1:
+            errors.append("openrlhf is measured on one node, data parallel: tensor and pipeline parallel must be 1")
+        if layout.zero_stage not in STAGES:
+            errors.append(f"openrlhf is measured under ZeRO stage 2 or 3, not {layout.zero_stage}")
+        if layout.generation != "vllm":
+            errors.append("OpenRLHF generates by vLLM alone: leave out --generation, or --generation vllm")
+        if layout.offload_optimizer and measure.device == "cpu":
+            errors.append("on a CPU there is nothing to offload the optimizer to")
+        return errors + _work_errors(workload, layout)
+
+    def versions_errors(self, workload: Workload, versions: Mapping[str, str]) -> list[str]:
+        """Its methods are hooked by name: another version may have other ones."""
+        found = versions.get("openrlhf")
+        if found is None or found == VERSION:
+            return []
+        return [f"openrlhf {VERSION} is measured, and {found} is there: `make openrlhf`"]
+
+    def layout_versions_errors(self, layout: Layout, versions: Mapping[str, str]) -> list[str]:
+        """vLLM is asked for by the methods that its tested versions have."""
+        found = next((versions[name] for name in limits()["packages"].values() if name in versions), None)
+        if found is None or ".".join(found.split(".")[:2]) in limits()["versions"]:
+            return []
+        return [f"openrlhf is measured with vLLM {' or '.join(limits()['versions'])}, and {found} is there"]
+
+    def variables(self, measure: Measure) -> dict[str, str]:
+        """DeepSpeed looks for an accelerator by itself; on a CPU run it must not find the machine's GPU."""
+        return {"DS_ACCELERATOR": "cpu"} if measure.device == "cpu" else {}
+
+    def stack_errors(self, python: str) -> list[str]:
+        """Its packages are all there is to it."""
+        return []
+
+    def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
+        return own_worker_argv(manifest_path, bundle_path)
+
+
+def _work_errors(workload: Workload, layout: Layout) -> list[str]:
+    """Work that OpenRLHF has no part for."""
+    errors = []
+    if workload.trainable_layers is not None:
+        errors.append("OpenRLHF trains all layers: leave out --trainable-layers")
+    if workload.reference != "full":
+        errors.append("OpenRLHF's reference is a full copy: --reference full")
+    if workload.algorithm.name not in ("ppo", "grpo", "rloo", "reinforce++"):
+        errors.append(f"algorithm {workload.algorithm.name} is not mapped to OpenRLHF")
+    if workload.uses_values and layout.placement == "split" and not layout.staleness:
+        errors.append(
+            "beside vLLM on devices of its own, OpenRLHF's synchronous critic has devices of its own too, for which "
+            "there is no layout here: --placement colocated, or --staleness 1"
+        )
+    return errors

@@ -1,0 +1,216 @@
+"""Phase edges and periods at the methods of OpenRLHF's trainers; its classes and Ray are stood in for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from suite.worker.loop import draw_prompts
+from suite.worker.rank import ConfigError
+from suite.worker.trainers.clock import NullClock
+from suite.worker.trainers.openrlhf import asynchronous, hooks
+from suite.worker.trainers.openrlhf.counting import Count, ordinary
+from suite.worker.trainers.openrlhf.label import Label
+from tests.worker.trainers.openrlhf.test_options import manifest_of
+
+GROUPED = {"algorithm": "grpo", "group": 2, "rollouts": 4}
+
+
+class Clock(NullClock):
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.finished: list[dict[str, Any]] = []
+
+    def begin(self, iteration: int) -> None:
+        self.told.append(f"begin {iteration}")
+
+    @contextmanager
+    def phase(self, name: str, more: bool = False, alone: bool = False) -> Iterator[None]:
+        yield
+        self.told.append(name + "+" * more)
+
+    def stop(self) -> None:
+        self.told.append("stop")
+
+    def finish(self, counts: dict[str, int], stats: dict[str, float | None], **optional: Any) -> None:
+        self.finished.append({"counts": counts, "stats": stats, **optional})
+
+
+def samples_of(manifest: dict[str, Any], batch: int) -> list[Any]:
+    """Finished as OpenRLHF hands them over."""
+    rows = ordinary(draw_prompts(manifest, batch), manifest["size"]["vocab"])
+    prompt, response = manifest["workload"]["prompt_tokens"], manifest["workload"]["new_tokens"]
+    mask = torch.tensor([[0] * (prompt - 1) + [1] * response])
+    return [
+        SimpleNamespace(
+            sequences=torch.cat([row, torch.zeros(response, dtype=torch.int64)]).unsqueeze(0),
+            action_mask=mask,
+            labels=[Label(batch, number, [response], None).write()],
+        )
+        for number, row in enumerate(rows)
+    ]
+
+
+def trained(manifest: dict[str, Any], steps: int = 1) -> list[dict[str, Any]]:
+    """What the probes of the policy's ranks read."""
+    ranks, work = manifest["layout"]["data"], manifest["workload"]
+    tokens = (work["prompt_tokens"] + work["new_tokens"]) * manifest["work"]["replica_rollouts"]
+    seconds = {"forward": 0.1, "backward": 0.2, "optimizer": 0.3}
+    return [{"tokens": tokens, "padding": 0, "steps": steps, "seconds": seconds}] * ranks
+
+
+def test_an_iteration_lasts_from_one_generation_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest, clock = manifest_of(1, GROUPED), Clock()
+    monkeypatch.setattr(hooks, "ask_all", lambda *_: trained(manifest))
+    calls = iter(range(9))
+    maker = SimpleNamespace(
+        initial_model_group="reference",
+        actor_model_group="policy",
+        critic_model_group="critic",
+        _dispatch_forward=lambda group: group,
+        compute_advantages_and_returns=lambda experiences: experiences,
+    )
+    trainer: Any = SimpleNamespace(
+        samples_generator=SimpleNamespace(
+            generate_samples=lambda: (samples_of(manifest, next(calls)), None, 2, False),
+            _process_response_into_experience=lambda response: response,
+        ),
+        ppo_train=lambda step: {"policy_loss": 0.5, "actor_grad_norm": float("inf")},
+        broadcast_to_vllm=lambda: None,
+        actor_model_group=None,
+        critic_model_group=None,
+    )
+    sheet = hooks.Sheet(Count(manifest, 10, 9), iterations=2)
+    sheet.give(clock)
+    sheet.start()
+    hooks.hook_experience(maker, sheet)
+    hooks.hook_training(trainer, sheet)
+    hooks.hook_rounds(trainer, sheet)
+    with pytest.raises(hooks.Done):
+        while True:
+            trainer.samples_generator.generate_samples()
+            for group in ("policy", "critic", "reference"):
+                maker._dispatch_forward(group)
+            maker.compute_advantages_and_returns([])
+            trainer.ppo_train(0)
+            trainer.broadcast_to_vllm()
+    whole = ["generate", "score+", "score", "reference", "reward", "train", "sync", "stop"]
+    assert clock.told == ["begin 0", *whole, "begin 1", *whole]
+    first = clock.finished[0]
+    assert first["counts"]["samples"] == 4
+    assert first["counts"]["total_parameters"] == 10
+    assert first["stats"]["policy_loss"] == 0.5
+    assert first["stats"]["gradient_norm"] is None
+    assert first["details"] == {"train/forward": 0.1, "train/backward": 0.2, "train/optimizer": 0.3}
+
+
+@pytest.mark.parametrize("what", ["a sample twice", "another batch", "a short response", "another prompt"])
+def test_other_samples_than_the_batchs_are_no_iteration(what: str) -> None:
+    manifest = manifest_of(1, GROUPED)
+    samples, count = samples_of(manifest, 0), Count(manifest, 1, 1)
+    if what == "a sample twice":
+        samples[1] = samples[0]
+    elif what == "another batch":
+        samples = samples_of(manifest, 1)
+    elif what == "a short response":
+        samples[1].action_mask = samples[1].action_mask[:, :-1]
+        samples[1].sequences = samples[1].sequences[:, :-1]
+    else:
+        samples[1].sequences[0, 0] += 1
+    with pytest.raises(ConfigError):
+        count.take_samples(samples, 0)
+
+
+def test_ranks_that_made_other_optimizer_steps_are_no_iteration() -> None:
+    manifest = manifest_of(1, GROUPED)
+    count = Count(manifest, 1, 1)
+    count.take_samples(samples_of(manifest, 0), 0)
+    count.take_training(trained(manifest, steps=2))
+    with pytest.raises(ConfigError, match="optimizer_steps 1 wanted, 2 done"):
+        count.close()
+
+
+def test_busy_time_is_what_intervals_cover_within_the_period() -> None:
+    intervals = [(0.0, 2.0), (1.0, 3.0), (5.0, float("inf"))]
+    assert asynchronous.busy_seconds(intervals, 1.0, 6.0) == pytest.approx(3.0)
+    assert asynchronous.busy_seconds([], 0.0, 1.0) == 0.0
+
+
+def test_a_batch_that_is_under_way_is_busy_until_now(tmp_path: Path) -> None:
+    path = str(tmp_path / "times")
+    assert asynchronous.read_times(path, 9.0) == []
+    actor = SimpleNamespace(samples_generator=SimpleNamespace(generate_samples=lambda: time.sleep(0.01)))
+    asynchronous.write_times(actor, path)
+    actor.samples_generator.generate_samples()
+    with open(path, "a") as file:
+        file.write("5.0\n")
+    (began, ended), under_way = asynchronous.read_times(path, 9.0)
+    assert ended - began >= 0.01
+    assert under_way == (5.0, 9.0)
+
+
+def test_periods_begin_behind_the_first_publication_and_tell_how_old_samples_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split = {"placement": "split", "generation_ranks": 1, "staleness": 1}
+    manifest, clock = manifest_of(2, GROUPED, **split), Clock()
+    monkeypatch.setattr(hooks, "ask_all", lambda *_: trained(manifest))
+    path = tmp_path / "times"
+    lock = SimpleNamespace(acquire=None, release=SimpleNamespace(remote=lambda: None))
+
+    class Trainer:
+        """Trains on a batch, publishes, and so on; each batch was generated before the publication ahead of it."""
+
+        critic_model_group = None
+
+        def __init__(self) -> None:
+            self.vllm_lock: Any = lock
+            self.rollout_queue = SimpleNamespace(get=self.batch)
+            self.actor_model_group = SimpleNamespace(async_run_method=lambda method_name: None)
+            self.batches = 0
+
+        def batch(self, block: bool, timeout: float) -> Any:
+            with path.open("a") as file:
+                file.write(f"{time.monotonic()!r}\n{time.monotonic()!r}\n")
+            self.batches += 1
+            return (samples_of(manifest, self.batches - 1), {}, None, 0.0)
+
+        def ppo_train(self, step: int) -> dict[str, float]:
+            return {"policy_loss": 0.1}
+
+        def train_step(self) -> None:
+            self.ppo_train(0)
+            self.broadcast_to_vllm()
+
+        def broadcast_to_vllm(self) -> None:
+            self.actor_model_group.async_run_method(method_name="broadcast_to_vllm")
+            self.vllm_lock.release.remote()
+
+        def fit(self) -> None:
+            while True:
+                self.rollout_queue.get(block=True)
+                self.train_step()
+
+    trainer = Trainer()
+    sheet = hooks.Sheet(Count(manifest, 2, 2), iterations=2)
+    sheet.give(clock)
+    hooks.hook_training(trainer, sheet)
+    generator = SimpleNamespace(fit=SimpleNamespace(remote=lambda **_: None))
+    ranks = {"generation": 1, "training": 1}
+    asynchronous.Periods(trainer, generator, sheet, str(path), ranks).run()
+    whole = ["generate", "train", "sync", "stop"]
+    assert clock.told == ["begin 0", *whole, "begin 1", *whole]
+    accounts = [each["asynchronous"] for each in clock.finished]
+    assert [each["publication"] for each in accounts] == [2, 3]
+    # here a batch is begun when it is asked for, with the newest weights
+    assert [each["staleness"] for each in accounts] == [{"0": 8}, {"0": 8}]
+    assert all(role["busy_seconds"] > 0 for each in accounts for role in each["roles"].values())
