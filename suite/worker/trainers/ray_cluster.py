@@ -5,6 +5,7 @@ The ranks of a run are started by a launcher, one for each device; Ray is starte
 """
 
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -90,6 +91,7 @@ class RayCluster:
     def _start_all(self) -> str:
         """The head first, then the other nodes; its address. Every rank takes part."""
         world = self._world
+        os.environ.update(_gathered(_authentication() if world.rank == 0 else None, world)[0])
         seen = _gathered(_address_of_head() if world.rank != world.local_rank else None, world)
         outside = [address for address in seen if address is not None]
         address, error = None, None
@@ -139,6 +141,12 @@ class RayCluster:
         self.close()
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return "; ".join(lines[-_LAST_LINES:]) or "no answer within {:.0f} s".format(_START_SECONDS)
+
+
+def _authentication() -> Dict[str, str]:
+    """A secret of this run, without which nobody gives Ray work. Ray would take one that lies in the home folder, which
+    other nodes may not have, and do without where none does."""
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
 def store_bytes(device_type: str) -> int:
