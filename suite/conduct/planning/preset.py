@@ -82,7 +82,11 @@ def replaced(preset: Preset, given: GivenOptions, common: Mapping[str, Any]) -> 
         ("--track", given.track, [preset.track]),
         ("--precision", given.precision, [preset.precision]),
         *(
-            (fact.option or name, layout.get(name), [point.layout[name] for point in points if name in point.layout])
+            (
+                fact.option or name,
+                layout.get(name),
+                [value for point in points if name in point.layout for value in _values(point.layout[name])],
+            )
             for name, fact in declared(Layout)
             if fact.choice == "compare"
         ),
@@ -113,7 +117,7 @@ def _request(preset: Preset, point: PresetPoint, given: GivenOptions, common: Ma
     for name, value in point.layout.items():
         asked = layout.get(name) if name in compared else name in automatic and layout.get(name) is not None
         if name in known and not asked:
-            layout[name] = (value,) if name in compared else value
+            layout[name] = _values(value) if name in compared else value
     if layout.get("generation") and "vllm" not in layout["generation"]:
         layout["engine_sleep"] = None  # the preset's, of an engine that was asked away
     return Request.model_validate(
@@ -144,6 +148,11 @@ def _device(preset: Preset, common: Mapping[str, Any]) -> dict[str, Any]:
 def _workload(preset: Preset, point: PresetPoint, given: GivenOptions) -> Workload:
     own = preset.work_of(point) if given.workload is None else find_workload(given.workload)
     return own.changed(given.work)
+
+
+def _values(value: Any) -> tuple[Any, ...]:
+    """A field that can be compared: one value, or a list of them."""
+    return tuple(value) if isinstance(value, (list, tuple)) else (value,)
 
 
 def _list(values: Any) -> str:

@@ -2,9 +2,10 @@
 
 import os
 import threading
-from typing import Any, Dict, Iterable, List, Optional, Set
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Set
 
-from suite.worker.memory import Peaks
+if TYPE_CHECKING:  # the guardian uses this module without torch
+    from suite.worker.memory import Peaks
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _RESET_PEAK = b"5"  # proc(5), /proc/pid/clear_refs
@@ -87,7 +88,7 @@ class NodeMemory:
             self._processes.refresh()
         self.reset()
 
-    def peaks(self) -> Peaks:
+    def peaks(self) -> "Peaks":
         """The fields of a ``memory`` event."""
         self._note()
         resident = None if self._processes is None else self._processes.peak_resident_bytes() // self._ranks
