@@ -27,6 +27,8 @@ _WHERE = {
     "TrainJob": "apis/trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs",
     "PyTorchJob": "apis/kubeflow.org/v1/namespaces/{namespace}/pytorchjobs",
     "MPIJob": "apis/kubeflow.org/v1/namespaces/{namespace}/mpijobs",
+    "RayJob": "apis/ray.io/v1/namespaces/{namespace}/rayjobs",
+    "RayCluster": "apis/ray.io/v1/namespaces/{namespace}/rayclusters",
     "VolcanoJob": "apis/batch.volcano.sh/v1alpha1/namespaces/{namespace}/jobs",
 }
 

@@ -21,6 +21,8 @@ _STORAGE = re.compile(r"ephemeral.storage|EmptyDir|nodefs|imagefs|inodes", re.IG
 _LOST = re.compile(r"NodeLost|NodeShutdown|NodeAffinity|Shutdown|Terminated|Preempting")
 _GPU = re.compile(r"Insufficient \S*gpu|OutOf\S*gpu|for \S*gpu", re.IGNORECASE)
 _SIGNAL_BASE, _MOST_SIGNAL = 128, 64
+#: KubeRay's pods: their exit codes are Ray's and those of the program that follows its job, not those of ranks
+_NOT_OF_RANKS = ("ray", "submitter")
 #: findings up to this strength explain the end whatever the ranks say of it
 _PROVEN = 3
 
@@ -62,7 +64,11 @@ def scheduler_end(
         status=status,
         verdict=verdict,
         proven=status == "failed" and bool(findings) and findings[0].strength <= _PROVEN,
-        exit_codes={pod.stream: _signed(pod.ended()["exitCode"]) for pod in own if "exitCode" in pod.ended()},
+        exit_codes={
+            pod.stream: _signed(pod.ended()["exitCode"])
+            for pod in own
+            if "exitCode" in pod.ended() and pod.role not in _NOT_OF_RANKS
+        },
         started=min((moment(one["startedAt"]) or 0.0 for one in ends if one.get("startedAt")), default=None),
         ended=max((moment(one["finishedAt"]) or 0.0 for one in ends if one.get("finishedAt")), default=None),
     )
@@ -116,6 +122,8 @@ def _of_run(end: RunEnd | None, pods: list[Pod], nodes: int) -> list[Finding]:
     found = []
     if end is not None and "DeadlineExceeded" in end.message:
         found.append(Finding(5, "timeout", end.message))
+    elif end is not None and "ValidationFailed" in end.message:
+        found.append(Finding(2, "config", end.message))
     elif end is not None and not end.succeeded and len(pods) < nodes:
         there = {pod.number for pod in pods}
         gone = ", ".join(str(number) for number in range(nodes) if number not in there)

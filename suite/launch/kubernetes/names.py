@@ -16,13 +16,13 @@ _SUFFIXES |= {f"{suffix}i": Fraction(1024**power) for power, suffix in enumerate
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:([eE][+-]?[0-9]{1,2})|([numkMGTPE]|[KMGTPE]i))?")
 
 
-def object_name(run_id: str) -> str:
-    """The run's name in the cluster: a DNS-1035 label of at most 50 characters, its own for each run id."""
+def object_name(run_id: str, length: int = NAME_LENGTH) -> str:
+    """The run's name in the cluster: a DNS-1035 label of at most so many characters, its own for each run id."""
     plain = re.sub(r"[^a-z0-9]+", "-", run_id.lower()).strip("-")
-    if len(_PREFIX + plain) <= NAME_LENGTH and plain == run_id.lower().replace(".", "-"):
+    if len(_PREFIX + plain) <= length and plain == run_id.lower().replace(".", "-"):
         return _PREFIX + plain
     digest = hashlib.sha256(run_id.encode()).hexdigest()[:_HASH_LENGTH]
-    room = NAME_LENGTH - len(_PREFIX) - _HASH_LENGTH - 1
+    room = length - len(_PREFIX) - _HASH_LENGTH - 1
     return f"{_PREFIX}{plain[:room].rstrip('-') or 'run'}-{digest}"
 
 

@@ -23,7 +23,8 @@ class KubernetesOptions:
     variant: Annotated[
         str,
         typer.Option(
-            help="job (needs no operator), jobset, trainjob, pytorchjob, mpijob or volcano", rich_help_panel="Pods"
+            help="job (needs no operator), jobset, trainjob, pytorchjob, mpijob, volcano, rayjob or raycluster",
+            rich_help_panel="Pods",
         ),
     ] = "job"
     context: Annotated[

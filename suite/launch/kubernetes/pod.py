@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import math
+import re
+import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from suite.launch.cluster.torchrun import Rendezvous, torchrun_argv
 from suite.launch.job import Job
 from suite.launch.kubernetes.names import literal, object_name, quantity_number
+from suite.launch.kubernetes.ray import (
+    HEALTH_PORT,
+    RELEASE_SECONDS,
+    entry_point,
+    is_ray,
+    pod_variables,
+    start_parameters,
+    submit_script,
+)
 from suite.launch.kubernetes.settings import KubernetesSettings, Variant
 from suite.spec.base import UsageError
 
 RUN_LABEL, ROLE_LABEL = "suite/run", "suite/role"
 #: user and group of the images
 USER = 1000
+_PLAIN_WORD = re.compile(r"[\w./+-]+")
 MANIFEST = "manifest.json"
 PORT = 29400
 _FINISH_SECONDS = 30
@@ -38,7 +50,11 @@ NAMINGS: dict[Variant, Naming] = {
     "pytorchjob": Naming("$(RANK)", "{name}-master-0", container="pytorch", port_name="pytorchjob-port"),
     "mpijob": Naming("", "{name}"),
     "volcano": Naming("$(VC_TASK_INDEX)", "{name}-node-0.{name}"),
+    "rayjob": Naming("", "", container="ray"),
+    "raycluster": Naming("", "", container="ray"),
 }
+#: KubeRay makes a RayCluster of a RayJob, whose name is longer and has its own limit
+_LONGEST_RAYJOB = 47
 
 
 class PodMount(NamedTuple):
@@ -56,15 +72,18 @@ def pod_values(job: Job, folder: str, settings: KubernetesSettings, about: Mappi
     Raises UsageError where the job cannot be what the settings ask for.
     """
     check(job, settings)
-    name, naming = object_name(job.name), NAMINGS[settings.variant]
+    naming = NAMINGS[settings.variant]
+    name = object_name(job.name, _LONGEST_RAYJOB) if settings.variant == "rayjob" else object_name(job.name)
     labels = run_labels(job.name)
     return {
+        "is_ray": is_ray(settings),
+        **(_ray_values(job, name, settings) if is_ray(settings) else {}),
         "name": name,
         "namespace": settings.namespace,
         "settings": settings,
         "labels": labels,
-        "pod_labels": {**labels, ROLE_LABEL: "node"},
-        "launcher_labels": {**labels, ROLE_LABEL: "launcher"},
+        "pod_labels": _pod_labels(labels, settings),
+        "launcher_labels": {**labels, ROLE_LABEL: "submitter" if is_ray(settings) else "launcher"},
         "annotations": dict(sorted(about.items())),
         "pod_annotations": dict(sorted({**settings.pod_annotations, **about}.items())),
         "service_selector": _service_selector(job, settings),
@@ -75,8 +94,8 @@ def pod_values(job: Job, folder: str, settings: KubernetesSettings, about: Mappi
         "ranks_per_node": job.ranks_per_node,
         "container": naming.container,
         "command": node_command(job, settings),
-        "mpi_command": mpi_command(job, settings),
-        "env": {key: literal(value) for key, value in sorted(job.env.items())},
+        "launcher_command": launcher_command(job, name, settings),
+        "env": {key: literal(value) for key, value in sorted(pod_env(job, settings).items())},
         "indexed": naming.node_rank == _INDEX,
         "resources": resources(job, settings),
         "mounts": mounts(job, folder, settings),
@@ -120,6 +139,8 @@ def check(job: Job, settings: KubernetesSettings) -> None:
         raise UsageError(f"--gang is for a TrainJob; {settings.variant} is placed by its scheduler or its queue")
     if settings.topology is not None and job.nodes == 1:
         raise UsageError(f"--topology {settings.topology} is for runs on several nodes; leave it out for one")
+    if is_ray(settings) and not _PLAIN_WORD.fullmatch(job.argv[0]):
+        raise UsageError(f"{job.argv[0]!r} goes through shells of Ray's: start the ranks with a Python of a plain path")
     for text in (*job.argv, *job.env.values()):
         if "\0" in text:
             raise UsageError(f"{text!a} holds a NUL character, which no command line can carry")
@@ -135,6 +156,18 @@ def node_command(job: Job, settings: KubernetesSettings) -> tuple[str, ...]:
     if settings.variant == "mpijob":
         return ("sleep", str(math.ceil(job.limits.run_seconds)))
     return _torchrun(job, settings, NAMINGS[settings.variant].node_rank)
+
+
+def pod_env(job: Job, settings: KubernetesSettings) -> dict[str, str]:
+    """The variables of a node's pod."""
+    return pod_variables(job) if is_ray(settings) else job.env
+
+
+def launcher_command(job: Job, name: str, settings: KubernetesSettings) -> tuple[str, ...]:
+    """What a pod beside the nodes runs, where the variant has one; KubeRay itself gives a RayJob's its command."""
+    if settings.variant == "raycluster":
+        return ("bash", "-c", submit_script(job, name))
+    return mpi_command(job, settings)
 
 
 def mpi_command(job: Job, settings: KubernetesSettings) -> tuple[str, ...]:
@@ -182,6 +215,22 @@ def _torchrun(job: Job, settings: KubernetesSettings, node_rank: str) -> tuple[s
     escaped = job.model_copy(update={"argv": tuple(literal(word) for word in job.argv)})
     address = NAMINGS[settings.variant].first_node.format(name=object_name(job.name))
     return torchrun_argv(escaped, Rendezvous(address=address, port=str(PORT), node_rank=node_rank))
+
+
+def _pod_labels(labels: Mapping[str, str], settings: KubernetesSettings) -> dict[str, str]:
+    """KubeRay finds the head of a cluster by the application's name that it gives its pods itself."""
+    if is_ray(settings):
+        return {RUN_LABEL: labels[RUN_LABEL], ROLE_LABEL: "ray"}
+    return {**labels, ROLE_LABEL: "node"}
+
+
+def _ray_values(job: Job, name: str, settings: KubernetesSettings) -> dict[str, Any]:
+    return {
+        "entry_point": shlex.join(entry_point(job)),
+        "start_parameters": start_parameters(job, settings),
+        "health_port": HEALTH_PORT,
+        "release_seconds": RELEASE_SECONDS,
+    }
 
 
 def _service_selector(job: Job, settings: KubernetesSettings) -> dict[str, str]:

@@ -20,13 +20,15 @@ _REPLICA_TYPE = "training.kubeflow.org/replica-type"
 _TERMINAL = ("Succeeded", "Failed")
 #: conditions by which the objects of the variants say that a run is over
 _DONE = {"Complete": True, "Completed": True, "Succeeded": True, "Failed": False}
+#: of a RayJob's deployment, after which nothing more happens
+_RAYJOB_ENDS = ("Complete", "Failed", "ValidationFailed")
 
 
 class Pod(NamedTuple):
     """One pod as the API server last saw it."""
 
     name: str
-    role: str  # node, launcher or reader
+    role: str  # node, launcher or reader; with KubeRay ray and submitter
     number: int  # of the node, from 0
     phase: str  # Pending, Running, Succeeded, Failed, Unknown
     node: str | None  # of the cluster, where it was placed
@@ -35,6 +37,8 @@ class Pod(NamedTuple):
     @property
     def stream(self) -> str:
         """Name of its log in a bundle."""
+        if self.role == "ray":
+            return self.name  # KubeRay numbers none
         return f"node-{self.number}" if self.role == "node" else self.role
 
     @property
@@ -96,11 +100,23 @@ def run_end(run: dict[str, Any]) -> RunEnd | None:
                 f"{condition['type']}, {condition.get('reason', '')}".strip(", "), condition.get("message")
             )
             return RunEnd(_DONE[condition["type"]], f"{run['kind']}: {words}")
+    if run["kind"] == "RayJob":
+        return _rayjob_end(status)
     state = status.get("state")  # Volcano's
     if isinstance(state, dict) and state.get("phase") in ("Completed", "Failed", "Aborted", "Terminated"):
         words = _sentence(state["phase"], state.get("message") or state.get("reason"))
         return RunEnd(state["phase"] == "Completed", f"{run['kind']}: {words}")
     return None
+
+
+def _rayjob_end(status: dict[str, Any]) -> RunEnd | None:
+    """Complete is also a job that somebody stopped; what Ray says of the job itself counts."""
+    word = status.get("jobDeploymentStatus")
+    if word not in _RAYJOB_ENDS:
+        return None
+    job = status.get("jobStatus") or "no status"
+    why = _sentence(status.get("reason") or job, status.get("message"))
+    return RunEnd(word == "Complete" and job == "SUCCEEDED", f"RayJob: {word}, {why}")
 
 
 def moment(text: str | None) -> float | None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from suite.launch.cluster.torchrun import Rendezvous, torchrun_argv
 from suite.launch.job import Job
 from suite.launch.kubernetes.names import object_name
-from suite.launch.kubernetes.pod import NAMINGS, PORT, mounts, resources
+from suite.launch.kubernetes.pod import NAMINGS, PORT, mounts, pod_env, resources
+from suite.launch.kubernetes.ray import RANKS_VARIABLE, entry_point, is_ray
 from suite.launch.kubernetes.settings import KubernetesSettings
 from suite.spec.base import Frozen
 
@@ -23,7 +26,8 @@ class PodsOfRun(Frozen):
     """What the pods of a run do, see and may use."""
 
     image: str
-    commands: tuple[tuple[str, ...], ...]  # by node, as the process gets them
+    #: by node, as the process gets them; on a Ray cluster the one that starts the ranks of all nodes
+    commands: tuple[tuple[str, ...], ...]
     env: dict[str, str]
     requests: dict[str, str]
     limits: dict[str, str]
@@ -36,10 +40,11 @@ def wanted(job: Job, folder: str, settings: KubernetesSettings) -> PodsOfRun:
     address = NAMINGS[settings.variant].first_node.format(name=object_name(job.name))
     meetings = [Rendezvous(address=address, port=str(PORT), node_rank=str(node)) for node in range(job.nodes)]
     asked = resources(job, settings)
+    on_nodes = tuple(torchrun_argv(job, meeting) for meeting in meetings)
     return PodsOfRun(
         image=str(job.image),
-        commands=tuple(torchrun_argv(job, meeting) for meeting in meetings),
-        env=job.env,
+        commands=(entry_point(job),) if is_ray(settings) else on_nodes,
+        env=pod_env(job, settings),
         requests=asked,
         limits=asked,
         mounts=tuple(mounts(job, folder, settings)),
@@ -53,21 +58,24 @@ def as_pods(objects: list[dict[str, Any]]) -> PodsOfRun:
     spec, container = template["spec"], template["spec"]["containers"][0]
     env = {entry["name"]: entry["value"] for entry in container.get("env", ()) if "value" in entry}
     asked = container.get("resources", {"requests": {}, "limits": {}})
-    command = _mpi_commands(objects) or [
+    command = _ray_commands(objects) or _mpi_commands(objects)
+    command = command or [
         [expanded(word, {**env, **dict.fromkeys(_NUMBERS, str(node))}) for word in container["command"]]
         for node in range(nodes)
     ]
+    variables = {name: expanded(value, {}) for name, value in env.items()}
+    ranks = json.loads(variables[RANKS_VARIABLE]) if RANKS_VARIABLE in variables else None
     return PodsOfRun(
         image=container["image"],
         commands=tuple(tuple(words) for words in command),
-        env={name: expanded(value, {}) for name, value in env.items()},
+        env=variables,
         requests=asked["requests"],
         limits=asked["limits"],
         mounts=tuple(
             (entry["name"], entry["mountPath"], entry["readOnly"], entry.get("subPath"))
             for entry in container["volumeMounts"]
         ),
-        run_seconds=spec["activeDeadlineSeconds"],
+        run_seconds=spec["activeDeadlineSeconds"] if ranks is None else ranks["limit_seconds"],
     )
 
 
@@ -91,7 +99,12 @@ def pod_templates(objects: list[dict[str, Any]]) -> list[tuple[str, int, dict[st
         return _of_replicas(by_kind["PyTorchJob"]["spec"]["pytorchReplicaSpecs"])
     if "MPIJob" in by_kind:
         return _of_replicas(by_kind["MPIJob"]["spec"]["mpiReplicaSpecs"])
+    if "RayJob" in by_kind:
+        spec = by_kind["RayJob"]["spec"]
+        return [*_of_ray_cluster(spec["rayClusterSpec"]), ("Launcher", 1, spec["submitterPodTemplate"])]
     job = by_kind["Job"]
+    if "RayCluster" in by_kind:
+        return [*_of_ray_cluster(by_kind["RayCluster"]["spec"]), ("Launcher", 1, job["spec"]["template"])]
     if job["apiVersion"].startswith("batch.volcano.sh"):
         task = job["spec"]["tasks"][0]
         return [(task["name"], task["replicas"], task["template"])]
@@ -121,6 +134,18 @@ def _mpi_commands(objects: list[dict[str, Any]]) -> list[list[str]]:
     return programs
 
 
+def _ray_commands(objects: list[dict[str, Any]]) -> list[list[str]]:
+    """The program of Ray's job, as a list of one; empty where there is no Ray cluster."""
+    by_kind = {one["kind"]: one for one in objects}
+    if "RayJob" in by_kind:
+        return [shlex.split(by_kind["RayJob"]["spec"]["entrypoint"])]
+    if "RayCluster" not in by_kind:
+        return []
+    script = by_kind["Job"]["spec"]["template"]["spec"]["containers"][0]["command"][-1]
+    words = shlex.split(expanded(script, {}))
+    return [words[words.index("--") + 1 :]]
+
+
 def _context_end(words: list[str]) -> int:
     """Where the next ``: -np 1 --host`` begins; an argument of the program may itself be a colon."""
     for index in range(len(words)):
@@ -132,6 +157,11 @@ def _context_end(words: list[str]) -> int:
 def _of_job(template: dict[str, Any]) -> tuple[str, int, dict[str, Any]]:
     spec = template["spec"]
     return "node", spec["completions"], spec["template"]
+
+
+def _of_ray_cluster(spec: dict[str, Any]) -> list[tuple[str, int, dict[str, Any]]]:
+    groups = [(group["groupName"], group["replicas"], group["template"]) for group in spec.get("workerGroupSpecs", ())]
+    return [("head", 1, spec["headGroupSpec"]["template"]), *groups]
 
 
 def _of_replicas(specs: dict[str, Any]) -> list[tuple[str, int, dict[str, Any]]]:

@@ -15,6 +15,7 @@ from suite.launch.kubernetes.client import Cluster, Refused, connect
 from suite.launch.kubernetes.diagnose import scheduler_end
 from suite.launch.kubernetes.pod import RUN_LABEL, run_labels
 from suite.launch.kubernetes.pods import Pod, read_pods, run_end
+from suite.launch.kubernetes.ray import is_ray
 from suite.launch.kubernetes.render import render_reader
 from suite.launch.kubernetes.settings import KubernetesSettings
 from suite.launch.kubernetes.snapshot import Snapshot, read_snapshot, write_snapshot
@@ -50,7 +51,7 @@ class KubernetesScheduler:
         if found.run is None and not found.pods:
             return SchedulerState(phase="gone", word="Deleted", detail=f"nothing is left in {cluster.namespace}")
         end = run_end(found.run) if found.run else None
-        own = [pod for pod in read_pods(found.pods) if pod.role != "reader"]
+        own = [pod for pod in read_pods(found.pods) if pod.role not in ("reader", "submitter")]
         if end is not None or (len(own) >= nodes and all(pod.is_over for pod in own)):
             word = "Complete" if (end.succeeded if end else all(pod.phase == "Succeeded" for pod in own)) else "Failed"
             return SchedulerState(phase="over", word=word, detail=end.message if end else "")
@@ -59,9 +60,11 @@ class KubernetesScheduler:
         details = [f"{len(running)} of {nodes} pods run", *_why(own, nodes, found.warnings)]
         if found.run is not None and _is_suspended(found.run):
             details.append("suspended: it waits in its queue")
-        if running and running[0].number == 0:
+        speakers = [pod for pod in read_pods(found.pods) if pod.role == "submitter" and pod.phase == "Running"]
+        speakers = speakers or running[:1]
+        if speakers and speakers[0].role != "ray" and speakers[0].number == 0:
             with suppress(Refused):
-                details += _progress(cluster.log(running[0].name, running[0].container, _TAIL_LINES))
+                details += _progress(cluster.log(speakers[0].name, speakers[0].container, _TAIL_LINES))
         return SchedulerState(phase=phase, word=phase.capitalize(), detail="; ".join(details))
 
     def cancel(self, submission: Submission) -> None:
@@ -84,18 +87,21 @@ class KubernetesScheduler:
                 f"{cluster.namespace}); nothing was kept on a claim either"
             )
         pods = [pod for pod in read_pods(found.pods) if pod.role != "reader"]
-        nodes, ranks = submission.job.nodes, submission.job.ranks_per_node
+        # KubeRay takes its pods away when the job is over: that one is gone says nothing there
+        nodes = 0 if is_ray(settings) else submission.job.nodes
         streams = [
             Stream(
                 name=pod.stream,
                 lines=found.logs.get(pod.name, b"").splitlines(keepends=True),
-                ranks=tuple(range(pod.number * ranks, (pod.number + 1) * ranks)) if pod.role == "node" else (),
+                ranks=_ranks(pod, submission.job),
             )
             for pod in pods
         ]
         if settings.claim is not None:
             streams.append(Stream("claim", read_claim(cluster, submission, settings).splitlines(keepends=True)))
         end = run_end(found.run) if found.run else None
+        if settings.variant == "raycluster" and kept is None:
+            _release(cluster, submission)
         return Gathered(tuple(streams), scheduler_end(pods, end, nodes, found.warnings, cancelled=kept is not None))
 
     def _cluster(self, submission: Submission) -> Cluster:
@@ -111,6 +117,22 @@ class KubernetesScheduler:
         pods = _pods_of(cluster, submission)
         is_whole = len(pods) >= submission.job.nodes and all(pod.phase != "Pending" for pod in read_pods(pods))
         return Snapshot(run=run, pods=pods, warnings=[] if is_whole else _warnings(cluster, name), logs={})
+
+
+def _ranks(pod: Pod, job: Job) -> tuple[int, ...]:
+    """Whose output a pod's log holds: a submitter's that of all."""
+    if pod.role == "submitter":
+        return tuple(range(job.ranks))
+    first = pod.number * job.ranks_per_node
+    return tuple(range(first, first + job.ranks_per_node)) if pod.role == "node" else ()
+
+
+def _release(cluster: Cluster, submission: Submission) -> None:
+    """Have KubeRay take the pods of a RayCluster away, which it would keep: it does not know that the job is over."""
+    with suppress(Refused):
+        for kind, name in submission.fact("objects", list):
+            if kind == "RayCluster":
+                cluster.patch(kind, name, {"spec": {"suspend": True}})
 
 
 def _with_logs(cluster: Cluster, found: Snapshot, needed: bool) -> Snapshot:

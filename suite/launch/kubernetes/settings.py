@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, PositiveInt
 from suite.launch.kubernetes.names import quantity_number
 from suite.spec.base import Frozen
 
-Variant = Literal["job", "jobset", "trainjob", "pytorchjob", "mpijob", "volcano"]
+Variant = Literal["job", "jobset", "trainjob", "pytorchjob", "mpijob", "volcano", "rayjob", "raycluster"]
 
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")

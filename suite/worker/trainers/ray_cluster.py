@@ -40,6 +40,8 @@ _LEAST_STORE_BYTES, _SHARE_OF_SHARED_MEMORY = 80 << 20, 0.5
 _STORE_BYTES = {"cpu": 512 << 20, "cuda": 16 << 30}
 _START_SECONDS, _END_SECONDS = 300.0, 20.0
 _LAST_LINES = 2
+#: Ray gives a node 30 s and no way to give it more; a machine with much to do takes longer
+_TOO_SLOW, _ATTEMPTS = "timed out during startup", 3
 #: the first of the device numbers on a CPU
 _NO_DEVICE = 1000
 
@@ -67,9 +69,6 @@ class RayCluster:
             self.processes: Optional[Processes] = None
             return
         self.is_own = True
-        # Ray's head takes a token where it finds one in somebody's home, and those who connect do not look there
-        token = _gathered(secrets.token_hex(32), world)[0]
-        os.environ.update({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token})
         self.address = self._start_all()
         pids = _gathered(None if self._guardian is None else self._guardian.pid, world)
         self.processes = Processes(pids[world.rank - world.local_rank])
@@ -103,25 +102,37 @@ class RayCluster:
     def _start_all(self) -> str:
         """The head first, then the other nodes; its address. Every rank takes part."""
         world = self._world
+        os.environ.update(_gathered(_authentication() if world.rank == 0 else None, world)[0])
         seen = _gathered(_address_of_head() if world.rank != world.local_rank else None, world)
         outside = [address for address in seen if address is not None]
-        address, error = None, None
+        address, folder, error = None, "", None
         if world.rank == 0:
             address = "{}:{}".format(outside[0] if outside else "127.0.0.1", _free_port())
-            error = self._start(["--head", "--port", address.rpartition(":")[2]], address.rpartition(":")[0])
-        address, error = _gathered((address, error), world)[0]
+            folder = tempfile.mkdtemp(prefix="suite-ray-", dir=_short_folder())
+            error = self._start(["--head", "--port", address.rpartition(":")[2]], address.rpartition(":")[0], folder)
+        address, folder, error = _gathered((address, folder, error), world)[0]
         if error is None and world.rank and world.local_rank == 0:
-            error = self._start(["--address", address], _own_address(address))
+            # Ray uses the head's folder by its name on every node
+            own = tempfile.mkdtemp(prefix="suite-ray-", dir=_short_folder()) if os.path.exists(folder) else folder
+            error = self._start(["--address", address], _own_address(address), own)
         errors = [each for each in _gathered(error, world) if each is not None]
         if errors:
             self.close()
             raise ConfigError("Ray did not start: {}".format(errors[0]))
         return address
 
-    def _start(self, arguments: List[str], own_address: str) -> Optional[str]:
-        """One node; why it did not start, or None."""
+    def _start(self, arguments: List[str], own_address: str, folder: str) -> Optional[str]:
+        """One node, whose end takes the folder away; why it did not start, or None."""
+        error = None
+        for _ in range(_ATTEMPTS):
+            error = self._attempt(arguments, own_address, folder)
+            if error is None or _TOO_SLOW not in error:
+                break
+        return error
+
+    def _attempt(self, arguments: List[str], own_address: str, folder: str) -> Optional[str]:
         ranks = self._world.local_world_size
-        folder = self.folder = tempfile.mkdtemp(prefix="suite-ray-", dir=_short_folder())
+        self.folder = folder
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", *arguments]
         command += ["--node-ip-address", own_address, "--num-gpus", str(ranks)]
         command += ["--num-cpus", str(max(os.cpu_count() or 1, _SLOTS_PER_RANK * ranks, _LEAST_SLOTS))]
@@ -152,6 +163,12 @@ class RayCluster:
         self.close()
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return "; ".join(lines[-_LAST_LINES:]) or "no answer within {:.0f} s".format(_START_SECONDS)
+
+
+def _authentication() -> Dict[str, str]:
+    """A secret of this run, without which nobody gives Ray work. Ray would take one that lies in the home folder, which
+    other nodes may not have, and do without where none does."""
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
 def store_bytes(device_type: str) -> int:

@@ -25,6 +25,32 @@ _VOLCANO_FIELDS = {
     *("schedulerName", "minAvailable", "ttlSecondsAfterFinished", "queue", "priorityClassName", "plugins"),
     *("policies", "tasks"),
 }
+#: fields of KubeRay's API that the templates may use, by the place in the object, and what each must be
+_RAY_FIELDS: dict[str, dict[str, type]] = {
+    "RayJob": {
+        "entrypoint": str,
+        "submissionMode": str,
+        "backoffLimit": int,
+        "submitterConfig": dict,
+        "activeDeadlineSeconds": int,
+        "shutdownAfterJobFinishes": bool,
+        "ttlSecondsAfterFinished": int,
+        "rayClusterSpec": dict,
+        "submitterPodTemplate": dict,
+    },
+    "RayCluster": {"headGroupSpec": dict, "workerGroupSpecs": list},
+    "head": {"rayStartParams": dict, "template": dict},
+    "workers": {
+        "groupName": str,
+        "replicas": int,
+        "minReplicas": int,
+        "maxReplicas": int,
+        "rayStartParams": dict,
+        "template": dict,
+    },
+}
+#: names longer than these are refused by KubeRay's operator, which appends to them
+_LONGEST_NAME = {"RayJob": 47, "RayCluster": 53}
 _VOLCANO_EVENTS = {"PodFailed", "PodEvicted", "TaskCompleted"}
 _VOLCANO_ACTIONS = {"AbortJob", "CompleteJob"}
 
@@ -37,6 +63,8 @@ def schema_problems(body: dict[str, Any]) -> list[str]:
         return _trainer_problems(body)
     if body["apiVersion"] == "kubeflow.org/v1":
         return _training_problems(body)
+    if body["apiVersion"] == "ray.io/v1":
+        return _ray_problems(body)
     assert body["apiVersion"] == "batch.volcano.sh/v1alpha1", body["apiVersion"]
     return _volcano_problems(body)
 
@@ -111,6 +139,39 @@ def _volcano_problems(body: dict[str, Any]) -> list[str]:
     return problems
 
 
+def _ray_problems(body: dict[str, Any]) -> list[str]:
+    """KubeRay publishes no model for Python; these are the fields of its API, ray.io/v1, that the templates may use."""
+    spec = body["spec"]
+    problems = _field_problems(body["kind"], spec)
+    templates = []
+    if body["kind"] == "RayJob":
+        templates.append(spec["submitterPodTemplate"])
+        if spec["submissionMode"] != "K8sJobMode" or set(spec["submitterConfig"]) != {"backoffLimit"}:
+            problems.append("another way to submit")
+        spec = spec["rayClusterSpec"]
+        problems += _field_problems("RayCluster", spec)
+    for place, group in [("head", spec["headGroupSpec"]), *(("workers", g) for g in spec.get("workerGroupSpecs", ()))]:
+        problems += _field_problems(place, group)
+        problems += [
+            f"{place}: {key} is no text" for key, value in group["rayStartParams"].items() if type(value) is not str
+        ]
+        templates.append(group["template"])
+    for template in templates:
+        pod = {"apiVersion": "v1", "kind": "Pod", **template}
+        problems += _kubernetes_problems({**pod, "metadata": {**pod["metadata"], "name": "pod"}})
+    return problems
+
+
+def _field_problems(place: str, found: dict[str, Any]) -> list[str]:
+    known = _RAY_FIELDS[place]
+    unknown = [f"unknown field {name} of {place}" for name in sorted(found.keys() - known.keys())]
+    return unknown + [
+        f"{place}: {name} is {value!r}"
+        for name, value in found.items()
+        if name in known and type(value) is not known[name]
+    ]
+
+
 def _differences(asked: Any, understood: Any, path: str = "") -> list[str]:
     """Where a model dropped or changed something: models drop what they do not know without a word."""
     if isinstance(asked, dict) and isinstance(understood, dict):
@@ -135,7 +196,28 @@ def cluster_problems(objects: list[dict[str, Any]]) -> list[str]:
         problems += _pod_problems(template, {body["metadata"]["name"] for body in objects})
     for spec in _job_specs(objects):
         problems += _job_problems(spec)
+    for body in objects:
+        if body["apiVersion"] == "ray.io/v1":
+            problems += _operator_problems(body)
     return problems
+
+
+def _operator_problems(body: dict[str, Any]) -> Iterator[str]:
+    """What KubeRay's operator refuses or trips over."""
+    if len(body["metadata"]["name"]) > _LONGEST_NAME[body["kind"]]:
+        yield f"the name {body['metadata']['name']} is too long"
+    cluster = body["spec"].get("rayClusterSpec", body["spec"])
+    for group in (cluster["headGroupSpec"], *cluster.get("workerGroupSpecs", ())):
+        template = group["template"]
+        if template["metadata"]["labels"].get("app.kubernetes.io/name", "kuberay") != "kuberay":
+            yield "the service of the head selects its pod by app.kubernetes.io/name"
+        container = template["spec"]["containers"][0]
+        if "command" in container:
+            yield "a command would run before Ray and have to end"
+        if not {"livenessProbe", "readinessProbe"} <= container.keys():
+            yield "the operator's own probes may call wget, which the image need not have"
+        if group.get("replicas") != group.get("minReplicas") or group.get("replicas") != group.get("maxReplicas"):
+            yield "a run has as many nodes as its layout, always"
 
 
 def _metadata_problems(metadata: dict[str, Any]) -> Iterator[str]:
@@ -206,7 +288,7 @@ def _container_problems(container: dict[str, Any], volumes: dict[str, Any]) -> I
 def _job_specs(objects: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for body in objects:
         spec = body.get("spec", {})
-        if body["apiVersion"] == "batch/v1":
+        if body["apiVersion"] == "batch/v1" and objects[1]["kind"] != "RayCluster":  # whose Job is no node's
             yield spec
         for replicated in spec.get("replicatedJobs", ()) or spec.get("template", {}).get("spec", {}).get(
             "replicatedJobs", ()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+import subprocess
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from pydantic import ValidationError
 from syrupy.assertion import SnapshotAssertion
 
 from suite.conduct.cluster.to_do import prepare
+from suite.launch.kubernetes.ray import VARIANTS as RAY
 from suite.launch.kubernetes.read_back import as_pods, pod_templates, wanted
 from suite.launch.kubernetes.render import parse, render, render_reader
 from suite.launch.kubernetes.run import kubernetes_site, render_run
@@ -86,9 +89,8 @@ class TestPods:
     def test_every_node_is_given_the_job_and_its_own_number(self, variant: Variant) -> None:
         found = as_pods(rendered(variant))
         assert found == wanted(job_of(), FOLDER, settings_of(variant))
-        assert [part for command in found.commands for part in command if part.startswith("--node_rank")] == [
-            f"--node_rank={node}" for node in range(4)
-        ]
+        numbers = [part for command in found.commands for part in command if part.startswith("--node_rank")]
+        assert numbers == ([] if variant in RAY else [f"--node_rank={node}" for node in range(4)])
         assert found.limits["nvidia.com/gpu"] == "8"
         assert found.limits["memory"] == str((8 * 100 << 30) + (16 << 30))
 
@@ -144,8 +146,9 @@ def shape_of(value: Any) -> Any:
 @settings(max_examples=50)
 @given(name=st.text(min_size=1, max_size=120))
 def test_any_run_id_gives_valid_names(name: str) -> None:
-    objects = parse(render(job_of(name=name), FOLDER, settings_of("job"), FILES, {}))
-    assert cluster_problems(objects) == []
+    for variant in ("job", "rayjob"):
+        objects = parse(render(job_of(name=name), FOLDER, settings_of(variant), FILES, {}))
+        assert cluster_problems(objects) == []
 
 
 BREAKS: dict[str, Any] = {
@@ -181,7 +184,8 @@ def test_the_schemas_see_an_unknown_field(variant: Variant) -> None:
 class TestWhatVariantsNeed:
     def test_a_queue_is_named_where_its_variant_looks(self) -> None:
         for variant in VARIANTS:
-            run = rendered(variant, queue="lab")[-1]
+            # the Job beside a RayCluster needs no queue: it waits for the cluster
+            run = rendered(variant, queue="lab")[1 if variant == "raycluster" else -1]
             kueue = run["metadata"]["labels"].get("kueue.x-k8s.io/queue-name")
             assert (run["spec"]["queue"], kueue) == ("lab", None) if variant == "volcano" else kueue == "lab"
 
@@ -213,6 +217,46 @@ class TestWhatVariantsNeed:
         service = rendered("mpijob")[1]
         assert service["spec"]["selector"]["training.kubeflow.org/replica-index"] == "0"
         assert f"--master_addr={service['metadata']['name']}" in as_pods(rendered("mpijob")).commands[3]
+
+    def test_a_ray_cluster_has_the_devices_as_gpus_and_slots_for_the_trainers_processes(self) -> None:
+        cluster = rendered("rayjob")[-1]["spec"]["rayClusterSpec"]
+        head, (workers,) = cluster["headGroupSpec"]["rayStartParams"], cluster["workerGroupSpecs"]
+        assert (head["num-gpus"], head["num-cpus"], workers["replicas"]) == ("8", "128", 3)
+        assert head.items() - workers["rayStartParams"].items() == {("dashboard-host", "0.0.0.0")}
+        assert (
+            "workerGroupSpecs"
+            not in parse(render(job_of(nodes=1), FOLDER, settings_of("rayjob"), FILES, ABOUT))[-1]["spec"][
+                "rayClusterSpec"
+            ]
+        )
+
+    def test_half_of_shared_memory_is_for_rays_objects(self) -> None:
+        head = rendered("raycluster", shared_memory="8Gi")[1]["spec"]["headGroupSpec"]
+        assert head["rayStartParams"]["object-store-memory"] == str(4 << 30)
+
+    def test_on_cpu_ranks_ray_counts_devices_that_do_not_exist_and_the_ranks_see_none(self) -> None:
+        job = job_of(device_count=0, ranks_per_node=2, env={"CUDA_VISIBLE_DEVICES": ""})
+        env = as_pods(parse(render(job, FOLDER, settings_of("rayjob"), FILES, ABOUT))).env
+        assert env["CUDA_VISIBLE_DEVICES"] == "1000,1001"
+        assert json.loads(env["SUITE_RANKS"])["variables"] == {"CUDA_VISIBLE_DEVICES": ""}
+        assert "variables" not in json.loads(as_pods(rendered("rayjob")).env["SUITE_RANKS"])
+
+    def test_what_is_to_run_goes_through_no_shell(self) -> None:
+        spec = rendered("rayjob")[-1]["spec"]
+        assert spec["entrypoint"] == "/opt/stack/bin/python -m suite.worker.ray_ranks"
+        with pytest.raises(UsageError, match="a Python of a plain path"):
+            render(job_of(argv=("/my py/$(id)",)), FOLDER, settings_of("rayjob"), FILES, ABOUT)
+
+    def test_the_job_beside_a_ray_cluster_waits_for_the_head_and_submits_to_it(self) -> None:
+        name = rendered("raycluster")[1]["metadata"]["name"]
+        script = rendered("raycluster")[2]["spec"]["template"]["spec"]["containers"][0]["command"][2]
+        done = subprocess.run(("bash", "-n", "-c", script))
+        assert done.returncode == 0 and script.count(f"http://{name}-head-svc:8265") == 2
+
+    def test_a_rayjobs_pods_are_given_back_soon_after_its_end(self) -> None:
+        spec = rendered("rayjob")[-1]["spec"]
+        assert (spec["shutdownAfterJobFinishes"], spec["ttlSecondsAfterFinished"]) == (True, 60)
+        assert (spec["backoffLimit"], spec["activeDeadlineSeconds"]) == (0, 3600 + 3600)
 
     def test_adapters_for_rdma_are_devices_and_may_lock_memory(self) -> None:
         container = rendered("job", rdma_resource="rdma/hca", rdma_count=4)[-1]["spec"]["template"]["spec"][
@@ -268,7 +312,7 @@ class TestRefusals:
             {"claim": "../x"},
             {"pull_secrets": ("A",)},
             {"wait_seconds": 0},
-            {"variant": "raycluster"},
+            {"variant": "rayservice"},
             {"pod_annotations": {"a": 1}},
         ],
         ids=str,

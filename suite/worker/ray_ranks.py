@@ -1,0 +1,280 @@
+"""``python -m suite.worker.ray_ranks``: the ranks of a run as processes on the nodes of a Ray cluster that is there.
+
+For clusters that start Ray themselves, as KubeRay does: this is the entry point of the job that they run. It starts a
+process for each device of the run, held by an actor of its own, which takes neither CPUs nor GPUs of Ray's: those are
+the trainer's. What the ranks print is printed here, behind their number unless it is an event. Exit code 0 when all
+ranks end so, else 1; then a table says which rank ended how, in the words of torchrun.
+
+``SUITE_RANKS`` holds what to start, as JSON: ``argv``, the command of one rank, ``nodes``, ``ranks_per_node``,
+``limit_seconds`` for all of it, and ``variables`` in which ranks differ from their nodes. The ranks find Ray by
+``RAY_ADDRESS`` and each other as torchrun would have it.
+"""
+
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+RANKS_VARIABLE = "SUITE_RANKS"
+EVENT_PREFIX = b"::suite:: "
+_NODES_SECONDS, _ASK_SECONDS, _END_SECONDS = 600.0, 2.0, 20.0
+#: bytes that one answer holds at most, a line more or less
+_ANSWER_BYTES = 1 << 20
+#: what Ray marks the node with that has the head
+_HEAD = "node:__internal_head__"
+_FIRST, _OTHERS = "Root Cause (first observed failure):", "Failures:"
+
+
+class Wanted(NamedTuple):
+    """What to start."""
+
+    argv: List[str]
+    nodes: int
+    ranks_per_node: int
+    limit_seconds: float
+    variables: Dict[str, str]
+
+
+class Ended(NamedTuple):
+    """How a rank ended; a code below zero is a signal's number."""
+
+    rank: int
+    local_rank: int
+    code: int
+
+
+class RankProcess:
+    """The actor of one rank: its process, and what that prints."""
+
+    def __init__(self) -> None:
+        self._lines: "queue.Queue[Optional[bytes]]" = queue.Queue()
+        self._process: Optional[subprocess.Popen] = None
+
+    def free_port(self) -> int:
+        """A port of this node that nobody has now."""
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            return int(probe.getsockname()[1])
+
+    def start(self, argv: List[str], variables: Dict[str, str]) -> int:
+        """Start the rank beside this actor, whose end the kernel makes the rank's own; its process id."""
+        self._process = subprocess.Popen(
+            argv,
+            env=rank_environment(os.environ, variables),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        threading.Thread(target=self._read, name="output", daemon=True).start()
+        return self._process.pid
+
+    def output(self, seconds: float) -> Tuple[List[bytes], Optional[int]]:
+        """The next lines, waiting so long for the first; and the exit code once there are no more."""
+        assert self._process is not None
+        lines: List[bytes] = []
+        size = 0
+        try:
+            line = self._lines.get(timeout=seconds)
+            while line is not None:
+                lines.append(line)
+                size += len(line)
+                if size > _ANSWER_BYTES:
+                    return lines, None
+                line = self._lines.get_nowait()
+        except queue.Empty:
+            return lines, None
+        return lines, self._process.wait()
+
+    def end(self, number: int) -> None:
+        """Send a signal to the rank."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)
+
+    def _read(self) -> None:
+        assert self._process is not None and self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line)
+        self._lines.put(None)
+
+
+def rank_environment(environment: Mapping[str, str], variables: Mapping[str, str]) -> Dict[str, str]:
+    """A rank's variables: those of its node, without what Ray says to its own workers of themselves."""
+    own = ("RAY_JOB_ID", "RAY_CLIENT_MODE", "RAY_RAYLET_PID", "RAY_NODE_ID", "RAY_JOB_CONFIG_JSON_ENV_VAR")
+    return {**{name: value for name, value in environment.items() if name not in own}, **variables}
+
+
+def main(environment: Mapping[str, str]) -> int:
+    """Start the ranks, print what they print until the last has ended; the exit code."""
+    try:
+        wanted = read_wanted(environment)
+        ray = _connected()
+        nodes = _nodes(ray, wanted)
+    except (ImportError, ConnectionError, RuntimeError, ValueError) as error:
+        print("suite.worker.ray_ranks: {}".format(error), file=sys.stderr)
+        return 1
+    actors = _actors(ray, nodes, wanted)
+    try:
+        _start(ray, actors, nodes, wanted)
+        ended = _follow(ray, actors, wanted, time.monotonic() + wanted.limit_seconds)
+    finally:
+        for actor in actors:
+            ray.kill(actor)
+        ray.shutdown()
+    failed = [each for each in ended if each.code != 0]
+    if failed:
+        _print(table(failed).encode())
+    return 1 if failed else 0
+
+
+def read_wanted(environment: Mapping[str, str]) -> Wanted:
+    """What the variable says. Raises ValueError where it says nothing usable."""
+    text = environment.get(RANKS_VARIABLE)
+    if text is None:
+        raise ValueError("{} does not say what to start".format(RANKS_VARIABLE))
+    try:
+        body = json.loads(text)
+        wanted = Wanted(
+            argv=[str(word) for word in body["argv"]],
+            nodes=int(body["nodes"]),
+            ranks_per_node=int(body["ranks_per_node"]),
+            limit_seconds=float(body["limit_seconds"]),
+            variables={str(name): str(value) for name, value in body.get("variables", {}).items()},
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError("{} cannot be used: {!r}".format(RANKS_VARIABLE, error)) from error
+    if not wanted.argv or wanted.nodes < 1 or wanted.ranks_per_node < 1 or not wanted.limit_seconds > 0:
+        raise ValueError("{} makes no sense: {}".format(RANKS_VARIABLE, text))
+    return wanted
+
+
+def order(nodes: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """The nodes that live, the head's first: rank 0 is where the job's own program runs."""
+    living = [node for node in nodes if node["Alive"]]
+    return sorted(living, key=lambda node: (_HEAD not in node["Resources"], node["NodeManagerAddress"], node["NodeID"]))
+
+
+def variables(rank: int, wanted: Wanted, address: str, port: int, ray_address: str) -> Dict[str, str]:
+    """What a rank finds of itself and the others, as torchrun would set it."""
+    per_node = wanted.ranks_per_node
+    return {
+        **wanted.variables,
+        "RANK": str(rank),
+        "WORLD_SIZE": str(wanted.nodes * per_node),
+        "LOCAL_RANK": str(rank % per_node),
+        "LOCAL_WORLD_SIZE": str(per_node),
+        "GROUP_RANK": str(rank // per_node),
+        "MASTER_ADDR": address,
+        "MASTER_PORT": str(port),
+        "RAY_ADDRESS": ray_address,
+    }
+
+
+def table(failed: List[Ended]) -> str:
+    """Which rank ended how, the first to fail first, spelt as torchrun spells it, so that one reader reads both."""
+    lines = []
+    for number, each in enumerate(failed):
+        lines += [_FIRST] if number == 0 else [_OTHERS] if number == 1 else []
+        lines += ["  rank      : {} (local_rank: {})".format(each.rank, each.local_rank)]
+        lines += ["  exitcode  : {}".format(each.code)]
+    return "\n".join(lines) + "\n"
+
+
+def _connected() -> Any:
+    """The module ``ray``, connected to the cluster that this process runs in. Raises ImportError, ConnectionError."""
+    import ray
+
+    ray.init(address="auto", log_to_driver=False, include_dashboard=None)
+    return ray
+
+
+def _nodes(ray: Any, wanted: Wanted) -> List[Dict[str, Any]]:
+    """The nodes of the run, once as many are there. Raises RuntimeError where they do not come."""
+    deadline = time.monotonic() + min(_NODES_SECONDS, wanted.limit_seconds)
+    while True:
+        living = order(ray.nodes())
+        if len(living) >= wanted.nodes:
+            return living[: wanted.nodes]
+        if time.monotonic() > deadline:
+            raise RuntimeError("{} of {} nodes joined the Ray cluster".format(len(living), wanted.nodes))
+        time.sleep(1.0)
+
+
+def _actors(ray: Any, nodes: List[Dict[str, Any]], wanted: Wanted) -> List[Any]:
+    """One for each rank, on its node."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    remote = ray.remote(num_cpus=0, num_gpus=0, max_restarts=0)(RankProcess)
+    return [
+        remote.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote()
+        for node in nodes
+        for _ in range(wanted.ranks_per_node)
+    ]
+
+
+def _start(ray: Any, actors: List[Any], nodes: List[Dict[str, Any]], wanted: Wanted) -> None:
+    address = nodes[0]["NodeManagerAddress"]
+    ray_address = ray.get_runtime_context().gcs_address
+    port = ray.get(actors[0].free_port.remote())
+    asked = [
+        actor.start.remote(wanted.argv, variables(rank, wanted, address, port, ray_address))
+        for rank, actor in enumerate(actors)
+    ]
+    ray.get(asked)
+
+
+def _follow(ray: Any, actors: List[Any], wanted: Wanted, deadline: float) -> List[Ended]:
+    """Print until every rank has ended, in this order; once one fails or the time is over the others are ended too."""
+    waiting = {actor.output.remote(_ASK_SECONDS): rank for rank, actor in enumerate(actors)}
+    ended: List[Ended] = []
+    ending: Optional[float] = None
+    while waiting:
+        ready, _ = ray.wait(list(waiting), timeout=1.0)
+        for reference in ready:
+            rank = waiting.pop(reference)
+            lines, code = _answer(ray, reference)
+            for line in lines:
+                _print(line if line.startswith(EVENT_PREFIX) else "[rank {}] ".format(rank).encode() + line)
+            if code is None:
+                waiting[actors[rank].output.remote(_ASK_SECONDS)] = rank
+            else:
+                ended.append(Ended(rank, rank % wanted.ranks_per_node, code))
+        left = sorted(waiting.values())
+        now = time.monotonic()
+        if ending is None and left and (now > deadline or any(each.code for each in ended)):
+            if now > deadline:
+                _print("the ranks are ended: {:.0f} s are over\n".format(wanted.limit_seconds).encode())
+            ending = now + _END_SECONDS
+            _signal(actors, left, signal.SIGTERM)
+        elif ending is not None and now > ending:
+            _signal(actors, left, signal.SIGKILL)
+            ending = now + _END_SECONDS
+    return ended
+
+
+def _answer(ray: Any, reference: Any) -> Tuple[List[bytes], Optional[int]]:
+    """What an actor says; of one that is gone, that its rank was killed with it."""
+    try:
+        lines, code = ray.get(reference)
+        return lines, code
+    except ray.exceptions.RayError as error:
+        return ["its actor is gone: {}\n".format(" ".join(str(error).split())[:500]).encode()], -int(signal.SIGKILL)
+
+
+def _signal(actors: List[Any], ranks: List[int], number: int) -> None:
+    for rank in ranks:
+        actors[rank].end.remote(int(number))
+
+
+def _print(line: bytes) -> None:
+    sys.stdout.buffer.write(line if line.endswith(b"\n") else line + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(os.environ))
