@@ -14,6 +14,7 @@ from typing import Any
 def skyrl(manifest: dict[str, Any], folder: str) -> None:
     from skyrl.train.config import SkyRLTrainConfig
     from skyrl.train.utils.utils import validate_cfg
+
     from suite.worker.trainers.skyrl.configuration import configuration
 
     validate_cfg(SkyRLTrainConfig.from_cli_overrides(configuration(manifest, folder)))
@@ -23,6 +24,7 @@ def areal(manifest: dict[str, Any], folder: str) -> None:
     from areal.api.alloc_mode import ModelAllocation
     from areal.api.cli_args import GRPOConfig, parse_cli_args, to_structured_cfg
     from omegaconf import OmegaConf
+
     from suite.worker.trainers.areal.configuration import configuration
 
     path = os.path.join(folder, "config.yaml")
@@ -38,6 +40,7 @@ def nemo_rl(manifest: dict[str, Any], folder: str) -> None:
     from nemo_rl.algorithms.grpo import MasterConfig
     from nemo_rl.utils.config import load_config, register_omegaconf_resolvers
     from omegaconf import OmegaConf
+
     from suite.worker.trainers.nemo_rl.configuration import configuration
     from suite.worker.trainers.nemo_rl.entry import source_folder
 

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from suite.worker.trainers.areal.configuration import configuration as areal
 from suite.worker.trainers.nemo_rl.configuration import REGISTERED
 from suite.worker.trainers.nemo_rl.configuration import configuration as nemo_rl
 from suite.worker.trainers.skyrl.configuration import configuration as skyrl
 from tests.worker.trainers.logged.made import HERE, body, made_manifest
 
-#: keys that NeMo-RL reads beside those of its example's file (v0.7.0: grpo.py:180, vllm_worker.py:516, data/__init__.py:18)
+#: keys that NeMo-RL 0.7.0 reads beside those of its file (grpo.py:180, vllm_worker.py:516, data/__init__.py:18)
 NEMO_RL_ALSO = {
     "defaults",
     "env." + REGISTERED,

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.logged.reading import StepReader, read_all
 from suite.worker.trainers.logged.sink import STEP_LOG_SCHEMA, StepSink

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
 from suite.worker.loop import expected_counts
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.areal import trainer as areal
