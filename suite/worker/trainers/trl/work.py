@@ -32,6 +32,8 @@ def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
 def _engine_differences(manifest: Dict[str, Any]) -> Iterator[str]:
     engine, precision = engine_of(manifest), manifest["measure"]["precision"]
     has_reference = manifest["workload"]["algorithm"]["options"]["kl_coefficient"] > 0
+    if engine == "ddp" and manifest["layout"]["recompute"] == "none":
+        yield "DDP looks for parameters without a gradient in each backward pass, transformers' default"
     if engine == "fsdp2" and has_reference:
         yield "the reference is sharded as one unit, so it is whole on every rank while it computes"
     if engine == "fsdp2" and not uses_vllm(manifest):
