@@ -12,14 +12,14 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from benchmarks import containers, control, overhead, planner_speed, report_speed, starting, startup, trlx
+from benchmarks import containers, control, overhead, planner_speed, report_speed, starting, startup, trl, trlx
 from benchmarks.verdict import Row
 from suite.conduct.running.provenance import git_commit
 from suite.launch.probe import host_facts
 
 OUTPUT = Path(__file__).resolve().parent.parent / "docs" / "self-benchmarks.md"
 #: those that time ranks come first, while nothing else has warmed the machine up
-BENCHMARKS = (overhead, control, starting, trlx, startup, report_speed, planner_speed, containers)
+BENCHMARKS = (overhead, control, starting, trlx, trl, startup, report_speed, planner_speed, containers)
 
 TEXT = """# What the suite itself costs
 
@@ -53,7 +53,8 @@ it is beyond, *cannot tell* where the limit lies inside.
 - Forked and spawned ranks: processes of both kinds are alive at once and take turns, iteration by iteration, two of
   each in each of {groups} groups; each group has a process of its own that ranks are forked from. The figure is the
   mean over groups; how much two of a kind differ is the median over groups.
-- On trlx: iterations of one trainer alternate with the suite's subclass and clock and without (every hook removed).
+- On trlx and TRL: iterations of one trainer alternate with the suite's subclass and clock and without (every hook
+  removed).
 - Container's first event: both ways start in turns from the image `engines` with the CPU build of torch, timed from
   the start of the command to the time in the worker's first event; `docker run` starts the worker alone. The median
   of the differences within each pair.

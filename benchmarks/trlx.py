@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import statistics
 import sys
+from collections.abc import Mapping
 
 from benchmarks.overhead import LIMIT, difference
 from benchmarks.ranks import one_manifest, run_script
@@ -30,12 +31,17 @@ def measure(backend: str, ranks: int, python: str, turns: int) -> list[Row]:
     """Iterations of one trainer in turns: alone, with the suite's barriers, with all of its clock."""
     manifest = one_manifest(backend, SIZE, ranks, turns * (2 if ranks == 1 else 3), python)
     seconds = run_script("benchmarks.trlx_worker", manifest, python)
+    return turn_rows(seconds, f"{backend} {SIZE}", ranks, turns)
+
+
+def turn_rows(seconds: Mapping[str, list[float]], where: str, ranks: int, turns: int) -> list[Row]:
+    """Of iterations that took turns: what all of the clock costs (limited), and on several ranks what of it."""
     found = []
     for longer, shorter in (("clock", "alone"), ("clock", "edges"), ("edges", "alone")):
         if longer in seconds and shorter in seconds:
             whole = statistics.median(seconds[shorter])
             share = difference(seconds[longer], seconds[shorter]).over(whole)
-            what = f"{longer} over {shorter}, {backend} {SIZE}, {ranks} rank{'s' if ranks > 1 else ''}"
+            what = f"{longer} over {shorter}, {where}, {ranks} rank{'s' if ranks > 1 else ''}"
             figure = f"{share.text('+.2%')} of {whole:.3f} s ({turns} turns)"
             is_limited = (longer, shorter) == ("clock", "alone")
             limit = (f"{LIMIT:.0%}", at_most(share, LIMIT)) if is_limited else ()

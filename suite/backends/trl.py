@@ -12,8 +12,6 @@ from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 
-#: Ids that the tokenizer keeps for itself: end, unknown and padding.
-SPECIAL_TOKENS = 3
 #: of TRL: the line of releases whose methods the worker times (docs/trainers/trl.md)
 TRL_VERSIONS = ("1.16",)
 OLDEST_TRANSFORMERS = 5
@@ -144,6 +142,4 @@ def _shape_errors(size: Shape) -> list[str]:
     if size.architecture not in FAMILIES:
         families = ", ".join(FAMILIES)
         return [f"the trl backends build {families} models, and {size.name} is of the {size.architecture} family"]
-    if size.vocab <= SPECIAL_TOKENS:
-        return [f"the tokenizer keeps {SPECIAL_TOKENS} tokens for itself, which is all that {size.name} has"]
     return []

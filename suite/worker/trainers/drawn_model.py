@@ -36,26 +36,27 @@ def special_ids(vocab: int) -> Dict[str, int]:
     return {token: vocab - len(SPECIAL_TOKENS) + index for index, token in enumerate(SPECIAL_TOKENS)}
 
 
-def model_config(size: Dict[str, Any]) -> Any:
-    """The configuration of a manifest's ``size`` (GPT-2, Llama, Qwen2, Qwen3): no dropout, its special tokens.
+def model_config(size: Dict[str, Any], has_special: bool = True) -> Any:
+    """The configuration of a manifest's ``size`` (GPT-2, Llama, Qwen2, Qwen3): no dropout.
 
-    For transformers 5; vocabulary as in the manifest, without padding.
+    For transformers 5; vocabulary as in the manifest, without padding. ``has_special``: the last ids are special
+    tokens; else all are ordinary, and a tokenizer of ``vocab + len(SPECIAL_TOKENS)`` has some that no model knows.
     """
-    ids = special_ids(size["vocab"])
+    ids: Dict[str, Any] = special_ids(size["vocab"]) if has_special else {}
     return AutoConfig.for_model(
         size["architecture"],
         vocab_size=size["vocab"],
-        bos_token_id=ids["<eos>"],
-        eos_token_id=ids["<eos>"],
-        pad_token_id=ids["<pad>"],
+        bos_token_id=ids.get("<eos>"),
+        eos_token_id=ids.get("<eos>"),
+        pad_token_id=ids.get("<pad>"),
         tie_word_embeddings=size["tied_embeddings"],
         **shape_fields(size),
     )
 
 
-def build_model(size: Dict[str, Any], attention: str = "sdpa") -> Any:
+def build_model(size: Dict[str, Any], attention: str = "sdpa", has_special: bool = True) -> Any:
     """A causal language model of ``model_config`` in fp32; its weights are still to be drawn (``draw_weights``)."""
-    return AutoModelForCausalLM.from_config(model_config(size), attn_implementation=attention)
+    return AutoModelForCausalLM.from_config(model_config(size, has_special), attn_implementation=attention)
 
 
 def whole(parameter: nn.Parameter) -> ContextManager[Any]:
@@ -97,9 +98,9 @@ def draw_weights(model: nn.Module, seed: int, gather: Gather, device: torch.devi
                 parameter.copy_(drawn.normal_(0.0, INITIAL_DEVIATION, generator=generator))
 
 
-def draw_model(size: Dict[str, Any], seed: int, device: torch.device) -> Any:
+def draw_model(size: Dict[str, Any], seed: int, device: torch.device, has_special: bool = True) -> Any:
     """``build_model`` with drawn weights, partitioned or whole; equal seeds and sizes give equal models."""
-    model = build_model(size)
+    model = build_model(size, has_special=has_special)
     draw_weights(model, seed, gathered if is_partitioned(model) else whole, device)
     return model
 

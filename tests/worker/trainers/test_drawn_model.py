@@ -52,3 +52,10 @@ def test_a_word_is_the_number_of_its_id(tmp_path: Path) -> None:
         assert ids == [[0, 999, 17], [0, 2, 5]] == drawn_model.as_tokens(texts).tolist()
         assert tokenizer.batch_decode(ids) == texts
         assert (tokenizer.eos_token_id, tokenizer.pad_token_id) == (1000, 1002)
+
+
+def test_special_tokens_may_lie_behind_the_vocabulary() -> None:
+    model = drawn_model.draw_model(SHAPE, 1, torch.device("cpu"), has_special=False)
+    assert (model.config.eos_token_id, model.generation_config.eos_token_id) == (None, None)
+    assert drawn_model.count_parameters(model) == drawn_model.count_on_paper(SHAPE)
+    assert drawn_model.build_tokenizer(1003 + 3)(["1002"])["input_ids"] == [[1002]]

@@ -79,13 +79,11 @@ def check(manifest: Dict[str, Any]) -> None:
             raise ValueError(why)
 
 
-def training_arguments(
-    manifest: Dict[str, Any], iterations: int, folder: str, banned: List[int], parameters: int
-) -> Dict[str, Any]:
+def training_arguments(manifest: Dict[str, Any], iterations: int, folder: str, parameters: int) -> Dict[str, Any]:
     """What ``GRPOConfig`` or ``RLOOConfig`` takes. An iteration is one generation and its optimizer steps.
 
-    ``folder``: where TRL would save something; ``banned``: ids of special tokens, of which none may be sampled: the end
-    would cut a response short, padding would be taken for none. ``parameters``: how many train.
+    ``folder``: where TRL would save something; ``parameters``: how many train. Nothing that is sampled ends a response,
+    because the model knows no special token.
     """
     workload, work, measure = manifest["workload"], manifest["work"], manifest["measure"]
     optimizer, layout = workload["optimizer"], manifest["layout"]
@@ -118,7 +116,7 @@ def training_arguments(
         "save_strategy": "no",
         "disable_tqdm": True,
         **_algorithm(manifest),
-        **_generation(manifest, banned),
+        **_generation(manifest),
         **_engine(manifest, parameters),
     }
     return arguments
@@ -140,23 +138,16 @@ def _algorithm(manifest: Dict[str, Any]) -> Dict[str, Any]:
     }
 
 
-def _generation(manifest: Dict[str, Any], banned: List[int]) -> Dict[str, Any]:
-    """Responses of exactly ``max_completion_length`` tokens."""
-    workload = manifest["workload"]
-    tokens = workload["new_tokens"]
+def _generation(manifest: Dict[str, Any]) -> Dict[str, Any]:
+    """vLLM colocated; ids go in and out, and no text."""
     if not uses_vllm(manifest):
-        return {"generation_kwargs": {"min_new_tokens": tokens, "suppress_tokens": banned}}
+        return {}
+    workload = manifest["workload"]
     return {
         "use_vllm": True,
         "vllm_mode": "colocate",
-        "vllm_max_model_length": workload["prompt_tokens"] + tokens,
-        # vLLM samples no token that could stop a response before it has its least length
-        "generation_kwargs": {
-            "min_tokens": tokens,
-            "stop_token_ids": banned,
-            "ignore_eos": True,
-            "detokenize": False,
-        },
+        "vllm_max_model_length": workload["prompt_tokens"] + workload["new_tokens"],
+        "generation_kwargs": {"ignore_eos": True, "detokenize": False},
     }
 
 

@@ -42,7 +42,7 @@ def _join_deepspeed() -> None:
 
 
 def _let_fsdp_be() -> None:
-    """Accelerate's ``state.py``, lines 985 to 1013: the type of ranks on a CPU is never looked at for FSDP."""
+    """Accelerate's ``state.py``, lines 986 to 1016: the type of ranks on a CPU is never looked at for FSDP."""
     from accelerate.state import AcceleratorState, DistributedType, PartialState
 
     build = AcceleratorState.__init__

@@ -76,18 +76,17 @@ class TrlTrainer(Trainer):
     def _build(self, folder: str) -> Any:
         from transformers import PrinterCallback
 
-        from suite.worker.trainers.drawn_model import build_tokenizer, count_on_paper, special_ids
+        from suite.worker.trainers.drawn_model import build_tokenizer, count_on_paper
 
         manifest = self._manifest
-        vocab, module = manifest["size"]["vocab"], _module(manifest)
+        module = _module(manifest)
         trainer_name, config_name = _CLASSES[trl_config.ALGORITHMS[manifest["backend"]["name"]]]
         module.create_model_from_path = self._draw
         if trl_config.uses_vllm(manifest):
             self._prepare_vllm(folder)
-        banned = sorted(special_ids(vocab).values())
         self.total_parameters, self.trainable_parameters = count_on_paper(manifest["size"])
         arguments = trl_config.training_arguments(
-            manifest, asked_iterations(manifest), folder, banned, self.trainable_parameters
+            manifest, asked_iterations(manifest), folder, self.trainable_parameters
         )
         self.configuration = {name: value for name, value in arguments.items() if name != "output_dir"}
         config = getattr(importlib.import_module("trl"), config_name)(**arguments)
@@ -99,10 +98,17 @@ class TrlTrainer(Trainer):
             args=config,
             reward_funcs=self.reward,
             train_dataset=self._dataset(),
-            processing_class=build_tokenizer(vocab),
+            processing_class=build_tokenizer(self._all_ids),
         )
         trainer.remove_callback(PrinterCallback)
         return trainer
+
+    @property
+    def _all_ids(self) -> int:
+        """The model's vocabulary, and behind it the tokenizer's special tokens, of which the model has none."""
+        from suite.worker.trainers.drawn_model import SPECIAL_TOKENS
+
+        return int(self._manifest["size"]["vocab"]) + len(SPECIAL_TOKENS)
 
     def _prepare_vllm(self, folder: str) -> None:
         from suite.worker.trainers.trl.vllm import build_with_drawn_weights
@@ -115,7 +121,8 @@ class TrlTrainer(Trainer):
         """In the place of ``create_model_from_path``: the policy, and the reference once more, from equal weights."""
         from suite.worker.trainers.drawn_model import count_parameters, draw_model
 
-        model = draw_model(self._manifest["size"], self._manifest["measure"]["seed"], self._world.device)
+        seed = self._manifest["measure"]["seed"]
+        model = draw_model(self._manifest["size"], seed, self._world.device, has_special=False)
         model.name_or_path = model.config.name_or_path = folder
         found, wanted = count_parameters(model), (self.total_parameters, self.trainable_parameters)
         if found != wanted:
@@ -130,7 +137,7 @@ class TrlTrainer(Trainer):
 
         manifest, group = self._manifest, self._manifest["workload"].get("group", 1)
         prompts = [draw_prompts(manifest, index)[::group] for index in range(asked_iterations(manifest))]
-        return Dataset.from_dict({"prompt": as_text(torch.cat(prompts), manifest["size"]["vocab"])})
+        return Dataset.from_dict({"prompt": as_text(torch.cat(prompts), self._all_ids)})
 
     def reward(self, completion_ids: List[List[int]], **others: Any) -> List[float]:
         """Scores of this rank's samples, which are numbered rank by rank."""
@@ -163,11 +170,7 @@ class TrlTrainer(Trainer):
         sheet.clock.finish(counts, self._statistics(), **optional)
 
     def _check_prompts(self, found: torch.Tensor) -> None:
-        from suite.worker.trainers.drawn_model import SPECIAL_TOKENS
-
-        wanted = draw_prompts(self._manifest, self._sheet.iteration - 1) % (
-            self._manifest["size"]["vocab"] - len(SPECIAL_TOKENS)
-        )
+        wanted = draw_prompts(self._manifest, self._sheet.iteration - 1)
         own = wanted[self._world.rank * len(found) :][: len(found)]
         wrong = int((own != found.cpu()).any(dim=1).sum())
         if wrong:

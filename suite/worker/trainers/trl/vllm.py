@@ -17,7 +17,7 @@ _SHARE_THAT_MUST_BE_FREE = 0.05
 
 
 def build_with_drawn_weights(manifest: Dict[str, Any], world: World) -> Any:
-    """What stands in the place of ``LLM`` in TRL's ``generation/vllm_generation.py``, line 346: the same with more
+    """What stands in the place of ``LLM`` in TRL's ``generation/vllm_generation.py``, line 347: the same with more
     arguments. The weights are whatever memory held until TRL hands over the policy's, before the first generation."""
     from vllm import LLM
 

@@ -32,6 +32,8 @@ def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
 def _engine_differences(manifest: Dict[str, Any]) -> Iterator[str]:
     engine, precision = engine_of(manifest), manifest["measure"]["precision"]
     has_reference = manifest["workload"]["algorithm"]["options"]["kl_coefficient"] > 0
+    if engine == "ddp" and manifest["layout"]["recompute"] == "none":
+        yield "DDP looks for parameters without a gradient in each backward pass, transformers' default"
     if engine == "fsdp2" and has_reference:
         yield "the reference is sharded as one unit, so it is whole on every rank while it computes"
     if engine == "fsdp2" and not uses_vllm(manifest):
@@ -52,7 +54,7 @@ def notes(manifest: Dict[str, Any], trainer: Any) -> Iterator[str]:
         "_maybe_log_save_evaluate, log, backward and the optimizer step, and runs each"
     )
     yield "create_model_from_path is replaced: random weights from a configuration, for policy and reference"
-    yield "a tokenizer of numbers, whose 3 special tokens are never sampled"
+    yield "a tokenizer of numbers, whose special tokens lie behind the model's vocabulary, so that none is sampled"
     yield "logged once an iteration, to nobody; progress is not printed, nothing is saved or evaluated"
     yield "generation: one batch per rank; score and reference run in micro batches"
     yield "reward is TRL's _calculate_rewards; advantages, padding, decoding and gathering of texts are in other"

