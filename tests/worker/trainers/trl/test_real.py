@@ -32,7 +32,13 @@ from tests.worker.tiny import ROOT, clean_environment, write_manifest
 
 pytestmark = [pytest.mark.ranks, pytest.mark.timeout(400)]
 SHAPE: dict[str, Any] = {
-    "layers": 2, "hidden": 32, "ffn": 64, "heads": 4, "kv_heads": 2, "vocab": 131, "positions": 16,
+    "layers": 2,
+    "hidden": 32,
+    "ffn": 64,
+    "heads": 4,
+    "kv_heads": 2,
+    "vocab": 131,
+    "positions": 16,
     "tied_embeddings": True,
 }
 SHAPES = {
@@ -45,8 +51,15 @@ SHAPES = {
 #: two micro batches a step, two steps an epoch, two epochs: every way in which a step can be missed or doubled; groups
 #: of four whose samples lie on both sides of a micro batch
 WORK: dict[str, Any] = {
-    "name": "tiny", "prompt_tokens": 5, "new_tokens": 6, "rollouts": 8, "micro_batch": 2, "group": 4,
-    "optimizer_steps": 2, "ppo_epochs": 2, "optimizer": {"learning_rate": 1e-3},
+    "name": "tiny",
+    "prompt_tokens": 5,
+    "new_tokens": 6,
+    "rollouts": 8,
+    "micro_batch": 2,
+    "group": 4,
+    "optimizer_steps": 2,
+    "ppo_epochs": 2,
+    "optimizer": {"learning_rate": 1e-3},
 }
 ENGINES: dict[str, dict[str, Any]] = {
     "ddp": {"engine": "ddp"},
