@@ -51,8 +51,8 @@ def main(arguments: List[str]) -> int:
 
 
 class _SharedMemory:
-    """``own``: names in /dev/shm that processes below this one have, learnt while they live: Ray kills its own by itself
-    as soon as its driver is gone, and nobody can be asked any more.
+    """``own``: names in /dev/shm that processes below this one have, learnt while they live: Ray kills them by itself
+    as soon as its driver is gone, and then nobody can be asked.
 
     To look at a folder costs nothing, to ask processes some milliseconds: they are asked once about names that have
     been there for a while.
