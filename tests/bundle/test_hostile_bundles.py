@@ -66,6 +66,8 @@ def first(events: list[dict[str, Any]], kind: str) -> dict[str, Any]:
         ("iteration", "details", [], "details is \\[\\], must be an object of seconds"),
         ("iteration", "details", {"train/forward": -1.0}, "details"),
         ("iteration", "details", {"train/forward": None}, "details"),
+        ("iteration", "own_timers", {"gen": "2 s"}, "own_timers"),
+        ("iteration", "own_timers", 2.0, "own_timers is 2.0, must be an object of seconds by timer"),
         ("phase", "seconds", float("nan"), "NaN"),
         ("phase", "seconds", float("inf"), "Infinity"),
         ("phase", "phase", "warp", "phase is 'warp'"),

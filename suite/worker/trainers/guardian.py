@@ -13,12 +13,14 @@ import shutil
 import signal
 import subprocess
 import sys
-from typing import List, Set
+from typing import Dict, List, Set
 
-from suite.worker.trainers.processes import kill_below
+from suite.worker.trainers.processes import kill_below, shared_memory_below
 
 _PR_SET_CHILD_SUBREAPER = 36
 _LOOK_SECONDS = 0.2
+_LOOKS_UNTIL_ASKED = 5
+_FOLDER = "/dev/shm"
 #: written to standard output once the command has ended well: what it started goes on
 STARTED = b"started\n"
 
@@ -31,19 +33,49 @@ def main(arguments: List[str]) -> int:
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, preexec_fn=_usual_signals)
     selector = selectors.DefaultSelector()
     selector.register(0, selectors.EVENT_READ)
+    memory = _SharedMemory()
     try:
         told = False
         while not (selector.select(_LOOK_SECONDS) and os.read(0, 1) == b""):
             _reap(child)
+            memory.look()
             if child.returncode:
                 break
             if child.returncode == 0 and not told:
                 os.write(1, STARTED)
                 told = True
     finally:
-        _forget(kill_below(os.getpid()))
+        _forget(kill_below(os.getpid()) | memory.own)
         shutil.rmtree(folder, ignore_errors=True)
     return child.returncode or 0
+
+
+class _SharedMemory:
+    """``own``: names in /dev/shm that processes below this one have, learnt while they live: Ray kills them by itself
+    as soon as its driver is gone, and then nobody can be asked.
+
+    To look at a folder costs nothing, to ask processes some milliseconds: they are asked once about names that have
+    been there for a while.
+    """
+
+    def __init__(self) -> None:
+        self.own: Set[str] = set()
+        self._known = set(_names())
+        self._looks: Dict[str, int] = {}
+
+    def look(self) -> None:
+        names = [name for name in _names() if name not in self._known]
+        self._looks = {name: self._looks.get(name, 0) + 1 for name in names}
+        if _LOOKS_UNTIL_ASKED in self._looks.values():
+            self._known.update(names)
+            self.own |= shared_memory_below(os.getpid()).intersection(os.path.join(_FOLDER, name) for name in names)
+
+
+def _names() -> List[str]:
+    try:
+        return os.listdir(_FOLDER)
+    except OSError:
+        return []
 
 
 def _usual_signals() -> None:

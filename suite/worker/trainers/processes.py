@@ -133,6 +133,11 @@ def kill_below(pid: int, spare: Iterable[int] = ()) -> Set[str]:
     return names
 
 
+def shared_memory_below(pid: int) -> Set[str]:
+    """Files of /dev/shm that processes below this one have mapped."""
+    return set().union(*map(_shared_memory, below(pid)))
+
+
 def _stat(pid: int) -> List[str]:
     """Fields of /proc/pid/stat from the state on (proc(5), field 3); empty for a process that is gone."""
     try:

@@ -81,6 +81,24 @@ def test_nothing_stays_behind_a_killed_rank(tmp_path: Path) -> None:
     assert not shared.exists()
 
 
+def test_shared_memory_of_a_process_that_was_killed_before_the_rank_is_removed_too(tmp_path: Path) -> None:
+    folder, shared, told = tmp_path / "ray", Path(f"/dev/shm/suite-test-{os.getpid()}"), tmp_path / "pid"
+    others = Path(f"/dev/shm/suite-test-other-{os.getpid()}")
+    folder.mkdir()
+    rank, guardian = start(folder, shared, told)
+    try:
+        others.write_text("of somebody else")
+        time.sleep(3)
+        os.kill(int(told.read_text()), signal.SIGKILL)
+        rank.kill()
+        rank.wait()
+        wait_for(lambda: not is_alive(guardian))
+        assert not shared.exists()
+        assert others.exists()
+    finally:
+        others.unlink()
+
+
 def test_signals_to_everybody_do_not_stop_the_guardian_before_it_cleared_up(tmp_path: Path) -> None:
     folder, shared, told = tmp_path / "ray", Path(f"/dev/shm/suite-test-{os.getpid()}"), tmp_path / "pid"
     folder.mkdir()

@@ -8,6 +8,7 @@ CPU_VARIABLES = {
     "VERL_PLATFORM": "cpu",
     "VERL_ENGINE_DEVICE": "cuda",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # else vLLM starts a process more on a CPU, whatever executor is asked for
     "TORCHDYNAMO_DISABLE": "1",  # vLLM would compile parts of its sampler for half a minute, to save microseconds
 }
 VARIABLES = {

@@ -21,8 +21,6 @@ _CONFIGURATION = "ppo_trainer"
 _ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 4))
 #: whole GiB of vLLM's cache on a CPU
 _CPU_CACHE = {"VLLM_CPU_KVCACHE_SPACE": "1"}
-#: Variables of a rank that verl gives its own workers, or vLLM reads: no process of Ray may find those of a rank here.
-_RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 def _answer(_actor: Any) -> None:
@@ -65,8 +63,9 @@ class VerlTrainer(LedTrainer):
         self._runner.trainer = trainer
         trainer.init()
         self._runner.init_agent_loop_manager()
-        loops = self._runner.agent_loop_manager.agent_loop_workers
-        self._ray.get([loop.__ray_call__.remote(_answer) for loop in loops])  # verl's first step would wait for them
+        # verl's first step would wait for them
+        actors = [*self._runner.agent_loop_manager.agent_loop_workers, *(trainer.get_reward_handles() or ())]
+        self._ray.get([actor.__ray_call__.remote(_answer) for actor in actors])
         found = self._inspect(trainer)
         self._sheet = Sheet(manifest, Tally(manifest, self.world), self._count(found[0]))
         install(trainer, self._sheet)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from suite.launch.local import LocalLauncher
 from suite.launch.probe import stack_versions
 from suite.spec.manifest import Manifest
 from suite.worker.loop import expected_counts
+from suite.worker.trainers.processes import shared_memory_below
 from tests.needs import require_environment
 from tests.worker.trainers.verl.manifests import GRPO, as_read, verl_manifest
 
@@ -45,11 +47,6 @@ def for_stack(python: str, ranks: int, **more: Any) -> Manifest:
     driver = find_backend("verl")
     versions = stack_versions(python, (*driver.packages, *optional_packages(driver)))
     return verl_manifest(ranks, stack={name: version for name, version in versions.items() if version}, **more)
-
-
-def started_files() -> set[str]:
-    folders = [str(path) for pattern in ("suite-verl-*", "suite-ray-*") for path in Path("/tmp").glob(pattern)]
-    return {*folders, *map(str, Path("/dev/shm").glob("*"))}
 
 
 def test_ppo_with_a_critic_on_two_workers_and_two_vllm_servers(tmp_path: Path, python: str) -> None:
@@ -84,7 +81,6 @@ def test_ppo_with_a_critic_on_two_workers_and_two_vllm_servers(tmp_path: Path, p
 
 def test_nothing_stays_behind_a_killed_rank(tmp_path: Path, python: str) -> None:
     """GRPO on one worker, with verl's own sampler, killed when vLLM has generated."""
-    before = started_files()
     manifest = for_stack(python, 1, measure={"iterations": 500}, **GRPO)
     path = tmp_path / "manifest.json"
     path.write_text(manifest.model_dump_json(by_alias=True))
@@ -94,6 +90,7 @@ def test_nothing_stays_behind_a_killed_rank(tmp_path: Path, python: str) -> None
         driver = subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=log, stderr=log)
     bundle = tmp_path / manifest.run.id
     started: dict[int, psutil.Process] = {}
+    files: set[str] = set()
     try:
         events = bundle / "events" / "rank-0.jsonl"
         deadline = time.monotonic() + 500
@@ -105,6 +102,8 @@ def test_nothing_stays_behind_a_killed_rank(tmp_path: Path, python: str) -> None
         assert "raylet" in lines and "vLLMHttpServer" in lines and "EngineCore" in lines
         timers = [json.loads(line)["own_timers"] for line in events.read_text().splitlines() if '"own_timers"' in line]
         assert timers[0]["gen"] > 2, "verl's own sampler looks every 2 s"
+        files = {*shared_memory_below(driver.pid), *re.findall(r"/tmp/suite-(?:verl|ray)-\w+", lines)}
+        assert len({name[:12] for name in files if name.startswith("/tmp")}) == 2, files
         (rank,) = [each for each in started.values() if "suite.worker" in each.cmdline()]
         rank.send_signal(signal.SIGKILL)
         driver.wait(60)
@@ -112,7 +111,7 @@ def test_nothing_stays_behind_a_killed_rank(tmp_path: Path, python: str) -> None
         driver.kill()
         driver.wait()
     deadline = time.monotonic() + 20
-    while (left := [each for each in started.values() if each.is_running()]) or started_files() - before:
-        assert time.monotonic() < deadline, (left, started_files() - before)
+    while (left := [each for each in started.values() if each.is_running()]) or any(map(os.path.exists, files)):
+        assert time.monotonic() < deadline, (left, list(filter(os.path.exists, files)))
         time.sleep(0.2)
     assert json.loads((bundle / "record.json").read_text())["status"] == "failed"
