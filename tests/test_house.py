@@ -43,7 +43,7 @@ TRAINING = {
     "transformers",
     "trlx",
 }
-STACK = TRAINING | {"pynvml", "vllm", "ray"}
+STACK = TRAINING | {"pynvml", "vllm", "ray", "openrlhf", "torchdata"}
 HEAVY = TRAINING | {"numpy", "scipy", "matplotlib", "pydantic", "docker", "kubernetes", "jinja2", "yaml", "requests"}
 
 
