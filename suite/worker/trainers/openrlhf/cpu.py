@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 from typing import Any, Callable, Dict, Iterable, Optional, Set, Tuple
 
-
 #: the run's precision, for Ray's processes
 PRECISION_VARIABLE = "SUITE_OPENRLHF_PRECISION"
 
