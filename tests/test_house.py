@@ -44,7 +44,9 @@ TRAINING = {
     "trlx",
 }
 #: Trainers in environments and images of their own, which alone import these modules.
-TRAINERS = {"trl", "datasets", "verl", "hydra", "omegaconf", "pandas", "nemo_rl", "skyrl", "skyrl_gym", "areal"}
+TRAINERS = {"trl", "datasets", "verl", "hydra", "omegaconf", "pandas"} | {
+    *("openrlhf", "torchdata", "nemo_rl", "skyrl", "skyrl_gym", "areal")
+}
 STACK = TRAINING | {"pynvml", "vllm", "ray"} | TRAINERS
 HEAVY = TRAINING | {"numpy", "scipy", "matplotlib", "pydantic", "docker", "kubernetes", "jinja2", "yaml", "requests"}
 

@@ -63,7 +63,7 @@ class OpenRlhf:
             errors.append(f"GPT-2 style models have as many key-value heads as heads; {size.name} has {size.kv_heads}")
         if size.vocab <= SPECIAL_TOKENS:
             errors.append(f"the tokenizer keeps {SPECIAL_TOKENS} tokens for itself, all that {size.name} has")
-        if measure.precision != "bf16":
+        if measure.precision != "bf16" and (measure.precision, measure.device) != ("fp32", "cpu"):
             errors.append(f"OpenRLHF trains and generates in bf16, not {measure.precision}: --precision bf16")
         if layout.nodes > 1 or layout.tensor > 1 or layout.pipeline > 1:
             errors.append("openrlhf is measured on one node, data parallel: tensor and pipeline parallel must be 1")

@@ -81,8 +81,10 @@ def test_a_critic_is_trained_asynchronously_or_colocated() -> None:
     assert _refused({}, {}) == _refused({**SPLIT, "staleness": 1}, {}) == ""
 
 
-def test_only_bf16_is_trained() -> None:
-    assert "--precision bf16" in _refused({}, {}, measure=Measure(device="cpu", precision="fp32"))
+@pytest.mark.parametrize(("device", "precision"), [("cpu", "fp16"), ("cuda", "fp32"), ("cuda", "fp16")])
+def test_only_bf16_is_trained_and_on_a_cpu_fp32(device: Any, precision: Any) -> None:
+    assert "--precision bf16" in _refused({}, {}, measure=Measure(device=device, precision=precision))
+    assert _refused({}, {}, measure=Measure(device="cpu", precision="fp32")) == ""
 
 
 def test_heads_that_vllm_has_no_attention_for_on_a_cpu_are_refused() -> None:

@@ -44,6 +44,8 @@ class LedTrainer(Trainer):
         try:
             if world.rank == 0:
                 self.build()
+            if world.world_size > 1:
+                dist.barrier()  # whatever a rank reads of the trainer's processes, all of them are there
         except BaseException:
             self.cluster.close()
             raise

@@ -74,6 +74,8 @@ class NodeMemory:
         self._processes, self._ranks, self._resets = processes, ranks, resets
         self._gpu = gpu
         self._used: Optional[int] = None
+        if processes is not None:
+            processes.refresh()
         if gpu is not None:
             threading.Thread(target=self._sample, name="memory-sampler", daemon=True).start()
 

@@ -5,11 +5,15 @@ of it is done on a GPU. Line numbers are OpenRLHF's.
 """
 
 import importlib.util
+import os
 import sys
 import types
 from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 from typing import Any, Callable, Dict, Iterable, Optional, Set, Tuple
+
+#: the run's precision, for Ray's processes
+PRECISION_VARIABLE = "SUITE_OPENRLHF_PRECISION"
 
 
 @dataclass(frozen=True)
@@ -48,16 +52,50 @@ def _mesh_of_cpus(module: Any) -> None:
     _no_cuda(module)
     on_device = module.init_device_mesh
     module.init_device_mesh = lambda _device, *arguments, **options: on_device("cpu", *arguments, **options)
-    strategy = module.DeepspeedStrategy
-    configuration = strategy.get_ds_train_config
+    for name in ("get_ds_train_config", "get_ds_eval_config"):
+        setattr(module.DeepspeedStrategy, name, _for_cpus(getattr(module.DeepspeedStrategy, name)))
 
-    def with_torchs_adam(self: Any, *arguments: Any, **options: Any) -> Dict[str, Any]:
-        found: Dict[str, Any] = configuration(self, *arguments, **options)
+
+def _for_cpus(configuration: Callable[..., Dict[str, Any]]) -> Callable[..., Dict[str, Any]]:
+    """DeepSpeed's configuration with torch's Adam, and without 16 bit where the run is in fp32."""
+
+    def changed(*arguments: Any, **options: Any) -> Dict[str, Any]:
+        found = configuration(*arguments, **options)
         if found.get("optimizer"):
             found["optimizer"]["params"]["torch_adam"] = True
+        if _is_fp32():
+            found["bf16"]["enabled"] = False
         return found
 
-    strategy.get_ds_train_config = with_torchs_adam
+    return changed
+
+
+def _is_fp32() -> bool:
+    return os.environ.get(PRECISION_VARIABLE) == "fp32"
+
+
+def _whole_weights(module: Any) -> None:
+    import torch
+
+    as_16_bit = module.convert_to_torch_dtype
+    module.convert_to_torch_dtype = lambda name: torch.float32 if _is_fp32() else as_16_bit(name)
+
+
+class _WholeRollouts:
+    """In the place of vLLM's actor class: its engines get their model in fp32 where the run is in fp32."""
+
+    def __init__(self, actor_class: Any) -> None:
+        self._class = actor_class
+
+    def options(self, **options: Any) -> "_WholeRollouts":
+        return _WholeRollouts(self._class.options(**options))
+
+    def remote(self, *arguments: Any, **options: Any) -> Any:
+        return self._class.remote(*arguments, **({**options, "dtype": "float32"} if _is_fp32() else options))
+
+
+def _whole_rollouts(module: Any) -> None:
+    module.RolloutRayActor = _WholeRollouts(module.RolloutRayActor)
 
 
 def _no_shared_memory(module: Any) -> None:
@@ -150,6 +188,18 @@ PATCHES = (
         "openrlhf.utils.deepspeed.deepspeed",
         "its device mesh is of CPUs, and DeepSpeed takes torch's AdamW, where its own would be compiled first",
         after=_mesh_of_cpus,
+    ),
+    Patch(
+        "fp32-weights",
+        "openrlhf.utils.utils",
+        "OpenRLHF trains in 16 bit alone; in a run in fp32 its models and DeepSpeed keep fp32",
+        after=_whole_weights,
+    ),
+    Patch(
+        "fp32-rollouts",
+        "openrlhf.trainer.ray.vllm_engine",
+        "OpenRLHF gives vLLM 16 bit alone; in a run in fp32 it is told fp32",
+        after=_whole_rollouts,
     ),
     Patch(
         "no-shared-memory-operator",

@@ -11,11 +11,12 @@ from suite.worker.trainers.drawn_model import draw_model, write_tokenizer
 def write_models(manifest: Dict[str, Any], folder: str) -> Tuple[str, str]:
     """Folders of the policy and of the critic: the policy's own, unless the workload has a critic of another shape."""
     size, seed = manifest["size"], manifest["measure"]["seed"]
-    policy = _write(os.path.join(folder, "policy"), size, seed)
+    precision = torch.float32 if manifest["measure"]["precision"] == "fp32" else torch.bfloat16
+    policy = _write(os.path.join(folder, "policy"), size, seed, precision)
     critic = manifest["workload"].get("critic")
     if critic is None:
         return policy, policy
-    return policy, _write(os.path.join(folder, "critic"), _critic_size(size, critic), seed + 1)
+    return policy, _write(os.path.join(folder, "critic"), _critic_size(size, critic), seed + 1, precision)
 
 
 def _critic_size(size: Dict[str, Any], critic: Dict[str, Any]) -> Dict[str, Any]:
@@ -33,9 +34,9 @@ def _critic_size(size: Dict[str, Any], critic: Dict[str, Any]) -> Dict[str, Any]
     }
 
 
-def _write(folder: str, size: Dict[str, Any], seed: int) -> str:
+def _write(folder: str, size: Dict[str, Any], seed: int, precision: torch.dtype) -> str:
     os.makedirs(folder)
-    model = draw_model(size, seed, torch.device("cpu")).to(torch.bfloat16)
+    model = draw_model(size, seed, torch.device("cpu")).to(precision)
     model.save_pretrained(folder)
     write_tokenizer(folder, size["vocab"])
     return folder

@@ -9,7 +9,7 @@ VERSION = "0.11.2"
 #: what it is told of a data set, a checkpoint and a folder to save to; none of them is used
 _UNUSED = "unused"
 _BLOCK_TOKENS = 128
-_ELEMENT_BYTES = 2
+_ELEMENT_BYTES = {"bf16": 2, "fp32": 4}
 _GIB = 1 << 30
 
 Options = Dict[str, Any]
@@ -22,7 +22,7 @@ def check(manifest: Dict[str, Any]) -> None:
         raise ValueError("OpenRLHF is measured data parallel, on one node")
     if layout["zero_stage"] not in (2, 3):
         raise ValueError("OpenRLHF is measured under ZeRO stage 2 or 3, not {}".format(layout["zero_stage"]))
-    if measure["precision"] != "bf16":
+    if measure["precision"] != "bf16" and (measure["precision"], measure["device"]) != ("fp32", "cpu"):
         raise ValueError("OpenRLHF trains in bf16 and gives vLLM bf16 weights, not {}".format(measure["precision"]))
     if layout.get("generation") != "vllm":
         raise ValueError("OpenRLHF generates by vLLM alone")
@@ -83,7 +83,8 @@ def cache_gib(manifest: Dict[str, Any]) -> int:
     blocks = math.ceil(sum(longest(manifest)) / _BLOCK_TOKENS) * math.ceil(
         manifest["work"]["global_rollouts"] / engines
     )
-    used = 2 * size["layers"] * size["kv_heads"] * width * _ELEMENT_BYTES * _BLOCK_TOKENS * (blocks + 2)
+    token = 2 * size["layers"] * size["kv_heads"] * width * _ELEMENT_BYTES[manifest["measure"]["precision"]]
+    used = token * _BLOCK_TOKENS * (blocks + 2)
     return math.ceil(used / _GIB)
 
 
@@ -106,7 +107,7 @@ def _models(manifest: Dict[str, Any], policy: str, critic: str) -> Options:
         "actor.model_name_or_path": policy,
         "critic.model_name_or_path": critic if uses_critic(manifest) else None,
         "ds.zero_stage": manifest["layout"]["zero_stage"],
-        "ds.param_dtype": manifest["measure"]["precision"],
+        "ds.param_dtype": "bf16",
         "ds.attn_implementation": "flash_attention_2" if is_cuda else "sdpa",
         "ds.adam_offload": manifest["layout"]["offload_optimizer"],
         "actor.gradient_checkpointing_enable": manifest["layout"]["recompute"] == "full",

@@ -16,6 +16,7 @@ from suite.worker.trainers.led import LedTrainer
 from suite.worker.trainers.openrlhf import cpu, options
 from suite.worker.trainers.openrlhf.work import notes, work_differences
 
+_TORCH_NAMES = {"bf16": "bfloat16", "fp32": "float32"}
 _PROGRAM = "openrlhf.cli.train_ppo_ray"
 #: how argparse ends a program
 _BAD_USAGE = 2
@@ -34,6 +35,7 @@ class OpenRlhfTrainer(LedTrainer):
         if found != options.VERSION:
             raise ConfigError("openrlhf {} is wanted, and {} is there".format(options.VERSION, found))
         if manifest["measure"]["device"] == "cpu":
+            os.environ[cpu.PRECISION_VARIABLE] = manifest["measure"]["precision"]
             os.environ["OMP_NUM_THREADS"] = str(manifest["measure"]["threads_per_rank"])
             os.environ["VLLM_CPU_KVCACHE_SPACE"] = str(options.cache_gib(manifest))
 
@@ -142,7 +144,7 @@ class OpenRlhfTrainer(LedTrainer):
             "stage": stage,
             "ranks": ranks,
             "device": self.manifest["measure"]["device"],
-            "precision": "bfloat16",
+            "precision": _TORCH_NAMES[self.manifest["measure"]["precision"]],
         }
         for each in found:
             for fact, value in wanted.items():
