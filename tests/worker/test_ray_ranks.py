@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from suite.launch.cluster.torchrun import FailedRank, failed_ranks
-from suite.launch.kubernetes.ray import RANKS_VARIABLE, entry_point, ranks_text
+from suite.launch.kubernetes.ray import PATTERNS, RANKS_VARIABLE, entry_point, ranks_text
+from suite.launch.patterns import strongest
 from suite.worker import ray_ranks
 from suite.worker.rank import LAUNCH_VARIABLES, read_rank
 from suite.worker.ray_ranks import Ended, RankProcess, Wanted, order, rank_environment, read_wanted, table
@@ -166,14 +167,12 @@ def follow(ray: ScriptedRay, *actors: ScriptedActor, seconds: float = 60.0) -> l
 
 
 class TestFollowing:
-    def test_events_are_printed_as_they_are_and_all_else_behind_its_rank(
-        self, capfdbinary: pytest.CaptureFixture[bytes]
-    ) -> None:
+    def test_all_lines_are_printed_as_they_are_and_whole(self, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
         ray = ScriptedRay()
         event = b'::suite:: {"kind":"start","rank":1}\n'
         first = ScriptedActor(ray, 0, ([b"loading\n"], None), ([], 0))
         assert follow(ray, first, ScriptedActor(ray, 1, ([event, b"half"], 0))) == [Ended(1, 1, 0), Ended(0, 0, 0)]
-        assert capfdbinary.readouterr().out == b"[rank 0] loading\n" + event + b"[rank 1] half\n"
+        assert capfdbinary.readouterr().out == b"loading\n" + event + b"half\n"
 
     def test_when_one_fails_the_others_are_ended(self) -> None:
         ray = ScriptedRay()
@@ -187,13 +186,15 @@ class TestFollowing:
         ray = ScriptedRay()
         ended = follow(ray, ScriptedActor(ray, 0), ScriptedActor(ray, 1), seconds=-1.0)
         assert {each.code for each in ended} == {-signal.SIGTERM}
-        assert b"the ranks are ended: 10 s are over\n" in capfdbinary.readouterr().out
+        told = capfdbinary.readouterr().out.decode().splitlines()
+        found = strongest(told, PATTERNS, started=True)
+        assert found is not None and found.pattern.kind == "timeout"
 
     def test_an_actor_that_is_gone_is_a_rank_that_was_killed(self, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
         ray = ScriptedRay()
         ended = follow(ray, ScriptedActor(ray, 0, RuntimeError("the node died")))
         assert ended == [Ended(0, 0, -signal.SIGKILL)]
-        assert b"[rank 0] its actor is gone: the node died\n" in capfdbinary.readouterr().out
+        assert b"the actor of rank 0 is gone: the node died\n" in capfdbinary.readouterr().out
 
 
 def test_the_command_is_json_in_a_variable() -> None:
