@@ -4,6 +4,7 @@ for temporary files of its own. What needs two nodes of a cluster runs on them a
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -57,6 +58,11 @@ def two_hosts() -> Iterator[tuple[Host, Host]]:
         for name in names:
             _ip("netns", "add", name)
             ending.callback(_ip, "netns", "del", name)
+            # what asks for a name is told at once that there is none, and does not wait for a server out of reach
+            settings = Path("/etc/netns") / name
+            settings.mkdir(parents=True)
+            ending.callback(shutil.rmtree, settings, ignore_errors=True)
+            (settings / "resolv.conf").write_text("nameserver 127.0.0.1\n")
         _ip("link", "add", INTERFACE, "netns", names[0], "type", "veth", "peer", "name", INTERFACE, "netns", names[1])
         for host in hosts:
             _ip("-n", host.namespace, "addr", "add", f"{host.address}/24", "dev", INTERFACE)
