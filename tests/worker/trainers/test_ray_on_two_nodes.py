@@ -18,7 +18,8 @@ from suite.launch.cluster.torchrun import Rendezvous, torchrun_argv
 from suite.launch.cluster.transcript import Transcript, read_streams
 from suite.launch.job import Job
 from suite.spec.layout import Layout
-from suite.spec.manifest import Backend, Limits, Manifest, Measure, make_manifest
+from suite.spec.manifest import Backend, Limits, Manifest, Measure
+from suite.spec.resolve import make_manifest
 from tests.hosts import INTERFACE, LEFT, Host, hosts
 from tests.needs import require_environment
 from tests.synthetic import GPT, SMOKE
