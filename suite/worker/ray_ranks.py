@@ -2,8 +2,8 @@
 
 For clusters that start Ray themselves, as KubeRay does: this is the entry point of the job that they run. It starts a
 process for each device of the run, held by an actor of its own, which takes neither CPUs nor GPUs of Ray's: those are
-the trainer's. What the ranks print is printed here, behind their number unless it is an event. Exit code 0 when all
-ranks end so, else 1; then a table says which rank ended how, in the words of torchrun.
+the trainer's. What the ranks print is printed here, line by line. Exit code 0 when all ranks end so, else 1; then a
+table says which rank ended how, in the words of torchrun.
 
 ``SUITE_RANKS`` holds what to start, as JSON: ``argv``, the command of one rank, ``nodes``, ``ranks_per_node``,
 ``limit_seconds`` for all of it, and ``variables`` in which ranks differ from their nodes. The ranks find Ray by
@@ -22,7 +22,6 @@ import time
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 RANKS_VARIABLE = "SUITE_RANKS"
-EVENT_PREFIX = b"::suite:: "
 _NODES_SECONDS, _ASK_SECONDS, _END_SECONDS = 600.0, 2.0, 20.0
 #: bytes that one answer holds at most, a line more or less
 _ANSWER_BYTES = 1 << 20
@@ -176,10 +175,10 @@ def variables(rank: int, wanted: Wanted, address: str, port: int, ray_address: s
 
 
 def table(failed: List[Ended]) -> str:
-    """Which rank ended how, the first to fail first, spelt as torchrun spells it, so that one reader reads both."""
-    lines = []
-    for number, each in enumerate(failed):
-        lines += [_FIRST] if number == 0 else [_OTHERS] if number == 1 else []
+    """Which rank ended how, the first to fail last, spelt as torchrun spells it, so that one reader reads both."""
+    lines = [_OTHERS]
+    for number, each in enumerate(failed[1:] + failed[:1], start=1):
+        lines += [_FIRST] if number == len(failed) else []
         lines += ["  rank      : {} (local_rank: {})".format(each.rank, each.local_rank)]
         lines += ["  exitcode  : {}".format(each.code)]
     return "\n".join(lines) + "\n"
@@ -237,9 +236,9 @@ def _follow(ray: Any, actors: List[Any], wanted: Wanted, deadline: float) -> Lis
         ready, _ = ray.wait(list(waiting), timeout=1.0)
         for reference in ready:
             rank = waiting.pop(reference)
-            lines, code = _answer(ray, reference)
+            lines, code = _answer(ray, reference, rank)
             for line in lines:
-                _print(line if line.startswith(EVENT_PREFIX) else "[rank {}] ".format(rank).encode() + line)
+                _print(line)
             if code is None:
                 waiting[actors[rank].output.remote(_ASK_SECONDS)] = rank
             else:
@@ -257,13 +256,14 @@ def _follow(ray: Any, actors: List[Any], wanted: Wanted, deadline: float) -> Lis
     return ended
 
 
-def _answer(ray: Any, reference: Any) -> Tuple[List[bytes], Optional[int]]:
+def _answer(ray: Any, reference: Any, rank: int) -> Tuple[List[bytes], Optional[int]]:
     """What an actor says; of one that is gone, that its rank was killed with it."""
     try:
         lines, code = ray.get(reference)
         return lines, code
     except ray.exceptions.RayError as error:
-        return ["its actor is gone: {}\n".format(" ".join(str(error).split())[:500]).encode()], -int(signal.SIGKILL)
+        text = "the actor of rank {} is gone: {}\n".format(rank, " ".join(str(error).split())[:500])
+        return [text.encode()], -int(signal.SIGKILL)
 
 
 def _signal(actors: List[Any], ranks: List[int], number: int) -> None:

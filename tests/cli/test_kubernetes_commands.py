@@ -81,7 +81,7 @@ def test_an_image_without_a_digest_is_noted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (("--variant", "raycluster"), "variant"),
+        (("--variant", "rayservice"), "variant"),
         (("--variant", "mpijob"), "needs a --claim"),
         (("--namespace", "A b"), "no name of a namespace"),
         (("--toleration", ""), "tolerations"),

@@ -9,11 +9,14 @@ from typing import Any
 from suite.launch.job import Job
 from suite.launch.kubernetes.names import quantity_number
 from suite.launch.kubernetes.settings import KubernetesSettings, Variant
+from suite.launch.patterns import Pattern
 
 VARIANTS: tuple[Variant, ...] = ("rayjob", "raycluster")
 #: what ``suite.worker.ray_ranks`` reads
 RANKS_VARIABLE = "SUITE_RANKS"
 DASHBOARD_PORT, HEALTH_PORT = 8265, 52365
+#: what the entry point says where it ends the run itself
+PATTERNS = (Pattern("timeout", "cause", r"^the ranks are ended: \d+ s are over"),)
 #: How long a finished RayJob keeps its Ray pods and their devices: long enough for a driver to see how they ended.
 RELEASE_SECONDS = 60
 #: as a run has it that starts Ray itself (suite/worker/trainers/ray_cluster.py)

@@ -15,7 +15,7 @@ from suite.launch.kubernetes.client import Cluster, Refused, connect
 from suite.launch.kubernetes.diagnose import scheduler_end
 from suite.launch.kubernetes.pod import RUN_LABEL, run_labels
 from suite.launch.kubernetes.pods import Pod, read_pods, run_end
-from suite.launch.kubernetes.ray import is_ray
+from suite.launch.kubernetes.ray import PATTERNS, is_ray
 from suite.launch.kubernetes.render import render_reader
 from suite.launch.kubernetes.settings import KubernetesSettings
 from suite.launch.kubernetes.snapshot import Snapshot, read_snapshot, write_snapshot
@@ -102,7 +102,8 @@ class KubernetesScheduler:
         end = run_end(found.run) if found.run else None
         if settings.variant == "raycluster" and kept is None:
             _release(cluster, submission)
-        return Gathered(tuple(streams), scheduler_end(pods, end, nodes, found.warnings, cancelled=kept is not None))
+        told = scheduler_end(pods, end, nodes, found.warnings, cancelled=kept is not None)
+        return Gathered(tuple(streams), told, PATTERNS if is_ray(settings) else ())
 
     def _cluster(self, submission: Submission) -> Cluster:
         cluster = self._reach(submission.scheduler.get("context"), _settings(submission).namespace)

@@ -48,7 +48,8 @@ class MemoryCluster:
         return [body for body in found if not label or body["metadata"].get("labels", {}).get(label) == value]
 
     def patch(self, kind: str, name: str, body: dict[str, Any]) -> None:
-        self.objects[kind, name]["metadata"].update(body["metadata"])
+        for part, changes in body.items():
+            self.objects[kind, name][part].update(changes)
 
     def delete(self, kind: str, name: str) -> None:
         self.objects.pop((kind, name), None)

@@ -1,0 +1,201 @@
+"""Ranks on a Ray cluster, without one: what they are told, what they print, how they end, and what of it comes home."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+import pytest
+
+from suite.launch.cluster.torchrun import FailedRank, failed_ranks
+from suite.launch.kubernetes.ray import PATTERNS, RANKS_VARIABLE, entry_point, ranks_text
+from suite.launch.patterns import strongest
+from suite.worker import ray_ranks
+from suite.worker.rank import LAUNCH_VARIABLES, read_rank
+from suite.worker.ray_ranks import Ended, RankProcess, Wanted, order, rank_environment, read_wanted, table
+from tests.launch.kubernetes.runs import job_of
+
+WANTED = Wanted(argv=["python"], nodes=2, ranks_per_node=4, limit_seconds=10.0, variables={"A": "1"})
+
+
+def node(name: str, address: str, **other: Any) -> dict[str, Any]:
+    return {"NodeID": name, "NodeManagerAddress": address, "Alive": True, "Resources": {"CPU": 1.0}, **other}
+
+
+def test_what_the_pods_are_given_is_what_is_read() -> None:
+    job = job_of(nodes=3, ranks_per_node=2, device_count=0, env={"CUDA_VISIBLE_DEVICES": ""})
+    assert ray_ranks.RANKS_VARIABLE == RANKS_VARIABLE and entry_point(job)[1:] == ("-m", ray_ranks.__name__)
+    found = read_wanted({RANKS_VARIABLE: ranks_text(job)})
+    assert (found.argv, found.nodes, found.ranks_per_node) == (list(job.argv), 3, 2)
+    assert (found.limit_seconds, found.variables) == (3600.0, {"CUDA_VISIBLE_DEVICES": ""})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(None, "", "[]", "null", "{}", '{"argv": [], "nodes": 1, "ranks_per_node": 1, "limit_seconds": 1}'),
+        '{"argv": ["a"], "nodes": 0, "ranks_per_node": 1, "limit_seconds": 1}',
+        '{"argv": ["a"], "nodes": 1, "ranks_per_node": 1, "limit_seconds": NaN}',
+        '{"argv": ["a"], "nodes": 1, "ranks_per_node": 1, "limit_seconds": 1, "variables": [1]}',
+    ],
+)
+def test_what_cannot_be_read_is_one_line_and_a_failure(text: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ray_ranks.main({} if text is None else {RANKS_VARIABLE: text}) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("suite.worker.ray_ranks: SUITE_RANKS ") and told.count("\n") == 1
+
+
+def test_every_rank_finds_itself_as_torchrun_would_have_it() -> None:
+    for rank in range(8):
+        found = ray_ranks.variables(rank, WANTED, "10.0.0.1", 4000, "10.0.0.1:6379")
+        assert set(LAUNCH_VARIABLES) <= found.keys()
+        assert read_rank(found) == (rank, 8, rank % 4, 4)
+        assert (found["GROUP_RANK"], found["RAY_ADDRESS"], found["A"]) == (str(rank // 4), "10.0.0.1:6379", "1")
+
+
+def test_rank_0_is_beside_the_head_and_dead_nodes_have_no_ranks() -> None:
+    head = node("c", "10.0.0.9", Resources={"node:__internal_head__": 1.0})
+    nodes = [node("a", "10.0.0.2"), node("b", "10.0.0.1"), head, node("d", "10.0.0.0", Alive=False)]
+    assert [each["NodeID"] for each in order(nodes)] == ["c", "b", "a"]
+
+
+def test_failures_are_told_in_words_that_are_read_at_home() -> None:
+    text = table([Ended(5, 1, -9), Ended(0, 0, 1), Ended(4, 0, -15)])
+    assert failed_ranks(text.encode().splitlines(keepends=True)) == {
+        5: FailedRank(-9, True),
+        0: FailedRank(1, False),
+        4: FailedRank(-15, False),
+    }
+
+
+class TestProcess:
+    """The actor is a plain class; here without Ray around it."""
+
+    def start(self, code: str, **variables: str) -> RankProcess:
+        process = RankProcess()
+        process.start([sys.executable, "-c", code], variables)
+        return process
+
+    def all_of(self, process: RankProcess) -> tuple[list[bytes], int]:
+        lines: list[bytes] = []
+        while True:
+            more, code = process.output(20.0)
+            lines += more
+            if code is not None:
+                return lines, code
+
+    def test_all_that_it_prints_comes_with_its_exit_code(self) -> None:
+        code = "import os, sys; print(os.environ['A'], flush=True); print('x' * 10, file=sys.stderr); sys.exit(3)"
+        assert self.all_of(self.start(code, A="1")) == ([b"1\n", b"x" * 10 + b"\n"], 3)
+
+    def test_an_answer_is_bounded_and_nothing_is_lost(self) -> None:
+        process = self.start("for n in range(3000): print(str(n) * 200)")
+        parts = [process.output(20.0)]
+        while parts[-1][1] is None:
+            parts.append(process.output(20.0))
+        assert max(sum(map(len, lines)) for lines, _ in parts) < (1 << 20) + 2000
+        assert [line for lines, _ in parts for line in lines] == [f"{n}".encode() * 200 + b"\n" for n in range(3000)]
+
+    def test_one_that_says_nothing_is_waited_for_and_can_be_ended(self) -> None:
+        process = self.start("import time; time.sleep(1000)")
+        assert process.output(0.05) == ([], None)
+        process.end(signal.SIGKILL)
+        assert self.all_of(process) == ([], -signal.SIGKILL)
+
+    def test_what_ray_says_of_its_workers_is_not_a_ranks(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("RAY_JOB_ID", "01000000")
+        found = rank_environment({**os.environ, "B": "2"}, {"RAY_ADDRESS": "a:1"})
+        assert "RAY_JOB_ID" not in found and (found["B"], found["RAY_ADDRESS"]) == ("2", "a:1")
+
+
+class ScriptedRay:
+    """Actors that answer at once with what was scripted, and keep what they were sent."""
+
+    class exceptions:
+        RayError = RuntimeError
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, int]] = []
+
+    def wait(self, references: list[Any], timeout: float) -> tuple[list[Any], list[Any]]:
+        ready = [one for one in references if one.ready()]
+        return ready, [one for one in references if one not in ready]
+
+    def get(self, reference: Any) -> Any:
+        return reference.get()
+
+
+class ScriptedActor:
+    def __init__(self, ray: ScriptedRay, rank: int, *answers: Any) -> None:
+        self._ray, self._rank, self._answers = ray, rank, list(answers)
+        self.output, self.end = self, _End(self)
+
+    def remote(self, seconds: float) -> Any:
+        return _Answer(self)
+
+
+class _End:
+    def __init__(self, actor: ScriptedActor) -> None:
+        self._actor = actor
+
+    def remote(self, number: int) -> None:
+        self._actor._ray.sent.append((self._actor._rank, number))
+        self._actor._answers = [([b"ended\n"], -number)]
+
+
+class _Answer:
+    def __init__(self, actor: ScriptedActor) -> None:
+        self._actor = actor
+
+    def ready(self) -> bool:
+        return bool(self._actor._answers)
+
+    def get(self) -> Any:
+        answer = self._actor._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def follow(ray: ScriptedRay, *actors: ScriptedActor, seconds: float = 60.0) -> list[Ended]:
+    import time
+
+    return ray_ranks._follow(ray, list(actors), WANTED, time.monotonic() + seconds)
+
+
+class TestFollowing:
+    def test_all_lines_are_printed_as_they_are_and_whole(self, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+        ray = ScriptedRay()
+        event = b'::suite:: {"kind":"start","rank":1}\n'
+        first = ScriptedActor(ray, 0, ([b"loading\n"], None), ([], 0))
+        assert follow(ray, first, ScriptedActor(ray, 1, ([event, b"half"], 0))) == [Ended(1, 1, 0), Ended(0, 0, 0)]
+        assert capfdbinary.readouterr().out == b"loading\n" + event + b"half\n"
+
+    def test_when_one_fails_the_others_are_ended(self) -> None:
+        ray = ScriptedRay()
+        ended = follow(ray, ScriptedActor(ray, 0), ScriptedActor(ray, 1, ([b"no\n"], 1)))
+        assert ended == [Ended(1, 1, 1), Ended(0, 0, -signal.SIGTERM)]
+        assert ray.sent == [(0, signal.SIGTERM)]
+
+    def test_when_the_time_is_over_all_are_ended_and_it_is_told(
+        self, capfdbinary: pytest.CaptureFixture[bytes]
+    ) -> None:
+        ray = ScriptedRay()
+        ended = follow(ray, ScriptedActor(ray, 0), ScriptedActor(ray, 1), seconds=-1.0)
+        assert {each.code for each in ended} == {-signal.SIGTERM}
+        told = capfdbinary.readouterr().out.decode().splitlines()
+        found = strongest(told, PATTERNS, started=True)
+        assert found is not None and found.pattern.kind == "timeout"
+
+    def test_an_actor_that_is_gone_is_a_rank_that_was_killed(self, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+        ray = ScriptedRay()
+        ended = follow(ray, ScriptedActor(ray, 0, RuntimeError("the node died")))
+        assert ended == [Ended(0, 0, -signal.SIGKILL)]
+        assert b"the actor of rank 0 is gone: the node died\n" in capfdbinary.readouterr().out
+
+
+def test_the_command_is_json_in_a_variable() -> None:
+    assert json.loads(ranks_text(job_of()))["argv"] == list(job_of().argv)
