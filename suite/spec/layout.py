@@ -16,6 +16,7 @@ Recompute = Literal["none", "full"]
 Kernels = Literal["torch", "native"]
 Generation = Literal["hf", "vllm"]
 Placement = Literal["colocated", "split"]
+Engine = Literal["deepspeed", "ddp", "fsdp2"]
 
 
 class Layout(Declaring):
@@ -44,7 +45,7 @@ class Layout(Declaring):
     zero_stage: Annotated[
         int,
         Declared("--zero", "DeepSpeed ZeRO stage 0-3; repeat to compare", "compare", label="zero{}", label_order=-1),
-    ] = Field(default=0, ge=0, le=3, description="DeepSpeed ZeRO stage")
+    ] = Field(default=0, ge=0, le=3, description="DeepSpeed ZeRO stage; FSDP2 shards what stage 3 does and says 3")
     distributed_optimizer: Annotated[
         bool,
         Declared(
@@ -151,6 +152,17 @@ class Layout(Declaring):
             label="g{}",
         ),
     ] = Field(default=0, ge=0, description="ranks that generate and do not train; 0 where all do both")
+    engine: Annotated[
+        Engine,
+        Declared(
+            "--engine",
+            "what a trainer with several engines trains on: deepspeed, ddp or fsdp2; repeat to compare",
+            "compare",
+            written="when set",
+            label="{}",
+            label_order=-1,
+        ),
+    ] = Field(default="deepspeed", description="of a trainer that has a choice; means nothing to other backends")
 
     @model_validator(mode="after")
     def _generates_somewhere(self) -> "Layout":
@@ -166,6 +178,14 @@ class Layout(Declaring):
             raise ValueError(
                 f"experts are spread over data parallel ranks: {self.data} is not divisible by {self.expert}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _shards_as_its_engine(self) -> "Layout":
+        if self.engine == "ddp" and self.zero_stage:
+            raise ValueError(f"DDP shards nothing: ZeRO stage {self.zero_stage} is DeepSpeed's")
+        if self.engine == "fsdp2" and (self.zero_stage != 3 or self.gather_for_generation):
+            raise ValueError("FSDP2 shards everything, as ZeRO stage 3 does, and gathers nothing once for generation")
         return self
 
     @model_validator(mode="after")
@@ -213,6 +233,8 @@ class Layout(Declaring):
         return " ".join(shown) or "plain"
 
     def _is_off(self, name: str) -> bool:
+        if name == "zero_stage" and self.engine != "deepspeed":
+            return True
         return self.data == 1 if name == "data" else is_default(self, name)
 
 

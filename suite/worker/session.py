@@ -54,7 +54,7 @@ def run(
     device_type = manifest["measure"]["device"]
     with without_collector():
         build = (find_build or own_build)(manifest)
-        if isinstance(build, type) and issubclass(build, Engine):
+        if isinstance(build, type) and issubclass(build, (Engine, Trainer)):
             build.load(manifest)
         progress.beat()
         is_engine = manifest["backend"]["kind"] != "trainer"

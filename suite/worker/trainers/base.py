@@ -24,6 +24,10 @@ class Trainer(ABC):
     #: names and versions of what the package metadata does not hold, e.g. a source tree's commit
     versions: Dict[str, str] = {}  # noqa: RUF012 - read, never changed
 
+    @classmethod  # noqa: B027 -- most trainers import their stack as they are built
+    def load(cls, manifest: Dict[str, Any]) -> None:
+        """Import what this manifest needs before ranks meet, so that none waits for another's imports."""
+
     def make_clock(self, *arguments: Any) -> PhaseClock:
         """The clock that this trainer reports to, from ``PhaseClock``'s arguments."""
         return PhaseClock(*arguments)

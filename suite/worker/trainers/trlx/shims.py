@@ -8,40 +8,16 @@ needed; the record's notes list those that were active.
 import importlib
 import shutil
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
+from typing import Any, Dict, Iterator
 
+from suite.worker.trainers.shims import Shim, deepspeed_on_cpu
 from suite.worker.trainers.trlx.config import micro_batches, uses_deepspeed
 from suite.worker.world import World
 
 
-@dataclass(frozen=True)
-class Shim:
-    """``needed(manifest, world)`` is asked after the stack was imported; ``apply()`` changes it in this process."""
-
-    name: str
-    reason: str
-    needed: Callable[[Dict[str, Any], World], bool]
-    apply: Callable[[], None]
-
-
-def apply_shims(shims: Iterable[Shim], manifest: Dict[str, Any], world: World) -> Tuple[str, ...]:
-    """Apply those that are needed, in order; one note for each."""
-    notes: List[str] = []
-    for shim in shims:
-        if shim.needed(manifest, world):
-            shim.apply()
-            notes.append("shim {}: {}".format(shim.name, shim.reason))
-    return tuple(notes)
-
-
-def _is_cpu(manifest: Dict[str, Any], world: World) -> bool:
-    return world.device.type == "cpu"
-
-
 def _is_deepspeed_on_cpu(manifest: Dict[str, Any], world: World) -> bool:
-    return _is_cpu(manifest, world) and uses_deepspeed(manifest)
+    return world.device.type == "cpu" and uses_deepspeed(manifest)
 
 
 def _is_ddp(manifest: Dict[str, Any], world: World) -> bool:
@@ -60,16 +36,6 @@ def _answer_for_ddp() -> None:
     from torch.nn.parallel import DistributedDataParallel
 
     DistributedDataParallel.peft_type = property(lambda wrapper: wrapper.module.peft_type)
-
-
-def _let_accelerate_know_gloo() -> None:
-    from accelerate.state import DistributedType, PartialState
-
-    PartialState._prepare_backend = lambda *arguments, **options: ("gloo", DistributedType.MULTI_CPU)
-
-
-def _compile_no_shared_memory() -> None:
-    importlib.import_module("deepspeed.comm.torch").build_shm_op = lambda: None
 
 
 def _step_at_boundaries_only() -> None:
@@ -104,18 +70,7 @@ TRLX_ACCELERATE = (
         _is_ddp,
         _answer_for_ddp,
     ),
-    Shim(
-        "accelerate-gloo",
-        "Accelerate knows no DeepSpeed on a CPU: PartialState._prepare_backend is replaced and answers gloo",
-        _is_deepspeed_on_cpu,
-        _let_accelerate_know_gloo,
-    ),
-    Shim(
-        "no-shared-memory-operator",
-        "DeepSpeed's build_shm_op is replaced: its shared-memory all-reduce is not compiled, gloo is used",
-        _is_deepspeed_on_cpu,
-        _compile_no_shared_memory,
-    ),
+    *deepspeed_on_cpu(_is_deepspeed_on_cpu),
     Shim(
         "accumulation-boundary",
         "trlx's _accumulate is wrapped: Accelerate tells DeepSpeed's engine when to step, which trlx never sets",

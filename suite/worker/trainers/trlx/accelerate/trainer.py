@@ -19,10 +19,11 @@ from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
+from suite.worker.trainers.shims import apply_shims
 from suite.worker.trainers.tally import Tally
 from suite.worker.trainers.trlx import config as trlx_config
 from suite.worker.trainers.trlx.accelerate.hooks import Sheet, TimedPPO
-from suite.worker.trainers.trlx.shims import TRLX_ACCELERATE, apply_shims
+from suite.worker.trainers.trlx.shims import TRLX_ACCELERATE
 from suite.worker.trainers.trlx.source import COMMIT
 from suite.worker.trainers.trlx.work import notes, work_differences
 from suite.worker.world import World
@@ -77,7 +78,7 @@ class TrlxTrainer(Trainer):
         return [trainer.accelerator.unwrap_model(trainer.model)] + ([] if reference is None else [reference])
 
     def _prompts(self, iterations: int) -> List[str]:
-        from suite.worker.trainers.trlx.accelerate.model import as_text
+        from suite.worker.trainers.drawn_model import as_text
 
         vocab = self._manifest["size"]["vocab"]
         return [text for index in range(iterations) for text in as_text(draw_prompts(self._manifest, index), vocab)]
@@ -88,7 +89,7 @@ class TrlxTrainer(Trainer):
         from trlx.utils import set_seed
         from trlx.utils.loading import get_trainer
 
-        from suite.worker.trainers.trlx.accelerate.model import special_ids, write_tokenizer
+        from suite.worker.trainers.drawn_model import special_ids, write_tokenizer
 
         manifest, vocab = self._manifest, self._manifest["size"]["vocab"]
         deepspeed_file = os.path.join(folder, "deepspeed.json")
@@ -153,14 +154,13 @@ class TrlxTrainer(Trainer):
             zero["reduce_bucket_size"] = trlx_config.bucket_elements(self.trainable_parameters)
 
     def _draw(self, model: nn.Module) -> None:
-        from suite.worker.trainers.trlx.accelerate.model import draw_weights, whole
+        from suite.worker.trainers.drawn_model import draw_weights, gathered, is_partitioned, whole
 
-        is_partitioned = any(hasattr(parameter, "ds_id") for parameter in model.parameters())
-        gather = _gathered if is_partitioned else whole
+        gather = gathered if is_partitioned(model) else whole
         draw_weights(model, self._manifest["measure"]["seed"], gather, self._world.device)
 
     def _reward(self, outputs: List[str], **others: Any) -> List[float]:
-        from suite.worker.trainers.trlx.accelerate.model import as_tokens
+        from suite.worker.trainers.drawn_model import as_tokens
 
         reward = self._manifest["workload"]["reward"]
         responses = torch.empty(len(outputs), 0) if reward["kind"] == "constant" else as_tokens(outputs)
@@ -234,9 +234,3 @@ def _register(base: type) -> None:
             model = super().setup_model()
             self._owner.note_policy(model, self.accelerator.state.deepspeed_plugin)
             return model
-
-
-def _gathered(parameter: nn.Parameter) -> Any:
-    import deepspeed
-
-    return deepspeed.zero.GatheredParameters([parameter], modifier_rank=0)

@@ -11,10 +11,11 @@ from suite.worker.manifest import asked_iterations
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
+from suite.worker.trainers.shims import apply_shims
 from suite.worker.trainers.tally import Tally
 from suite.worker.trainers.trlx.nemo import config as trlx_nemo_config
 from suite.worker.trainers.trlx.nemo.hooks import Sheet, TimedNeMoPPO
-from suite.worker.trainers.trlx.shims import TRLX_NEMO, apply_shims
+from suite.worker.trainers.trlx.shims import TRLX_NEMO
 from suite.worker.trainers.trlx.source import COMMIT
 from suite.worker.world import World
 

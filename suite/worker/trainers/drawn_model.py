@@ -1,0 +1,149 @@
+"""What a trainer would fetch from a hub, made here: a Hugging Face model with drawn weights, a tokenizer of numbers."""
+
+import json
+import os
+import zlib
+from contextlib import nullcontext
+from typing import Any, Callable, ContextManager, Dict, List, Tuple
+
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+
+from suite.worker.hugging_face import shape_fields
+
+INITIAL_DEVIATION = 0.02
+#: the last ids of the vocabulary, in this order
+SPECIAL_TOKENS = ("<eos>", "<unk>", "<pad>")
+_TOKENIZER_SETTINGS = {
+    "eos_token": "<eos>",
+    "bos_token": "<eos>",
+    "unk_token": "<unk>",
+    "pad_token": "<pad>",
+    "clean_up_tokenization_spaces": False,
+    "model_max_length": 10**9,
+}
+
+#: gives a context in which the parameter is whole on every rank, and changes of rank 0 reach the others
+Gather = Callable[[nn.Parameter], ContextManager[Any]]
+
+
+def special_ids(vocab: int) -> Dict[str, int]:
+    """Ids of the special tokens."""
+    return {token: vocab - len(SPECIAL_TOKENS) + index for index, token in enumerate(SPECIAL_TOKENS)}
+
+
+def model_config(size: Dict[str, Any]) -> Any:
+    """The configuration of a manifest's ``size`` (GPT-2, Llama, Qwen2, Qwen3): no dropout, its special tokens.
+
+    For transformers 5; vocabulary as in the manifest, without padding.
+    """
+    ids = special_ids(size["vocab"])
+    return AutoConfig.for_model(
+        size["architecture"],
+        vocab_size=size["vocab"],
+        bos_token_id=ids["<eos>"],
+        eos_token_id=ids["<eos>"],
+        pad_token_id=ids["<pad>"],
+        tie_word_embeddings=size["tied_embeddings"],
+        **shape_fields(size),
+    )
+
+
+def build_model(size: Dict[str, Any], attention: str = "sdpa") -> Any:
+    """A causal language model of ``model_config`` in fp32; its weights are still to be drawn (``draw_weights``)."""
+    return AutoModelForCausalLM.from_config(model_config(size), attn_implementation=attention)
+
+
+def whole(parameter: nn.Parameter) -> ContextManager[Any]:
+    """Where nothing is partitioned, every parameter is whole already."""
+    return nullcontext()
+
+
+def gathered(parameter: nn.Parameter) -> ContextManager[Any]:
+    """Under ZeRO-3: whole on every rank, as rank 0 leaves it."""
+    import deepspeed
+
+    return deepspeed.zero.GatheredParameters([parameter], modifier_rank=0)
+
+
+def is_partitioned(model: nn.Module) -> bool:
+    """Whether ZeRO-3 has given each rank its part of the parameters."""
+    return any(hasattr(parameter, "ds_id") for parameter in model.parameters())
+
+
+@torch.no_grad()
+def draw_weights(model: nn.Module, seed: int, gather: Gather, device: torch.device) -> None:
+    """Normal weights of deviation 0.02, biases zero, norms one; each by its name, so that copies start equal.
+
+    Weights that transformers draws itself are not: it cannot where ZeRO-3 has partitioned them. They are drawn on
+    ``device`` wherever they lie, because another device's generator draws other numbers.
+    """
+    for name, parameter in model.named_parameters():
+        with gather(parameter):
+            if not parameter.numel():
+                continue
+            if name.endswith("bias"):
+                parameter.zero_()
+            elif "norm" in name or ".ln_" in name:
+                parameter.fill_(1.0)
+            else:
+                generator = torch.Generator(device=device)
+                generator.manual_seed(zlib.crc32("{}:{}".format(seed, name).encode()))
+                drawn = torch.empty(parameter.shape, device=device)
+                parameter.copy_(drawn.normal_(0.0, INITIAL_DEVIATION, generator=generator))
+
+
+def draw_model(size: Dict[str, Any], seed: int, device: torch.device) -> Any:
+    """``build_model`` with drawn weights, partitioned or whole; equal seeds and sizes give equal models."""
+    model = build_model(size)
+    draw_weights(model, seed, gathered if is_partitioned(model) else whole, device)
+    return model
+
+
+def count_parameters(model: nn.Module) -> Tuple[int, int]:
+    """All parameters, and those that train; whole under ZeRO-3 too, each tied one once."""
+    sizes = [(getattr(each, "ds_numel", each.numel()), each.requires_grad) for each in model.parameters()]
+    return sum(size for size, _ in sizes), sum(size for size, trains in sizes if trains)
+
+
+def count_on_paper(size: Dict[str, Any]) -> Tuple[int, int]:
+    """``count_parameters`` of the model of a shape, before one is made."""
+    with torch.device("meta"):
+        return count_parameters(build_model(size))
+
+
+def build_tokenizer(vocab: int) -> PreTrainedTokenizerFast:
+    """A tokenizer for which each word is the number of its id, so that text and tokens are one to one."""
+    return PreTrainedTokenizerFast(tokenizer_object=_numbers(vocab), **_TOKENIZER_SETTINGS)
+
+
+def write_tokenizer(folder: str, vocab: int) -> None:
+    """``build_tokenizer``'s, as ``AutoTokenizer`` reads it from a folder.
+
+    Beside a configuration of Qwen2, transformers 5 takes it for a Qwen2 tokenizer and splits numbers into digits.
+    """
+    _numbers(vocab).save(os.path.join(folder, "tokenizer.json"))
+    with open(os.path.join(folder, "tokenizer_config.json"), "w", encoding="utf-8") as file:
+        json.dump({"tokenizer_class": "PreTrainedTokenizerFast", **_TOKENIZER_SETTINGS}, file)
+
+
+def _numbers(vocab: int) -> Tokenizer:
+    words = {str(number): number for number in range(vocab - len(SPECIAL_TOKENS))}
+    tokenizer = Tokenizer(WordLevel({**words, **special_ids(vocab)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    return tokenizer
+
+
+def as_text(prompts: torch.Tensor, vocab: int) -> List[str]:
+    """Prompts [n, P] as words; ids of special tokens, which decoding would drop, become ordinary ones."""
+    ordinary = prompts % (vocab - len(SPECIAL_TOKENS))
+    return [" ".join(map(str, row)) for row in ordinary.tolist()]
+
+
+def as_tokens(texts: List[str]) -> torch.Tensor:
+    """Texts of equally many words, back to ids: [n, tokens]."""
+    return torch.tensor([[int(word) for word in text.split()] for text in texts])

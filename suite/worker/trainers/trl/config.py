@@ -1,0 +1,201 @@
+"""The manifest in the words of TRL, transformers' trainer, Accelerate and DeepSpeed; standard library alone."""
+
+from typing import Any, Dict, List, Tuple
+
+#: DeepSpeed's default number of elements in a reduction bucket; it is allocated whatever the model's size.
+_DEFAULT_BUCKET_ELEMENTS = 500_000_000
+ALGORITHMS = {"trl-grpo": "grpo", "trl-rloo": "rloo"}
+ARCHITECTURES = ("gpt2", "llama", "qwen2", "qwen3")
+#: TRL's methods are timed as this line of releases has them
+VERSIONS = ("1.16",)
+#: nothing is fetched, nothing reported home
+ENVIRONMENT = {
+    "HF_HUB_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_DATASETS_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+#: the suite's weighting of tokens by TRL's names: all of an optimizer step alike, or all samples alike
+_LOSSES = {"token": "dapo", "sequence": "grpo"}
+
+
+def engine_of(manifest: Dict[str, Any]) -> str:
+    """deepspeed, ddp or fsdp2."""
+    engine: str = manifest["layout"].get("engine", "deepspeed")
+    return engine
+
+
+def uses_vllm(manifest: Dict[str, Any]) -> bool:
+    """Whether vLLM generates, in each rank's process, and not transformers."""
+    return bool(manifest["layout"].get("generation", "hf") == "vllm")
+
+
+def micro_batches(manifest: Dict[str, Any]) -> int:
+    """Micro batches of one optimizer step on one rank."""
+    return int(manifest["work"]["replica_batch"] // manifest["work"]["micro_batch"])
+
+
+def passes(manifest: Dict[str, Any]) -> int:
+    """Forward and backward passes of one iteration on one rank."""
+    workload = manifest["workload"]
+    return int(micro_batches(manifest) * workload["optimizer_steps"] * workload["ppo_epochs"])
+
+
+def scores(manifest: Dict[str, Any]) -> bool:
+    """Whether log-probs of the policy are computed before training.
+
+    RLOO always does. GRPO takes those of the first training pass for them where the weights are still those that
+    generated, unless it corrects for vLLM's log-probs (``grpo_trainer.py``, line 2643).
+    """
+    steps = manifest["workload"]["optimizer_steps"] * manifest["workload"]["ppo_epochs"]
+    return manifest["backend"]["name"] == "trl-rloo" or uses_vllm(manifest) or steps > 1
+
+
+def check(manifest: Dict[str, Any]) -> None:
+    """Raise ValueError for what TRL cannot do, or would do otherwise, with the value."""
+    size, layout, workload = manifest["size"], manifest["layout"], manifest["workload"]
+    name, precision = manifest["backend"]["name"], manifest["measure"]["precision"]
+    algorithm = (workload.get("algorithm") or {"name": "ppo"})["name"]
+    wrong: List[Tuple[bool, str]] = [
+        (algorithm != ALGORITHMS[name], "{} runs {}, not {}".format(name, ALGORITHMS[name], algorithm)),
+        (size["architecture"] not in ARCHITECTURES, "no {} models are built for TRL".format(size["architecture"])),
+        (
+            layout["tensor"] > 1 or layout["pipeline"] > 1,
+            "TRL is data parallel only: tensor {}, pipeline {}".format(layout["tensor"], layout["pipeline"]),
+        ),
+        (
+            layout["distributed_optimizer"] or layout["sequence_parallel"],
+            "distributed optimizer and sequence parallelism belong to the megatron backend",
+        ),
+        (manifest["work"].get("lengths") is not None, "TRL is not given samples of uneven length"),
+        (workload["reference"] != "full", "TRL's reference is a full copy, not {}".format(workload["reference"])),
+        (workload["trainable_layers"] is not None, "all layers train under TRL"),
+        (workload.get("lora_rank") is not None, "TRL is given no adapters here"),
+        (precision not in ("fp32", "bf16"), "TRL is measured in fp32 and bf16, not {}".format(precision)),
+        (layout["zero_stage"] == 1, "TRL is measured under ZeRO stages 0, 2 and 3, not 1"),
+    ]
+    for is_wrong, why in wrong:
+        if is_wrong:
+            raise ValueError(why)
+
+
+def training_arguments(
+    manifest: Dict[str, Any], iterations: int, folder: str, banned: List[int], parameters: int
+) -> Dict[str, Any]:
+    """What ``GRPOConfig`` or ``RLOOConfig`` takes. An iteration is one generation and its optimizer steps.
+
+    ``folder``: where TRL would save something; ``banned``: ids of special tokens, of which none may be sampled: the end
+    would cut a response short, padding would be taken for none. ``parameters``: how many train.
+    """
+    workload, work, measure = manifest["workload"], manifest["work"], manifest["measure"]
+    optimizer, layout = workload["optimizer"], manifest["layout"]
+    steps = workload["optimizer_steps"] * workload["ppo_epochs"]
+    arguments: Dict[str, Any] = {
+        "output_dir": folder,
+        "seed": measure["seed"],
+        "use_cpu": measure["device"] == "cpu",
+        "per_device_train_batch_size": work["micro_batch"],
+        "gradient_accumulation_steps": micro_batches(manifest),
+        "steps_per_generation": work["replica_rollouts"] // work["micro_batch"],
+        "num_iterations": workload["ppo_epochs"],
+        "max_steps": iterations * steps,
+        "num_generations": workload.get("group", 1),
+        "max_completion_length": workload["new_tokens"],
+        "temperature": workload["ppo"]["temperature"],
+        "shuffle_dataset": False,
+        "learning_rate": optimizer["learning_rate"],
+        "adam_beta1": optimizer["beta1"],
+        "adam_beta2": optimizer["beta2"],
+        "adam_epsilon": optimizer["epsilon"],
+        "weight_decay": optimizer["weight_decay"],
+        "max_grad_norm": optimizer["gradient_clip"],
+        "lr_scheduler_type": "constant",
+        "bf16": measure["precision"] == "bf16",
+        "gradient_checkpointing": layout["recompute"] == "full",
+        "ds3_gather_for_generation": bool(layout.get("gather_for_generation")),
+        "logging_steps": steps,  # once an iteration
+        "report_to": "none",
+        "save_strategy": "no",
+        "disable_tqdm": True,
+        **_algorithm(manifest),
+        **_generation(manifest, banned),
+        **_engine(manifest, parameters),
+    }
+    return arguments
+
+
+def _algorithm(manifest: Dict[str, Any]) -> Dict[str, Any]:
+    options = manifest["workload"]["algorithm"]["options"]
+    common = {
+        "beta": options["kl_coefficient"],
+        "epsilon": options["clip_low"],
+        "epsilon_high": options["clip_high"],
+    }
+    if manifest["backend"]["name"] == "trl-rloo":
+        return {**common, "normalize_advantages": False}
+    return {
+        **common,
+        "loss_type": _LOSSES[options["loss"]],
+        "scale_rewards": "group" if options["scale"] else "none",
+    }
+
+
+def _generation(manifest: Dict[str, Any], banned: List[int]) -> Dict[str, Any]:
+    """Responses of exactly ``max_completion_length`` tokens."""
+    workload = manifest["workload"]
+    tokens = workload["new_tokens"]
+    if not uses_vllm(manifest):
+        return {"generation_kwargs": {"min_new_tokens": tokens, "suppress_tokens": banned}}
+    return {
+        "use_vllm": True,
+        "vllm_mode": "colocate",
+        "vllm_max_model_length": workload["prompt_tokens"] + tokens,
+        # vLLM samples no token that could stop a response before it has its least length
+        "generation_kwargs": {
+            "min_tokens": tokens,
+            "stop_token_ids": banned,
+            "ignore_eos": True,
+            "detokenize": False,
+        },
+    }
+
+
+def _engine(manifest: Dict[str, Any], parameters: int) -> Dict[str, Any]:
+    engine = engine_of(manifest)
+    if engine == "deepspeed":
+        return {"deepspeed": deepspeed_config(manifest, parameters)}
+    if engine == "fsdp2":
+        return {
+            "fsdp": True,
+            "fsdp_config": {
+                "fsdp_version": 2,
+                "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+                "reshard_after_forward": True,
+            },
+        }
+    return {}
+
+
+def deepspeed_config(manifest: Dict[str, Any], parameters: int) -> Dict[str, Any]:
+    """What transformers completes where it says ``auto``; ``parameters`` train."""
+    layout, precision = manifest["layout"], manifest["measure"]["precision"]
+    zero: Dict[str, Any] = {
+        "stage": layout["zero_stage"],
+        "reduce_bucket_size": min(_DEFAULT_BUCKET_ELEMENTS, parameters),
+    }
+    host = {"device": "cpu", "pin_memory": manifest["measure"]["device"] == "cuda"}
+    for states, asked in (("optimizer", "offload_optimizer"), ("param", "offload_parameters")):
+        if layout[asked]:
+            zero["offload_" + states] = host
+    return {
+        "train_micro_batch_size_per_gpu": "auto",
+        "gradient_accumulation_steps": "auto",
+        "train_batch_size": "auto",
+        "gradient_clipping": "auto",
+        "bf16": {"enabled": precision == "bf16"},
+        "zero_optimization": zero,
+        # torch's AdamW is not on DeepSpeed's lists of tested and of host optimizers; its own would be compiled first.
+        "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": False,
+        "wall_clock_breakdown": False,
+    }

@@ -1,0 +1,73 @@
+"""What is replaced under TRL, to run on a CPU, and so that vLLM is given drawn weights instead of a folder's."""
+
+import importlib
+import importlib.util
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator
+from unittest import mock
+
+from suite.worker.trainers.shims import Shim, deepspeed_on_cpu
+from suite.worker.trainers.trl.config import engine_of
+from suite.worker.world import World
+
+
+@contextmanager
+def without_vllm() -> Iterator[None]:
+    """TRL imports vLLM wherever it is installed: seconds, and 200 MB that count as a rank's on a CPU."""
+    find = importlib.util.find_spec
+
+    def find_others(name: str, *arguments: Any) -> Any:
+        return None if name == "vllm" else find(name, *arguments)
+
+    with mock.patch("importlib.util.find_spec", find_others):
+        yield
+
+
+def _is_deepspeed_on_cpu(manifest: Dict[str, Any], world: World) -> bool:
+    return world.device.type == "cpu" and engine_of(manifest) == "deepspeed"
+
+
+def _is_fsdp_on_cpu(manifest: Dict[str, Any], world: World) -> bool:
+    return world.device.type == "cpu" and engine_of(manifest) == "fsdp2"
+
+
+def _join_deepspeed() -> None:
+    import deepspeed
+
+    deepspeed.init_distributed("gloo", auto_mpi_discovery=False)
+
+
+def _let_fsdp_be() -> None:
+    """Accelerate's ``state.py``, lines 985 to 1013: the type of ranks on a CPU is never looked at for FSDP."""
+    from accelerate.state import AcceleratorState, DistributedType, PartialState
+
+    build = AcceleratorState.__init__
+
+    def build_with_fsdp(state: Any, *arguments: Any, **options: Any) -> None:
+        build(state, *arguments, **options)
+        plugin = options.get("fsdp_plugin")
+        if plugin is not None and state.distributed_type == DistributedType.MULTI_CPU:
+            if state._mixed_precision != "no":
+                plugin.set_mixed_precision(state._mixed_precision)
+            state.fsdp_plugin = plugin
+            state.distributed_type = DistributedType.FSDP
+            PartialState._shared_state["distributed_type"] = DistributedType.FSDP
+
+    AcceleratorState.__init__ = build_with_fsdp
+
+
+SHIMS = (
+    Shim(
+        "deepspeed-joins-gloo",
+        "DeepSpeed is told of the ranks before TRL's arguments are made, else ZeRO-3 partitions for a world of one",
+        _is_deepspeed_on_cpu,
+        _join_deepspeed,
+    ),
+    *deepspeed_on_cpu(_is_deepspeed_on_cpu),
+    Shim(
+        "fsdp-on-cpu",
+        "Accelerate takes DDP for FSDP on a CPU: AcceleratorState is told that its ranks shard",
+        _is_fsdp_on_cpu,
+        _let_fsdp_be,
+    ),
+)

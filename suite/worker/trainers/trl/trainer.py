@@ -1,0 +1,191 @@
+"""TRL's GRPO and RLOO trainers on Accelerate: DeepSpeed's engine, torch's DDP or FSDP2."""
+
+import importlib
+import math
+import tempfile
+from contextlib import nullcontext
+from typing import Any, Dict, List, Optional
+
+import torch
+
+from suite.worker.generation import find_generator
+from suite.worker.generation.configuration import write_configuration
+from suite.worker.loop import _SEED_STRIDE, draw_prompts
+from suite.worker.manifest import asked_iterations, installed_version
+from suite.worker.rank import ConfigError
+from suite.worker.rewards import score_samples
+from suite.worker.samples import Samples
+from suite.worker.trainers.base import Trainer
+from suite.worker.trainers.clock import NullClock
+from suite.worker.trainers.shims import apply_shims
+from suite.worker.trainers.tally import Tally
+from suite.worker.trainers.trl import config as trl_config
+from suite.worker.trainers.trl.hooks import Sheet, TimedTrainer
+from suite.worker.trainers.trl.work import notes, work_differences
+from suite.worker.world import World
+
+#: module, trainer and arguments in TRL
+_CLASSES = {"grpo": ("GRPOTrainer", "GRPOConfig"), "rloo": ("RLOOTrainer", "RLOOConfig")}
+
+
+class TrlTrainer(Trainer):
+    """The trainer of the manifest's algorithm, with a drawn model and a tokenizer of numbers instead of a hub's."""
+
+    @classmethod
+    def load(cls, manifest: Dict[str, Any]) -> None:
+        """Import TRL, and vLLM before it where it generates. Raises ConfigError for one that is not there, or another
+        TRL than was measured."""
+        trl_config.check(manifest)
+        version = installed_version("trl")
+        if version is None or ".".join(version.split(".")[:2]) not in trl_config.VERSIONS:
+            wanted = " or ".join(line + ".x" for line in trl_config.VERSIONS)
+            raise ConfigError(
+                "the trl trainers were made for TRL {}, and {} is there".format(wanted, version or "none")
+            )
+        find_generator(manifest)
+        _module(manifest)
+
+    def __init__(self, manifest: Dict[str, Any], world: World) -> None:
+        """Collective over all ranks. Raises ValueError for what TRL cannot do, ConfigError for what it did not do."""
+        from suite.worker.trainers.trl.engine import check_accelerator
+        from suite.worker.trainers.trl.shims import SHIMS
+
+        trl_config.check(manifest)
+        self._manifest, self._world = manifest, world
+        self._sheet = Sheet(Tally(manifest, world), trl_config.passes(manifest))
+        self.notes = apply_shims(SHIMS, manifest, world)
+        self._folder = tempfile.TemporaryDirectory(prefix="suite-trl-")
+        self._trainer = self._build(self._folder.name)
+        check_accelerator(self._trainer, manifest, world)
+        self.notes += tuple(notes(manifest, self._trainer))
+        self.work_differences = tuple(work_differences(manifest))
+
+    def run(self, clock: NullClock, iterations: int) -> None:
+        """``train`` of the trainer; the folder that it might have written to is removed behind it."""
+        trainer = self._trainer
+        self._sheet.clock = clock
+        reference = [] if trainer.ref_model is None else [trainer.ref_model]
+        clock.watch(trainer.model, *reference)
+        trainer.train()
+        self._folder.cleanup()
+        if self._sheet.iteration != iterations:
+            raise ConfigError("TRL ran {} iterations of {}".format(self._sheet.iteration, iterations))
+
+    def _build(self, folder: str) -> Any:
+        from transformers import PrinterCallback
+
+        from suite.worker.trainers.drawn_model import build_tokenizer, count_on_paper, special_ids
+
+        manifest = self._manifest
+        vocab, module = manifest["size"]["vocab"], _module(manifest)
+        trainer_name, config_name = _CLASSES[trl_config.ALGORITHMS[manifest["backend"]["name"]]]
+        module.create_model_from_path = self._draw
+        if trl_config.uses_vllm(manifest):
+            self._prepare_vllm(folder)
+        banned = sorted(special_ids(vocab).values())
+        self.total_parameters, self.trainable_parameters = count_on_paper(manifest["size"])
+        arguments = trl_config.training_arguments(
+            manifest, asked_iterations(manifest), folder, banned, self.trainable_parameters
+        )
+        self.configuration = {name: value for name, value in arguments.items() if name != "output_dir"}
+        config = getattr(importlib.import_module("trl"), config_name)(**arguments)
+        trainer = _timed(getattr(module, trainer_name))(
+            sheet=self._sheet,
+            on_start=self._start,
+            on_end=self._end_iteration,
+            model=folder,
+            args=config,
+            reward_funcs=self.reward,
+            train_dataset=self._dataset(),
+            processing_class=build_tokenizer(vocab),
+        )
+        trainer.remove_callback(PrinterCallback)
+        return trainer
+
+    def _prepare_vllm(self, folder: str) -> None:
+        from suite.worker.trainers.trl.vllm import build_with_drawn_weights
+
+        write_configuration(folder, self._manifest["size"], self._manifest["measure"]["precision"])
+        module = importlib.import_module("trl.generation.vllm_generation")
+        module.LLM = build_with_drawn_weights(self._manifest, self._world)  # type: ignore[attr-defined]
+
+    def _draw(self, folder: str, **options: Any) -> Any:
+        """In the place of ``create_model_from_path``: the policy, and the reference once more, from equal weights."""
+        from suite.worker.trainers.drawn_model import count_parameters, draw_model
+
+        model = draw_model(self._manifest["size"], self._manifest["measure"]["seed"], self._world.device)
+        model.name_or_path = model.config.name_or_path = folder
+        found, wanted = count_parameters(model), (self.total_parameters, self.trainable_parameters)
+        if found != wanted:
+            raise ConfigError("the model has {} parameters of which {} train, not {} and {}".format(*found, *wanted))
+        return model
+
+    def _dataset(self) -> Any:
+        """A prompt for each group of samples of all iterations, in their order."""
+        from datasets import Dataset
+
+        from suite.worker.trainers.drawn_model import as_text
+
+        manifest, group = self._manifest, self._manifest["workload"].get("group", 1)
+        prompts = [draw_prompts(manifest, index)[::group] for index in range(asked_iterations(manifest))]
+        return Dataset.from_dict({"prompt": as_text(torch.cat(prompts), manifest["size"]["vocab"])})
+
+    def reward(self, completion_ids: List[List[int]], **others: Any) -> List[float]:
+        """Scores of this rank's samples, which are numbered rank by rank."""
+        manifest, own = self._manifest, len(completion_ids)
+        spec = manifest["workload"]["reward"]
+        if spec["kind"] != "pseudo":
+            return score_samples(spec, Samples.even(torch.tensor(completion_ids), 0), seed=0).tolist()
+        first = self._world.rank * own
+        everyone = Samples.even(torch.zeros(manifest["work"]["global_rollouts"], 1, dtype=torch.long), 0)
+        seed = manifest["measure"]["seed"] * _SEED_STRIDE + self._sheet.iteration - 1
+        return score_samples(spec, everyone, seed)[first : first + own].tolist()
+
+    def _start(self) -> None:
+        from suite.worker.trainers.trl.engine import check_engine
+
+        check_engine(self._trainer, self._manifest)
+
+    def _end_iteration(self) -> None:
+        """Not in any timed phase: counting waits for the device."""
+        sheet = self._sheet
+        padding = self._trainer.processing_class.pad_token_id
+        sheet.tally.add_samples(sheet.prompts, sheet.responses, padding)
+        self._check_prompts(sheet.prompts)
+        counts = sheet.tally.counts(self.trainable_parameters, self.total_parameters)
+        sheet.clock.finish(counts, self._statistics())
+
+    def _check_prompts(self, found: torch.Tensor) -> None:
+        from suite.worker.trainers.drawn_model import SPECIAL_TOKENS
+
+        wanted = draw_prompts(self._manifest, self._sheet.iteration - 1) % (
+            self._manifest["size"]["vocab"] - len(SPECIAL_TOKENS)
+        )
+        own = wanted[self._world.rank * len(found) :][: len(found)]
+        wrong = int((own != found.cpu()).any(dim=1).sum())
+        if wrong:
+            raise ConfigError("{} of {} samples do not start with their prompts".format(wrong, len(found)))
+
+    def _statistics(self) -> Dict[str, Optional[float]]:
+        """What TRL logged of this iteration, over all ranks."""
+        logged = self._sheet.logged
+        stats = {name: logged.get(name, math.nan) for name in ("loss", "kl", "reward")}
+        stats["gradient_norm"] = self._sheet.gradient_norm()
+        return {
+            name: float(value) if value is not None and math.isfinite(value) else None for name, value in stats.items()
+        }
+
+
+def _module(manifest: Dict[str, Any]) -> Any:
+    """TRL's module of the algorithm; on a CPU imported without vLLM where that does not generate."""
+    from suite.worker.trainers.trl.shims import without_vllm
+
+    name = "trl.trainer.{}_trainer".format(trl_config.ALGORITHMS[manifest["backend"]["name"]])
+    is_hidden = manifest["measure"]["device"] == "cpu" and not trl_config.uses_vllm(manifest)
+    with without_vllm() if is_hidden else nullcontext():
+        return importlib.import_module(name)
+
+
+def _timed(base: type) -> type:
+    """TRL's class with the hooks before it."""
+    return type("Timed" + base.__name__, (TimedTrainer, base), {"_name": base._name})  # type: ignore[attr-defined]

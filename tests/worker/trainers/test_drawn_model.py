@@ -1,0 +1,54 @@
+"""Models and tokenizers that are made instead of fetched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import PreTrainedTokenizerFast
+
+from suite.spec.shape import Shape
+from suite.theory.parameters import parameter_count
+from suite.worker.trainers import drawn_model
+
+SHAPE: dict[str, Any] = {
+    "name": "tiny",
+    "architecture": "qwen2",
+    "layers": 2,
+    "hidden": 16,
+    "ffn": 32,
+    "heads": 4,
+    "kv_heads": 2,
+    "vocab": 1003,
+    "positions": 32,
+    "tied_embeddings": True,
+}
+GPT2 = {**SHAPE, "architecture": "gpt2", "kv_heads": 4}
+QWEN3 = {**SHAPE, "architecture": "qwen3", "head_width": 8}
+
+
+@pytest.mark.parametrize(
+    "size", [GPT2, {**SHAPE, "architecture": "llama"}, SHAPE, QWEN3], ids=lambda s: s["architecture"]
+)
+def test_a_model_has_the_shapes_parameters_and_equal_seeds_give_equal_models(size: dict[str, Any]) -> None:
+    first, second, other = (drawn_model.draw_model(size, seed, torch.device("cpu")) for seed in (1, 1, 2))
+    total, trainable = drawn_model.count_parameters(first)
+    assert total == trainable == parameter_count(Shape.model_validate(size)).total
+    assert drawn_model.count_on_paper(size) == (total, trainable)
+    pairs = list(zip(first.parameters(), second.parameters(), other.parameters(), strict=True))
+    assert all(torch.equal(one, two) for one, two, _ in pairs)
+    assert not all(torch.equal(one, three) for one, _, three in pairs)
+
+
+def test_a_word_is_the_number_of_its_id(tmp_path: Path) -> None:
+    drawn_model.write_tokenizer(str(tmp_path), 1003)
+    prompts = torch.tensor([[0, 999, 17], [1000, 1002, 5]])
+    texts = drawn_model.as_text(prompts, 1003)
+    assert texts == ["0 999 17", "0 2 5"], "ids of special tokens become ordinary ones"
+    for tokenizer in (drawn_model.build_tokenizer(1003), PreTrainedTokenizerFast.from_pretrained(tmp_path)):
+        ids = tokenizer(texts)["input_ids"]
+        assert ids == [[0, 999, 17], [0, 2, 5]] == drawn_model.as_tokens(texts).tolist()
+        assert tokenizer.batch_decode(ids) == texts
+        assert (tokenizer.eos_token_id, tokenizer.pad_token_id) == (1000, 1002)
