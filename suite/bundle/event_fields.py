@@ -13,9 +13,13 @@ from suite.spec.phases import TIMED_NAMES
 
 _FAILURES = frozenset(get_args(FailureKind))
 _WORKER_PHASES = frozenset(TIMED_NAMES)
-_MEMORY_PHASES = _WORKER_PHASES | {"setup"}
-_BEAT_PHASES = _MEMORY_PHASES | {"other"}
+#: Memory of a whole iteration is told as that of ``other``, where phases are known from a trainer's log alone.
+_MEMORY_PHASES = _WORKER_PHASES | {"setup", "other"}
 _COUNTS = tuple(Counts.model_fields)
+#: What a trainer's own log must tell before a rate can be made of it; of the other counts it may know nothing.
+_TOLD_COUNTS = ("samples", "prompt_tokens", "response_tokens")
+#: Whose clock an event's seconds are of, where it is not the suite's own.
+TRAINER = "trainer"
 #: A share, or a mean beside its greatest part, may be above it by so much.
 _ROUNDING = 1e-6
 
@@ -60,6 +64,14 @@ def _is_counts(value: Any) -> bool:
         and value["samples"] > 0
         and value["response_tokens"] > 0
     )
+
+
+def _is_told_counts(value: Any) -> bool:
+    """Of a trainer's log: null where it does not tell, and nothing left out."""
+    if type(value) is not dict or not all(name in value for name in _COUNTS):
+        return False
+    missing = [name for name in _COUNTS if value[name] is None]
+    return not set(missing) & set(_TOLD_COUNTS) and _is_counts({**value, **dict.fromkeys(missing, 0)})
 
 
 def _is_stats(value: Any) -> bool:
@@ -134,6 +146,7 @@ _SECONDS: Check = (_is_seconds, "a number of seconds from 0")
 _ITERATION_SECONDS: Check = (_is_iteration_seconds, "a number of seconds above 0")
 _TEXTS: Check = (_is_text_list, "a list of texts")
 _OBJECT: Check = (_is_object, "an object")
+_TOLD: Check = (_is_told_counts, "an object of whole numbers, or of nulls where the trainer's log does not tell")
 _BYTES: Check = (_is_bytes, f"{_COUNT[1]} or null")
 _FAILURE = (
     ("failure", _one_of(_FAILURES)),
@@ -182,7 +195,7 @@ _TABLE: dict[str, dict[str, Fields]] = {
             ("counts", (_is_counts, f"an object of whole numbers {' '.join(_COUNTS)}, with samples and responses")),
             ("stats", (_is_stats, "an object of numbers or nulls")),
         ),
-        "heartbeat": (("iteration", _or_null(_COUNT)), ("phase", _one_of(_BEAT_PHASES)), ("calls", _COUNT)),
+        "heartbeat": (("iteration", _or_null(_COUNT)), ("phase", _one_of(_MEMORY_PHASES)), ("calls", _COUNT)),
         "failure": _FAILURE,
         "end": (("status", _one_of(frozenset(("ok", "failed")))), ("iterations", _COUNT)),
     },
@@ -200,6 +213,7 @@ _OPTIONAL: tuple[tuple[str, Check], ...] = (
         ),
     ),
     ("staleness", _COUNT),
+    ("source", _one_of(frozenset((TRAINER,)))),
     ("noise", (_is_noise, "an object of numbers from 0 or nulls, with one such object as host")),
 )
 #: How many fields every event has: kind, rank, time and seq.
@@ -236,9 +250,11 @@ def wrong_field(event: dict[str, Any], kind: Kind, file: str) -> str | None:
 
     ``event`` has the fields of every event.
     """
-    for name, (is_right, wanted) in kind.fields:
+    by_trainer = event.get("source") == TRAINER
+    for name, check in kind.fields:
         if name not in event:
             return f"{name} is missing"
+        is_right, wanted = _TOLD if by_trainer and name == "counts" else check
         if not is_right(event[name]):
             return f"{name} is {_short(event[name])}, must be {wanted}"
     for name, (is_right, wanted) in _OPTIONAL:

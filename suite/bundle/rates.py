@@ -121,7 +121,10 @@ def _estimate(interval: Interval) -> Estimate:
 
 def _tokens(phase: PhaseSpec, counts: Counts | None) -> int | None:
     """Tokens that one iteration puts through a phase."""
-    return sum(getattr(counts, name) for name in phase.tokens) if counts is not None and phase.tokens else None
+    if counts is None or not phase.tokens:
+        return None
+    told = [getattr(counts, name) for name in phase.tokens]
+    return None if None in told else sum(told)
 
 
 def _phase(seconds: float | None, total: float, iterations: int, tokens: int | None) -> Phase | None:

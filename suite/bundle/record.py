@@ -66,16 +66,19 @@ class Failure(Frozen):
 
 
 class Counts(Frozen):
-    """Work of one iteration, global: over all replicas, equal on every rank and in every counted iteration."""
+    """Work of one iteration, global: over all replicas, equal on every rank and in every counted iteration.
+
+    Null is only what a trainer's own log does not tell, where the suite has nothing else to count by.
+    """
 
     samples: int = Field(gt=0, le=MOST_COUNT)
     prompt_tokens: _Count
     response_tokens: _Count
-    padded_tokens: _Count = Field(description="positions that hold padding")
-    trained_tokens: _Count = Field(description="positions through forward and backward, summed over PPO epochs")
-    optimizer_steps: _Count
-    trainable_parameters: _Count = Field(description="unpadded, value head in")
-    total_parameters: _Count = Field(description="policy with value head, unpadded")
+    padded_tokens: _Count | None = Field(description="positions that hold padding")
+    trained_tokens: _Count | None = Field(description="positions through forward and backward, summed over PPO epochs")
+    optimizer_steps: _Count | None
+    trainable_parameters: _Count | None = Field(description="unpadded, value head in")
+    total_parameters: _Count | None = Field(description="policy with value head, unpadded")
 
 
 class Estimate(Frozen):

@@ -29,6 +29,8 @@ def padding(manifest: Manifest, counts: Counts | None) -> Padding | None:
     """What went through training as padding; null where samples are even, and where no iteration was completed."""
     if manifest.work.lengths is None or counts is None:
         return None
+    if counts.padded_tokens is None or counts.trained_tokens is None:
+        return None
     positions = counts.padded_tokens + counts.trained_tokens
     return Padding(
         padded_tokens=counts.padded_tokens,

@@ -110,7 +110,8 @@ def _counts(
     first = by_rank[0][iterations[0]]["counts"]
     padded = [by_rank[0][index]["counts"]["padded_tokens"] for index in iterations]
     told = {name: first[name] for name in Counts.model_fields}
-    counts = Counts.model_construct(**{**told, "padded_tokens": round(math.fsum(padded) / len(padded))})
+    mean = None if None in padded else round(math.fsum(padded) / len(padded))
+    counts = Counts.model_construct(**{**told, "padded_tokens": mean})
     for rank, rows in enumerate(by_rank):
         for index in iterations:
             found = rows[index]["counts"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from suite.bundle.event_fields import TRAINER
 from suite.bundle.events import Event
 
 
@@ -18,12 +19,16 @@ class ToldPhase(NamedTuple):
 
 
 class ToldIteration(NamedTuple):
-    """One iteration. ``elapsed``: from the event of the iteration before, or of the set-up, to its own."""
+    """One iteration. ``elapsed``: from the event of the iteration before, or of the set-up, to its own.
+
+    ``by_trainer``: its seconds are those of the trainer's own log, of which every rank tells the same.
+    """
 
     number: int
     seconds: float
     elapsed: float | None
     phases: tuple[ToldPhase, ...]
+    by_trainer: bool
 
 
 def told_by(events: tuple[Event, ...]) -> list[ToldIteration]:
@@ -40,7 +45,8 @@ def told_by(events: tuple[Event, ...]) -> list[ToldIteration]:
             phases.append(ToldPhase(event["phase"], own, own + event["wait_seconds"], since))
         elif kind == "iteration":
             since = None if iteration_before is None else time - iteration_before
-            told.append(ToldIteration(event["iteration"], event["seconds"], since, tuple(phases)))
+            by_trainer = event.get("source") == TRAINER
+            told.append(ToldIteration(event["iteration"], event["seconds"], since, tuple(phases), by_trainer))
             phases, iteration_before = [], time
         elif kind not in ("environment", "memory"):
             continue

@@ -1,0 +1,94 @@
+"""Events whose seconds and counts a trainer told: what they may leave open, and what they may not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from suite.bundle.derive import derive
+from suite.bundle.files import DamagedBundle
+from suite.bundle.store import Bundle
+from suite.bundle.verify import verify
+from tests.bundle.tampering import Event, change
+from tests.synthetic import facts_of, make_bundle, synthetic_manifest
+
+UNTOLD = ("padded_tokens", "trained_tokens", "optimizer_steps", "trainable_parameters", "total_parameters")
+
+
+def told(event: Event) -> None:
+    """As a trainer's log tells it: its own seconds, and no count of what it does not log."""
+    if event["kind"] in ("phase", "iteration"):
+        event["source"] = "trainer"
+    if event["kind"] == "iteration":
+        event["counts"].update(dict.fromkeys(UNTOLD))
+    if event["kind"] == "environment":
+        event["facts"]["clock"] = "the trainer's own log"
+
+
+def bundle(root: Path, ranks: int = 1) -> Path:
+    manifest = synthetic_manifest(backend="nemo-rl", kind="trainer", iterations=4)
+    if ranks > 1:
+        layout = manifest.layout.model_copy(update={"devices_per_node": ranks, "data": ranks})
+        manifest = synthetic_manifest(backend="nemo-rl", kind="trainer", iterations=4, layout=layout)
+    return make_bundle(root, manifest, [1.0, 1.1, 1.2, 1.0, 1.3, 1.1], facts={**facts_of(manifest), "derivation": 3})
+
+
+def test_counts_that_the_log_does_not_tell_are_null_in_the_record_and_make_no_rate(tmp_path: Path) -> None:
+    path = bundle(tmp_path)
+    change(path, told)
+    record = derive(Bundle(path))
+
+    assert record.counts is not None and record.counts.model_dump(include=set(UNTOLD)) == dict.fromkeys(UNTOLD)
+    assert record.throughput is not None and record.phases is not None
+    assert record.phases.train.tokens_per_second is None and record.phases.generate.tokens_per_second is not None
+    assert record.environment.worker is not None and record.environment.worker["clock"] == "the trainer's own log"
+
+
+def test_ranks_that_tell_the_same_log_are_no_copies_of_each_other(tmp_path: Path) -> None:
+    path = bundle(tmp_path, ranks=2)
+    derived = verify(Bundle(path))
+    assert "copied-rank" in {finding.name for finding in derived.findings}
+
+    change(path, told)
+
+    assert "copied-rank" not in {finding.name for finding in verify(Bundle(path)).findings}
+
+
+@pytest.mark.parametrize("name", ["samples", "prompt_tokens", "response_tokens"])
+def test_what_a_rate_is_made_of_is_never_null(tmp_path: Path, name: str) -> None:
+    def silent(event: Event) -> None:
+        told(event)
+        if event["kind"] == "iteration":
+            event["counts"][name] = None
+
+    with pytest.raises(DamagedBundle, match="counts is"):
+        change(bundle(tmp_path), silent)
+
+
+def test_the_suites_own_counts_are_never_null(tmp_path: Path) -> None:
+    def silent(event: Event) -> None:
+        if event["kind"] == "iteration":
+            event["counts"]["optimizer_steps"] = None
+
+    with pytest.raises(DamagedBundle, match="counts"):
+        change(bundle(tmp_path), silent)
+
+
+def test_a_source_that_nobody_knows_damages_the_bundle(tmp_path: Path) -> None:
+    def strange(event: Event) -> None:
+        if event["kind"] == "phase":
+            event["source"] = "guess"
+
+    with pytest.raises(DamagedBundle, match="source is 'guess', must be one of trainer"):
+        change(bundle(tmp_path), strange)
+
+
+def test_a_left_out_count_is_no_null(tmp_path: Path) -> None:
+    def short(event: Event) -> None:
+        told(event)
+        if event["kind"] == "iteration":
+            del event["counts"]["padded_tokens"]
+
+    with pytest.raises(DamagedBundle, match="counts"):
+        change(bundle(tmp_path), short)
