@@ -31,9 +31,16 @@ def manifests_of(entries: Sequence[Entry]) -> list[Manifest]:
     return list(found.values())
 
 
+#: The clock of rows that the suite timed itself, between barriers.
+SUITE_CLOCK = "suite"
+
+
 @dataclass(frozen=True, order=True)
 class Setting:
-    """What two rows must share, besides their work, before their rates may be compared."""
+    """What two rows must share, besides their work, before their rates may be compared.
+
+    ``clock``: the suite's, or whose log the seconds are from: what one trainer's timers hold another's do not.
+    """
 
     kind: Literal["engine", "trainer"]
     track: str
@@ -41,3 +48,4 @@ class Setting:
     precision: str
     threads_per_rank: int
     machine: str
+    clock: str = SUITE_CLOCK

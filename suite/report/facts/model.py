@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from suite.report.facts.clock import clock_lines, experimental_lines
 from suite.report.facts.conventions import conventions, recorded_conventions
 from suite.report.facts.entry import Entry
 from suite.report.facts.evidence import ReadFrom, ReportEvidence, report_evidence
@@ -112,7 +113,14 @@ def build(
         networks=network_lines(networks),
         conventions=conventions(entries, _has_rounds(ranking, scaling)),
         recorded_conventions=recorded_conventions(entries),
-        caveats=(*caveats, *doubt_lines(rows), *slow_networks(networks), *two_mode_lines(rows)),
+        caveats=(
+            *caveats,
+            *clock_lines(rows),
+            *doubt_lines(rows),
+            *slow_networks(networks),
+            *two_mode_lines(rows),
+            *experimental_lines(entries),
+        ),
         evidence=report_evidence(entries, read_from),
     )
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from suite.bundle.record import Counts, Record
 from suite.report.facts import costs
-from suite.report.facts.entry import Entry, Setting
+from suite.report.facts.clock import clock_of
+from suite.report.facts.entry import SUITE_CLOCK, Entry, Setting
 from suite.report.facts.kind import WorkKind, kind_of
 from suite.report.facts.rollout import Generation, Unevenness, generation_of, lengths_hash_of, unevenness_of
 from suite.report.facts.suspect import doubts_of, is_invalid, is_suspect, pooled
@@ -205,7 +206,7 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
         work=kind_of(manifest),
         separate_critic=manifest.workload.critic is not None,
         scaling=manifest.workload.scaling,
-        setting=setting_of(manifest, machine),
+        setting=setting_of(manifest, machine, clock_of(entries)),
         launcher=group.launch.launcher,
         variant=variant,
         manifest_hash=manifest.hash,
@@ -263,7 +264,7 @@ def turn_of(record: Record, launch: LaunchSetting) -> Turn | None:
     return Turn(" ".join((run.plan, *(part or "-" for part in launch.place()))), run.repeat, run.started)
 
 
-def setting_of(manifest: Manifest, machine: str) -> Setting:
+def setting_of(manifest: Manifest, machine: str, clock: str = SUITE_CLOCK) -> Setting:
     """What must be equal, besides the work, before two rows are compared."""
     measure = manifest.measure
     return Setting(
@@ -273,6 +274,7 @@ def setting_of(manifest: Manifest, machine: str) -> Setting:
         precision=measure.precision,
         threads_per_rank=measure.threads_per_rank,
         machine=machine,
+        clock=clock,
     )
 
 

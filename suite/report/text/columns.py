@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from suite.report.facts.entry import SUITE_CLOCK
 from suite.report.facts.pool import Row
 from suite.report.formatting.escape import inline
 from suite.report.formatting.grid import Column, Notes, Table
 from suite.report.formatting.numbers import UNKNOWN
 
 #: What all rows did as long as nothing else could be measured goes without saying.
-_UNSAID = (("algorithm", "PPO"), ("model", "GPT-2"))
+_UNSAID = (("algorithm", "PPO"), ("model", "GPT-2"), ("clock", SUITE_CLOCK))
 
 #: A column with what it shows of a row.
 Shown = tuple[Column, Callable[[Row], str]]
@@ -26,6 +27,7 @@ IDENTITY: tuple[Shown, ...] = (
 _VARYING: tuple[Shown, ...] = (
     (Column("kind", False), lambda row: row.setting.kind),
     (Column("track", False), lambda row: row.setting.track),
+    (Column("clock", False), lambda row: inline(row.setting.clock)),
     (Column("machine", False), lambda row: row.setting.machine),
     (Column("device", False), lambda row: row.setting.device),
     (Column("precision", False), lambda row: row.setting.precision),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, Setting
+from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK, SUITE_CLOCK, Setting
 from suite.report.facts.kind import WorkKind
 from suite.report.facts.model import ReportModel
 from suite.report.facts.phase_ratios import COMPARED, PhaseRatio
@@ -102,6 +102,8 @@ def _heading(setting: Setting, algorithms: Sequence[str]) -> str:
         if setting.kind == "engine"
         else "Trainer backends (the stack's own trainer)"
     )
+    if setting.clock != SUITE_CLOCK:
+        whose = f"Trainer backends (the stack's own trainer, timed by {inline(setting.clock)} and not by the suite)"
     told = setting.device == "cpu" or setting.threads_per_rank > 1
     threads = f", {counted(setting.threads_per_rank, 'thread')} per rank" if told else ""
     return f"{whose}: {setting.track}, {setting.precision} on {setting.device}{threads}, machine {setting.machine}"

@@ -8,7 +8,7 @@ from suite.report.facts.model import ReportModel
 from suite.report.facts.side_by_side import Side, SideBySide
 from suite.report.formatting.escape import inline
 from suite.report.formatting.grid import Column, Table, grid
-from suite.report.formatting.numbers import interval
+from suite.report.formatting.numbers import UNKNOWN, interval
 from suite.report.text.section import Section
 
 #: What both sides counted in one iteration: title -> field.
@@ -46,8 +46,12 @@ def _cells(group: SideBySide, side: Side) -> tuple[str, ...]:
         *((inline(group.size), str(group.ranks)) if first else ("", "")),
         *(row.name, inline(row.backend), row.setting.kind, row.layout, interval(row.samples_per_second)),
         "1" if side.ratio is None else interval(side.ratio, bound_digits=1),
-        *(f"{getattr(row.counts, field):,}" for field in _COUNTED.values()),
+        *(_count(getattr(row.counts, field)) for field in _COUNTED.values()),
     )
+
+
+def _count(value: int | None) -> str:
+    return UNKNOWN if value is None else f"{value:,}"
 
 
 SECTION = Section(None, _blocks)
