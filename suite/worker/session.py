@@ -199,8 +199,8 @@ def _describe(subject: Optional[Subject], facts: Dict[str, Any], notes: List[str
     if isinstance(subject, Trainer):
         facts["work_differences"] = list(subject.work_differences)
         facts["packages"].update(subject.versions)
-        if subject.configuration:
-            facts["configuration"] = subject.configuration
+        told = {"configuration": subject.configuration, "clock": subject.timed_by, "experimental": subject.experimental}
+        facts.update({name: value for name, value in told.items() if value})
 
 
 def _start_sampler(world: World) -> Tuple[Optional[DeviceSampler], List[str]]:

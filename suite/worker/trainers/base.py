@@ -1,7 +1,7 @@
 """What the worker needs from a stack's own PPO trainer: one object per rank, and the facts that go with it."""
 
 from abc import ABC, abstractmethod
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 from suite.worker.trainers.clock import NullClock, PhaseClock
 
@@ -21,6 +21,10 @@ class Trainer(ABC):
     work_differences: Tuple[str, ...] = ()
     #: how the stack was configured, in its own words; empty where the manifest says it all
     configuration: Dict[str, Any] = {}  # noqa: RUF012 - read, never changed
+    #: whose clock the seconds are of, where the suite does not time the trainer itself
+    timed_by: Optional[str] = None
+    #: what speaks against relying on this trainer's backend, where something does
+    experimental: Optional[str] = None
     #: names and versions of what the package metadata does not hold, e.g. a source tree's commit
     versions: Dict[str, str] = {}  # noqa: RUF012 - read, never changed
 

@@ -40,7 +40,7 @@ class LedTrainer(Trainer):
         device = manifest["measure"]["device"]
         self.notes = (_NOTE_CPU if device == "cpu" else _NOTE_CUDA,)
         self.check()
-        self.cluster = RayCluster(world, device)
+        self.cluster: RayCluster = self.start()
         try:
             if world.rank == 0:
                 self.build()
@@ -51,6 +51,13 @@ class LedTrainer(Trainer):
     @abstractmethod
     def check(self) -> None:
         """Raise ConfigError or ValueError, on every rank, for what this stack cannot do; imports nothing heavy."""
+
+    def start(self) -> Any:
+        """What holds the trainer's processes, on every rank at the same time: Ray, unless a trainer starts its own.
+
+        It has ``processes``, those of this node, and ``close``.
+        """
+        return RayCluster(self.world, self.manifest["measure"]["device"])
 
     @abstractmethod
     def build(self) -> None:
