@@ -43,7 +43,9 @@ TRAINING = {
     "transformers",
     "trlx",
 }
-STACK = TRAINING | {"pynvml", "vllm", "ray"}
+#: Trainers in images of their own, which alone import these modules.
+IMAGES = {"nemo_rl", "skyrl", "skyrl_gym", "areal", "datasets"}
+STACK = TRAINING | {"pynvml", "vllm", "ray"} | IMAGES
 HEAVY = TRAINING | {"numpy", "scipy", "matplotlib", "pydantic", "docker", "kubernetes", "jinja2", "yaml", "requests"}
 
 

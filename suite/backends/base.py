@@ -24,7 +24,8 @@ class BackendDriver(Protocol):
     """One stack. ``settings`` names the layout choices that mean something to it.
 
     It may have ``extra_work``, names of workload fields that it honours beyond those that every backend does
-    (``Declared.feature``), and ``native_packages``, those that it needs beside ``packages`` for native kernels alone.
+    (``Declared.feature``), ``native_packages``, those that it needs beside ``packages`` for native kernels alone, and
+    ``experimental``, why nobody should rely on it yet.
     """
 
     name: str
@@ -98,6 +99,12 @@ def versions_errors(
     checks = (("versions_errors", workload), ("layout_versions_errors", layout))
     found = [(getattr(driver, method, None), of) for method, of in checks]
     return [error for check, of in found if check is not None for error in check(of, versions)]
+
+
+def experimental(driver: BackendDriver) -> str | None:
+    """What keeps the backend from being relied on, in a few words; null where nothing does."""
+    found: str | None = getattr(driver, "experimental", None)
+    return found
 
 
 def native_packages(driver: BackendDriver) -> tuple[str, ...]:

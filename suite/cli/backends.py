@@ -16,6 +16,7 @@ def backends(
     as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
 ) -> None:
     """List the backends, the packages that each needs, and the versions installed."""
+    from suite.backends.base import experimental
     from suite.backends.interpreters import read_interpreters
     from suite.backends.registry import backends as known
     from suite.cli.options.reading import print_json
@@ -25,8 +26,19 @@ def backends(
     found = [(driver, stack_versions(asked.of(name), driver.packages)) for name, driver in known().items()]
     if as_json:
         facts = ("name", "kind", "summary", "settings")
-        print_json([{**{fact: getattr(driver, fact) for fact in facts}, "packages": has} for driver, has in found])
+        print_json(
+            [
+                {
+                    **{fact: getattr(driver, fact) for fact in facts},
+                    "experimental": experimental(driver),
+                    "packages": has,
+                }
+                for driver, has in found
+            ]
+        )
         return
     for driver, has in found:
         packages = ", ".join(f"{name} {version or 'missing'}" for name, version in has.items())
-        typer.echo(f"{driver.name:<12} {driver.kind:<8} {driver.summary}\n{'':12} {packages}")
+        state = experimental(driver)
+        warning = f" (experimental: {state})" if state else ""
+        typer.echo(f"{driver.name:<12} {driver.kind:<8} {driver.summary}{warning}\n{'':12} {packages}")

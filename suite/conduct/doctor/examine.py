@@ -12,7 +12,7 @@ from typing import Literal
 import psutil
 from pydantic import Field
 
-from suite.backends.base import VLLM_PACKAGES, BackendDriver
+from suite.backends.base import VLLM_PACKAGES, BackendDriver, experimental
 from suite.backends.generation import vllm_error
 from suite.backends.interpreters import Interpreters
 from suite.backends.registry import backends
@@ -92,6 +92,9 @@ def _backend_check(driver: BackendDriver, python: str) -> Check:
     versions = stack_versions(python, driver.packages)
     missing = [package for package, version in versions.items() if version is None]
     found = ", ".join(f"{package} {version}" for package, version in versions.items() if version)
+    state = experimental(driver)
+    if state:
+        found = f"{found or 'nothing'} (experimental: {state})"
     # a stack with an installation of its own can say what else is wrong although packages are missing
     installation: str | None = getattr(driver, "installation", None)
     errors = driver.stack_errors(python) if installation or not missing else []

@@ -92,6 +92,8 @@ class Machine(Frozen):
     def require_generation(self, manifests: Iterable[Manifest]) -> None:
         """Raises UsageError for a run that vLLM is to generate for where the stack has none, or another version."""
         for manifest in manifests:
+            if "generation" not in find_backend(manifest.backend.name).settings:
+                continue  # its trainer brings an engine of its own
             if manifest.layout.generation == "vllm":
                 error = vllm_error(self.device, manifest.stack, self.where(manifest.backend.name))
                 if error:

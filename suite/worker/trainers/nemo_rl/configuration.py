@@ -1,0 +1,132 @@
+"""A manifest in the words of NeMo-RL's configuration (v0.7.0: examples/configs/grpo_math_1B.yaml is its base).
+
+Imports nothing of NeMo-RL: it is written by rank 0 and read by the example in the image.
+"""
+
+from typing import Any, Dict
+
+from suite.worker.manifest import asked_iterations
+
+#: what the suite registers with NeMo-RL: an environment, and a processor of prompts
+REGISTERED = "suite_numbers"
+DATASET = "suite.worker.trainers.nemo_rl.data.NumberedPrompts"
+
+
+def configuration(manifest: Dict[str, Any], folder: str, base: str) -> Dict[str, Any]:
+    """What differs from ``base``, the path of the example's own file, which it inherits from."""
+    workload, work, measure = manifest["workload"], manifest["work"], manifest["measure"]
+    group, options = workload["group"], workload["algorithm"]["options"]
+    length = workload["prompt_tokens"] + workload["new_tokens"]
+    uses_reference = options["kl_coefficient"] > 0
+    return {
+        "defaults": base,
+        "grpo": {
+            "num_prompts_per_step": work["global_rollouts"] // group,
+            "num_generations_per_prompt": group,
+            "max_rollout_turns": 1,
+            "max_num_epochs": 1,
+            "max_num_steps": asked_iterations(manifest),
+            "normalize_rewards": options["scale"],
+            "use_leave_one_out_baseline": False,
+            "val_period": 0,
+            "val_at_start": False,
+            "val_at_end": False,
+            "seed": measure["seed"],
+            "use_dynamic_sampling": False,
+            "overlong_filtering": False,
+            "skip_reference_policy_logprobs_calculation": not uses_reference,
+            "async_grpo": {"enabled": False},
+        },
+        "loss_fn": {
+            "reference_policy_kl_penalty": options["kl_coefficient"],
+            "reference_policy_kl_type": "k3",
+            "ratio_clip_min": options["clip_low"],
+            "ratio_clip_max": options["clip_high"],
+            "token_level_loss": options["loss"] == "token",
+        },
+        "checkpointing": {"enabled": False},
+        "policy": _policy(manifest, folder, length),
+        "data": {
+            "max_input_seq_length": length,
+            "shuffle": False,
+            "num_workers": 1,
+            "train": {
+                "dataset_name": DATASET,
+                "data_path": folder + "/prompts.jsonl",
+                "split_validation_size": 0,
+                "env_name": REGISTERED,
+                "processor": REGISTERED,
+                "prompt_file": None,
+                "system_prompt_file": None,
+            },
+            "validation": None,
+            "default": None,
+        },
+        "env": {REGISTERED: {"manifest": folder + "/manifest.json"}},
+        "logger": {
+            "log_dir": folder + "/logs",
+            "wandb_enabled": False,
+            "tensorboard_enabled": False,
+            "mlflow_enabled": False,
+            "swanlab_enabled": False,
+            "monitor_gpus": False,
+        },
+        "cluster": {"gpus_per_node": manifest["layout"]["devices_per_node"], "num_nodes": 1},
+    }
+
+
+def _policy(manifest: Dict[str, Any], folder: str, length: int) -> Dict[str, Any]:
+    workload, work, layout = manifest["workload"], manifest["work"], manifest["layout"]
+    optimizer, model = workload["optimizer"], folder + "/model"
+    return {
+        "model_name": model,
+        "tokenizer": {"name": model},
+        "train_global_batch_size": work["global_rollouts"] // workload["optimizer_steps"],
+        "train_micro_batch_size": work["micro_batch"],
+        "logprob_batch_size": work["micro_batch"],
+        "max_total_sequence_length": length,
+        "precision": "bfloat16",
+        "dtensor_cfg": {
+            "enabled": True,
+            "cpu_offload": layout["offload_parameters"],
+            "activation_checkpointing": layout["recompute"] == "full",
+            "tensor_parallel_size": 1,
+            "context_parallel_size": 1,
+        },
+        "megatron_cfg": {"enabled": False},
+        "dynamic_batching": {"enabled": False},
+        "sequence_packing": {"enabled": False},
+        "max_grad_norm": optimizer["gradient_clip"],
+        "optimizer": {
+            "name": "torch.optim.AdamW",
+            "kwargs": {
+                "lr": optimizer["learning_rate"],
+                "weight_decay": optimizer["weight_decay"],
+                "betas": [optimizer["beta1"], optimizer["beta2"]],
+                "eps": optimizer["epsilon"],
+            },
+        },
+        "scheduler": [
+            {"name": "torch.optim.lr_scheduler.ConstantLR", "kwargs": {"factor": 1.0, "total_iters": 1}},
+            {"milestones": []},
+        ],
+        "generation": {
+            "backend": "vllm",
+            "max_new_tokens": workload["new_tokens"],
+            "temperature": workload["ppo"]["temperature"],
+            "top_p": 1.0,
+            "top_k": None,
+            "ignore_eos": True,
+            "stop_token_ids": [],  # null would become the tokenizer's end, which ends a sample all the same
+            "stop_strings": None,
+            "vllm_cfg": {
+                "async_engine": False,
+                "tensor_parallel_size": 1,
+                "pipeline_parallel_size": 1,
+                "max_model_len": length,
+                "enforce_eager": False,
+                "enable_vllm_metrics_logger": False,
+            },
+            "colocated": {"enabled": True},
+        },
+    }
