@@ -200,7 +200,10 @@ def _describe(subject: Optional[Subject], facts: Dict[str, Any], notes: List[str
         facts["work_differences"] = list(subject.work_differences)
         facts["packages"].update(subject.versions)
         told = {
-            name: getattr(subject, name) for name in ("lacking_phases", "configuration", "clock", "experimental")
+            "lacking_phases": subject.lacking_phases,
+            "configuration": subject.configuration,
+            "clock": subject.timed_by,
+            "experimental": subject.experimental,
         }
         facts.update({name: value for name, value in told.items() if value})
 

@@ -1,4 +1,4 @@
-"""The backends that run in images of their own: what they refuse before a run, and that they say they were never run."""
+"""Backends that run in images of their own: what they refuse before a run, and that they say they were never run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from suite.spec.workload import Workload
 from tests.synthetic import GPT, LLAMA
 
 NAMES = ("nemo-rl", "skyrl", "areal")
-CUDA = Measure.model_validate({"device": "cuda", "precision": "bf16"})
+CUDA = Measure(device="cuda", precision="bf16")
 GRPO: dict[str, Any] = {
     "name": "grpo",
     "prompt_tokens": 8,
@@ -58,8 +58,8 @@ class TestEach:
             ({"reward": {"kind": "token-below", "threshold": 5}}, "not token-below"),
             ({"optimizer_steps": 3}, "8 prompts do not divide into 3 optimizer steps"),
             ({"size": GPT}, "is of the gpt2 family"),
-            ({"measure": Measure.model_validate({"device": "cpu"})}, "use --device cuda"),
-            ({"measure": Measure.model_validate({"device": "cuda", "precision": "fp32"})}, "use --precision bf16"),
+            ({"measure": Measure(device="cpu", precision="fp32")}, "use --device cuda"),
+            ({"measure": Measure(device="cuda", precision="fp32")}, "use --precision bf16"),
             ({"layout": {"nodes": 2, "devices_per_node": 1}}, "use --nodes 1"),
             ({"layout": {"tensor": 2, "data": 1}}, "must be 1"),
         ],
@@ -71,7 +71,8 @@ class TestEach:
         driver: Any = find_backend(name)
         workload = Workload.model_validate(GRPO)
 
-        assert driver.versions_errors(workload, {driver.package: driver.version}) == []
+        for version in (driver.version, f"{driver.version}+0a1b2c3"):
+            assert driver.versions_errors(workload, {driver.package: version}) == []
         assert "and finds 9.9" in driver.versions_errors(workload, {driver.package: "9.9"})[0]
 
 

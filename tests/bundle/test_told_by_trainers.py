@@ -62,7 +62,7 @@ def test_what_a_rate_is_made_of_is_never_null(tmp_path: Path, name: str) -> None
         if event["kind"] == "iteration":
             event["counts"][name] = None
 
-    with pytest.raises(DamagedBundle, match="counts is a dict|counts is"):
+    with pytest.raises(DamagedBundle, match="counts is"):
         change(bundle(tmp_path), silent)
 
 

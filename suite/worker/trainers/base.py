@@ -24,7 +24,7 @@ class Trainer(ABC):
     #: how the stack was configured, in its own words; empty where the manifest says it all
     configuration: Dict[str, Any] = {}  # noqa: RUF012 - read, never changed
     #: whose clock the seconds are of, where the suite does not time the trainer itself
-    clock: Optional[str] = None
+    timed_by: Optional[str] = None
     #: what speaks against relying on this trainer's backend, where something does
     experimental: Optional[str] = None
     #: names and versions of what the package metadata does not hold, e.g. a source tree's commit

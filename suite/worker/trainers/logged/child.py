@@ -10,6 +10,7 @@ from suite.worker.trainers.guardian import STARTED
 
 _END_SECONDS = 20.0
 _CHUNK = 1 << 16
+_LAST_BYTES = 400
 
 
 class Child:
@@ -27,6 +28,7 @@ class Child:
         )
         self.pid = self._guardian.pid
         self._signs = self._seen = 0
+        self._last = b""
         self._ended_well = False
         assert self._guardian.stdout is not None and self._guardian.stderr is not None, "both are pipes"
         for work, pipe in ((self._listen, self._guardian.stdout), (self._copy, self._guardian.stderr)):
@@ -40,6 +42,11 @@ class Child:
     def exit_code(self) -> Optional[int]:
         """Of the program; None while it runs."""
         return 0 if self._ended_well else self._guardian.poll()
+
+    def last_line(self) -> str:
+        """What it printed last; empty where it printed nothing."""
+        lines = [line.strip() for line in self._last.decode("utf-8", "replace").splitlines() if line.strip()]
+        return lines[-1] if lines else ""
 
     def close(self) -> None:
         """End whatever is left of it."""
@@ -61,5 +68,6 @@ class Child:
             if not data:
                 return
             self._signs += 1
+            self._last = (self._last + data)[-_LAST_BYTES:]
             sys.stderr.write(data.decode("utf-8", "replace"))
             sys.stderr.flush()

@@ -1,6 +1,6 @@
 """The clock of a trainer that times itself: every rank writes what the trainer's log tells, and says whose it is."""
 
-from typing import Any, Dict
+from typing import Any, Callable, Dict
 
 from suite.worker.phases import check_phase
 from suite.worker.trainers.clock import PhaseClock
@@ -12,7 +12,9 @@ SOURCE = "trainer"
 
 class ToldClock(PhaseClock):
     """The ranks of one run do each of these together. No phase is opened or closed: the log tells of whole iterations,
-    and so does the memory that was sampled meanwhile."""
+    and so does the memory that was sampled meanwhile. ``refresh`` looks again which processes the trainer has."""
+
+    refresh: Callable[[], None] = staticmethod(lambda: None)
 
     def attend(self, iteration: int) -> None:
         """From here on the trainer is at work on this iteration, until ``tell``."""
@@ -42,6 +44,7 @@ class ToldClock(PhaseClock):
         for name, taken in phases.items():
             check_phase(name)
             self._log.emit("phase", phase=name, seconds=taken, wait_seconds=0.0, source=SOURCE, **here)
+        self.refresh()
         self._log.emit("memory", phase="other", **here, **self._memory.peaks())
         if self._sampler is not None:
             optional["device"] = self._sampler.close_window()

@@ -92,7 +92,7 @@ class StepReader:
                 "is of {!r} in {!r}, not of {}".format(line.get("trainer"), line.get("schema"), self._trainer)
             )
         version = line.get("version")
-        if version not in self._versions:
+        if type(version) is not str or version.partition("+")[0] not in self._versions:  # less what a build adds
             raise ConfigError(
                 "{} {} logs by other names than those that are known, which are of {}".format(
                     self._trainer, version, ", ".join(self._versions)

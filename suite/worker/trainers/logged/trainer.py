@@ -43,7 +43,7 @@ _VARIABLES = {
 class LoggedTrainer(LedTrainer):
     """Subclasses say what is written, what is started, and what the log's names mean."""
 
-    clock = CLOCK
+    timed_by = CLOCK
     experimental = EXPERIMENTAL
     #: as the step log calls the trainer, and its versions whose names are known
     name: str
@@ -90,6 +90,7 @@ class LoggedTrainer(LedTrainer):
 
     def make_clock(self, *arguments: Any) -> ToldClock:
         clock = LeadingToldClock(*arguments) if self.world.rank == 0 else ToldClock(*arguments)
+        clock.refresh = self.cluster.processes.refresh
         if self.world.local_rank == 0:
             clock.count_processes(self.cluster.processes.cpu_seconds)
         return clock
@@ -115,7 +116,9 @@ class LoggedTrainer(LedTrainer):
             if done < iterations and code is not None:
                 reader.close()
                 raise RuntimeError(
-                    "{} ended with code {} after {} of {} steps".format(self.name, code, done, iterations)
+                    "{} ended with code {} after {} of {} steps; it said last: {}".format(
+                        self.name, code, done, iterations, child.last_line()
+                    )
                 )
             if time.monotonic() - beaten > _BEAT_SECONDS and child.has_shown_life():
                 clock.beat()

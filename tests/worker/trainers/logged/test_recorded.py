@@ -17,7 +17,7 @@ from suite.worker.trainers.logged.reading import LoggedStep, read_all
 from suite.worker.trainers.logged.timers import WHOLE, WITHIN, Timed, Timer, phases_of, time_step
 from suite.worker.trainers.nemo_rl import trainer as nemo_rl
 from suite.worker.trainers.skyrl import trainer as skyrl
-from tests.worker.trainers.logged.made import LOGS, body, made_manifest
+from tests.worker.trainers.logged.made import HERE, LOGS, body, made_manifest
 
 #: how each trainer's steps are read: its class, and what its log tells of the work
 READ: dict[str, tuple[Any, Callable[[LoggedStep], Told]]] = {
@@ -136,3 +136,21 @@ class TestSemantics:
         step = LoggedStep(1, 0.0, 5.0, {"all": 2.0, "a": 1.5, "b": 1.0})
 
         assert time_step(step, timers, "toy") == Timed(2.0, {"train": 1.5}, {"train/b": 1.0})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_documentation_has_every_timer_as_the_reader_knows_it(name: str) -> None:
+    page = (HERE.parents[3] / "docs" / "trainers" / f"{name}.md").read_text()
+    for timer in READ[name][0].timers:
+        phase = "other" if timer.phase is None else timer.phase
+        row = f"| `{timer.name}` | {phase} | {timer.includes} | {timer.waits} | `{timer.where}` |"
+        assert row in page, row
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_documentation_has_every_difference_of_the_work(name: str) -> None:
+    page = " ".join((HERE.parents[3] / "docs" / "trainers" / f"{name}.md").read_text().split())
+    differences = {"nemo-rl": nemo_rl.differences, "skyrl": skyrl.differences, "areal": areal.differences}[name]
+    for kl_coefficient in (0.0, 0.001):
+        for sentence in differences(body(made_manifest(name, kl_coefficient=kl_coefficient))):
+            assert f"- {sentence}" in page, sentence
