@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from suite.backends.base import BackendKind, own_worker_argv
 from suite.backends.deepspeed import FAMILIES, zero_layout
+from suite.launch.probe import stack_versions
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
 from suite.spec.shape import Shape
@@ -69,8 +70,8 @@ class TrlPpo:
         return {"DS_ACCELERATOR": "cpu"} if measure.device == "cpu" else {}
 
     def stack_errors(self, python: str) -> list[str]:
-        """Versions are told from the packages alone."""
-        return []
+        """As ``versions_errors``, for who asks an interpreter without any work in mind."""
+        return version_errors(stack_versions(python, ("trl",))["trl"])
 
     def worker_argv(self, manifest_path: str, bundle_path: str) -> tuple[str, ...]:
         return own_worker_argv(manifest_path, bundle_path)

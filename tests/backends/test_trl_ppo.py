@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from suite.backends.base import unknown_work, versions_errors
+from suite.backends.registry import backends, find_backend
 from suite.backends.trl_ppo import VERSION, TrlPpo
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import Layout, LayoutRequest
 from suite.spec.manifest import Measure
+from suite.spec.presets import find_preset
+from suite.spec.resolve import layout_errors
 from suite.worker.trainers.trl_ppo import config
 
 DRIVER = TrlPpo()
@@ -53,6 +56,21 @@ def test_what_it_cannot_do_is_told_before_the_run() -> None:
     assert "fp16 is untested" in errors(precision="fp16")
     assert "algorithm grpo" in unknown_work(DRIVER, find_workload("cpu-grpo"))[0]
     assert not unknown_work(DRIVER, find_workload("ds-chat-step3")), "its critic is the value model"
+
+
+@pytest.mark.parametrize("preset", ["trainers-ppo", "trainers-ppo-critic", "trainers-ppo-1.3b"])
+def test_every_backend_of_the_comparison_can_do_its_work(preset: str) -> None:
+    found = find_preset(preset)
+    (point,) = found.points
+    size, work, device = find_size(point.size), found.work_of(point), "cuda" if found.precision == "bf16" else "cpu"
+    for name in set(found.backends).intersection(backends()):
+        driver = find_backend(name)
+        asked = LayoutRequest(devices_per_node=point.devices_per_node)
+        measure = Measure(device=device, precision=found.precision, warmup=1, iterations=1)
+        made = driver.layout(size, work, asked)
+        assert (
+            not driver.errors(size, work, made, measure) + unknown_work(driver, work) + layout_errors(size, work, made)
+        )
 
 
 def test_another_release_is_told_with_what_to_do() -> None:

@@ -53,8 +53,12 @@ def manifest(size: str, layout: Layout, backend: str = "deepspeed", **changes: A
     return synthetic_manifest(backend=backend, size=find_size(size), layout=layout, **{**body, **changes})
 
 
+#: presets of stacks that are all planned for; which trainers a machine has, the planner does not know
+FIXED = {name: each for name, each in presets().items() if not each.installed_only}
+
+
 @pytest.mark.parametrize("device", [name for name, device in devices().items() if hardware_of(device)])
-@pytest.mark.parametrize("preset", [name for name, each in presets().items() if each.precision != "fp32"])
+@pytest.mark.parametrize("preset", [name for name, each in FIXED.items() if each.precision != "fp32"])
 def test_every_row_of_a_preset_fits_and_ends_in_time_or_is_refused(preset: str, device: str) -> None:
     plan = plan_of(preset, device)
     assert len(plan.manifests) == len(find_preset(preset).points) * len(find_preset(preset).backends)
@@ -67,7 +71,7 @@ def test_every_row_of_a_preset_fits_and_ends_in_time_or_is_refused(preset: str, 
         assert max(row.expected.phase_seconds.values()) < made.limits.silence_seconds <= made.limits.run_seconds
 
 
-@pytest.mark.parametrize("preset", [name for name, each in presets().items() if each.precision == "fp32"])
+@pytest.mark.parametrize("preset", [name for name, each in FIXED.items() if each.precision == "fp32"])
 def test_a_presets_twin_for_a_cpu_is_planned_on_each_of_its_backends_and_on_a_gpu_nothing_is_said_of_it(
     preset: str,
 ) -> None:

@@ -1,7 +1,7 @@
 """trlx's own trainer, really: two ranks on a CPU, every layout and family, with the measured source.
 
-Needs an interpreter with the stack of requirements/images/trlx.in in SUITE_TRLX_PYTHON (default: this one), and trlx
-installed there or a checkout of it in SUITE_TRLX_SOURCE.
+Needs the environment of `make trlx`, or another interpreter with its packages in SUITE_TRLX_PYTHON, and trlx installed
+there or a checkout of it in SUITE_TRLX_SOURCE.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from suite.backends.base import choice
+from suite.backends.interpreters import environment_python
 from suite.backends.registry import find_backend
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle
@@ -33,7 +34,7 @@ from suite.theory.parameters import parameter_count
 from suite.worker.loop import expected_counts
 
 pytestmark = [pytest.mark.ranks, pytest.mark.timeout(400)]
-PYTHON = os.environ.get("SUITE_TRLX_PYTHON", sys.executable)
+PYTHON = os.environ.get("SUITE_TRLX_PYTHON") or environment_python("trlx") or sys.executable
 SHAPE: dict[str, Any] = {
     "layers": 3,
     "hidden": 32,
