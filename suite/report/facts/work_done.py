@@ -27,7 +27,7 @@ def otherwise(row: Row, other: Row) -> tuple[str, ...]:
         for name, own, theirs in both
         if own is not None and theirs is not None and own != theirs
     ]
-    counted += [f"{name.replace('_', ' ')} not told" for name, own, theirs in both if own is None and theirs is not None]
+    counted += [f"{name.replace('_', ' ')} not told" for name, own, _ in both if own is None]
     own, theirs = ({phase.name for phase in one.phases} for one in (row, other))
     passes = [f"{'a' if name in own else 'no'} {name} pass" for name in PASSES if name in own ^ theirs]
     return (*counted, *passes)
