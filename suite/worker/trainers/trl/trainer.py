@@ -56,20 +56,19 @@ class TrlTrainer(Trainer):
         self._manifest, self._world = manifest, world
         self._sheet = Sheet(Tally(manifest, world), trl_config.passes(manifest))
         self.notes = apply_shims(SHIMS, manifest, world)
-        self._folder = tempfile.TemporaryDirectory(prefix="suite-trl-")
-        self._trainer = self._build(self._folder.name)
+        with tempfile.TemporaryDirectory(prefix="suite-trl-") as folder:
+            self._trainer = self._build(folder)
         check_accelerator(self._trainer, manifest, world)
         self.notes += tuple(notes(manifest, self._trainer))
         self.work_differences = tuple(work_differences(manifest))
 
     def run(self, clock: NullClock, iterations: int) -> None:
-        """``train`` of the trainer; the folder that it might have written to is removed behind it."""
+        """``train`` of the trainer, which saves nothing."""
         trainer = self._trainer
         self._sheet.clock = clock
         reference = [] if trainer.ref_model is None else [trainer.ref_model]
         clock.watch(trainer.model, *reference)
         trainer.train()
-        self._folder.cleanup()
         if self._sheet.iteration != iterations:
             raise ConfigError("TRL ran {} iterations of {}".format(self._sheet.iteration, iterations))
 
