@@ -192,12 +192,13 @@ def entry(
     staleness: int | None = None,
     overlap: Overlap | None = None,
     counts: dict[str, int] | None = None,
+    resident_bytes: int | None = None,
     **asked: Any,
 ) -> Entry:
     """A run that ended well: ``rate`` samples/s, iterations and runs noisy by ``spread``.
 
     ``rollout``: figures of generation beyond what follows from the lengths. ``counts``: what was counted otherwise than
-    it was asked for.
+    it was asked for. ``resident_bytes``: all that is known of memory, as of a trainer with processes of its own.
     """
     made = manifest(**asked)
     noise = random.Random(made.run.id)
@@ -206,6 +207,10 @@ def entry(
     seconds = tuple(mean * (1 + spread * noise.gauss(0, 1)) for _ in range(made.measure.iterations))
     measured = _measured(made, (2 * mean, mean, *seconds), shares or SHARES, peak_factor, verdict, facts, notes)
     measured["counts"] = measured["counts"].model_copy(update=counts or {})
+    if resident_bytes is not None:
+        whole = {**dict.fromkeys(Peaks.model_fields), "peak_resident_bytes": resident_bytes}
+        unknown = {"efficiency": None, "efficiency_allocated": None, "by_phase": {}}
+        measured["memory"] = measured["memory"].model_copy(update={**whole, **unknown})
     told = {"details": details, "rollout": Rollout(**{**ROLLOUT, **rollout}) if rollout else None}
     return _entry(made, {**measured, **told, "staleness": staleness, "overlap": overlap})
 

@@ -118,6 +118,25 @@ def test_a_phase_that_others_have_is_missed_with_a_reason() -> None:
     assert side_of(group, "verl").otherwise == ("a reference pass",)
 
 
+def test_memory_is_the_same_measure_of_trainers_with_processes_of_their_own_as_of_all_others() -> None:
+    led = trainer("verl", 5.0, resident_bytes=3 << 30)
+    (group,) = build([*made.repeats(3, shares=SCORE, **GRPO), *led]).beside
+    engine, verl = (side.row for side in group.sides)
+    assert (verl.occupied_bytes, verl.memory.peak_is, verl.memory.floor_bytes) == (3 << 30, "all processes", None)
+    assert engine.occupied_bytes == engine.memory.peak_bytes + (300 << 20), "with what was resident before the model"
+    text = render(build([*made.repeats(3, shares=SCORE, **GRPO), *led]), {})
+    section = text.split("### Trainers and engines side by side\n", 1)[1].split("\n\n## ", 1)[0]
+    assert next(line.split("|")[-2].strip() for line in section.splitlines() if line.startswith("| R2")) == "3.00"
+    assert "resident GiB" in section
+    assert "- All processes, whole device: of trainers" in text
+
+
+def test_memory_of_ranks_that_only_generate_is_in_that_of_the_row() -> None:
+    layout = Layout(devices_per_node=2, data=1, placement="split", generation_ranks=1, staleness=1)
+    (row,) = build(trainer("openrlhf", 4.0, layout=layout, overlap=made.steady(2.0, 2), resident_bytes=1 << 20)).rows
+    assert row.occupied_bytes == 600 << 20
+
+
 def test_eight_backends_stand_in_tables_that_fit_a_page_and_none_is_called_faster() -> None:
     rows = [
         made.repeats(3, rate=14, shares=SCORE, **GRPO),

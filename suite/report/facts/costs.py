@@ -9,6 +9,14 @@ from suite.bundle.record import Memory, Phase, Record
 from suite.spec.phases import ALL, ALL_NAMES
 from suite.stats.intervals import Interval, RunSeconds, pooled_mean
 
+#: Peaks by what a reader calls them, the most telling first; the first two are of the run's own tensors.
+_PEAKS = {
+    "peak_reserved_bytes": "reserved",
+    "peak_allocated_bytes": "resident",
+    "peak_device_bytes": "whole device",
+    "peak_resident_bytes": "all processes",
+}
+_OF_THE_RUN = ("reserved", "resident")
 _NO_CPU_PEAK = "a CPU has no peak in the device catalogue"
 
 
@@ -69,9 +77,9 @@ class PhaseMemory:
 class MemoryUse:
     """The greatest peak over runs and ranks, against the least that the layout needs.
 
-    On a GPU the peak is what the allocator reserved, ``allocated_bytes`` what was in use, and ``device_bytes`` what the
-    whole device held, context and other processes in. Both are null on a CPU. ``run_peak_bytes``: mean of the peaks
-    that the runs had, with its interval over them.
+    ``peak_is``: which peak. On a GPU it is what the allocator reserved, ``allocated_bytes`` what was in use, and
+    ``device_bytes`` what the whole device held, context and other processes in. Both are null on a CPU.
+    ``run_peak_bytes``: mean of the peaks that the runs had, with its interval over them.
     """
 
     peak_bytes: int
@@ -213,12 +221,16 @@ def lacking_phases_of(records: Sequence[Record]) -> tuple[tuple[str, str], ...]:
 
 
 def memory_of(records: Sequence[Record]) -> MemoryUse | None:
-    """The greatest peak; efficiency is computed from it, so that the row agrees with itself."""
+    """The greatest peak; efficiency is computed from it, so that the row agrees with itself.
+
+    Trainers with processes of their own know only what these hold together or what the whole device uses, which is held
+    against no floor.
+    """
     memories = [record.memory for record in records if record.memory is not None]
-    for field, meaning in (("peak_reserved_bytes", "reserved"), ("peak_allocated_bytes", "resident")):
+    for field, meaning in _PEAKS.items():
         peaks = [getattr(memory, field) for memory in memories]
         if peaks and all(peaks):
-            floor = memories[0].floor
+            floor = memories[0].floor if meaning in _OF_THE_RUN else None
             retries = [memory.allocation_retries for memory in memories]
             known = [count for count in retries if count is not None]
             on_gpu = meaning == "reserved"
@@ -235,6 +247,18 @@ def memory_of(records: Sequence[Record]) -> MemoryUse | None:
                 by_phase=_memory_by_phase(memories),
             )
     return None
+
+
+def occupied_of(records: Sequence[Record]) -> int | None:
+    """The most that the processes of a rank held on any rank of any run: on a GPU what the whole device used, on a CPU
+    what was resident; ranks that only generate are in. Null where a run does not know it."""
+    found: list[int | None] = []
+    for record in records:
+        field = "peak_device_bytes" if record.run.device == "cuda" else "peak_resident_bytes"
+        sides = record.overlap.sides.values() if record.overlap else ()
+        found += [getattr(one, field) for one in (record.memory, *(side.memory for side in sides)) if one is not None]
+    known = [peak for peak in found if peak is not None]
+    return max(known) if known and len(known) == len(found) else None
 
 
 def _memory_by_phase(memories: Sequence[Memory]) -> tuple[PhaseMemory, ...]:

@@ -100,6 +100,7 @@ class Row:
     work_differences: tuple[str, ...]
     lacking_phases: tuple[tuple[str, str], ...]
     memory: costs.MemoryUse | None
+    occupied_bytes: int | None
     energy: costs.EnergyUse | None
     predicted_samples_per_second: float | None
     run_ids: tuple[str, ...]
@@ -254,6 +255,7 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
         work_differences=costs.work_differences_of(records),
         lacking_phases=costs.lacking_phases_of(records),
         memory=costs.memory_of(records),
+        occupied_bytes=costs.occupied_of(measured),
         energy=costs.energy_of(measured),
         predicted_samples_per_second=costs.predicted_of(records),
         run_ids=tuple(entry.record.run.id for entry in entries),

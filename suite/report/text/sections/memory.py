@@ -19,6 +19,10 @@ _RESIDENT = (
     "On a CPU the peak is a process's resident set, which wanders with malloc's bookkeeping, most of all on several "
     "ranks: read floor/peak there as an indication."
 )
+_WHOLE = (
+    "All processes, whole device: of trainers with processes of their own, an even share of what these hold on a node "
+    "with their libraries, or what the whole device uses. It is held against no floor and is no peak like the others."
+)
 #: As ``Shown``, of the memory that a row used.
 _Figure = tuple[Column, Callable[[MemoryUse], str]]
 
@@ -60,6 +64,7 @@ def _table(used: list[tuple[Row, MemoryUse]]) -> Table:
     columns = (*(column for column, _ in identity), *(column for column, _ in figures))
     notes = [_BELOW_FLOOR] if any(_is_below_floor(memory) for _, memory in used) else []
     notes += [_RESIDENT] if any(row.setting.device == "cpu" for row, _ in used) else []
+    notes += [_WHOLE] if any(memory.peak_is in ("all processes", "whole device") for _, memory in used) else []
     return Table(columns, rows, tuple(notes))
 
 

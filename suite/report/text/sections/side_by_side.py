@@ -22,12 +22,13 @@ _RATIO = Column("to fastest engine")
 _RATES = (
     *(Column(title, False) for title in ("row", "backend", "kind", "layout")),
     Column("runs"),
-    *(Column("samples/s [95 %]"), _RATIO, Column("peak GiB")),
+    *(Column("samples/s [95 %]"), _RATIO),
 )
 _WHAT = (
     "These rows were asked for equal work under equal conditions. An engine runs the suite's own iteration, a trainer "
     "its stack's. Where that is other work, the ratio to the fastest engine [95 %] includes the difference: this is no "
-    "ranking, and no row of it is called faster."
+    "ranking, and no row of it is called faster. GiB: the most of any rank, in its own processes and those of its "
+    "trainer, libraries among them: resident on a CPU, in use on the whole device on a GPU."
 )
 _ASYNCHRONOUS = (
     "Asynchronous: samples are generated beside the training of older ones (Asynchronous trainers says how old), so "
@@ -66,6 +67,7 @@ def _rates(group: SideBySide) -> Table:
     first = group.sides[0].row
     has_engine = first.setting.kind == "engine"
     columns = [column for column in _RATES if has_engine or column is not _RATIO]
+    columns.append(Column("device GiB" if first.setting.device == "cuda" else "resident GiB"))
     cells = tuple(tuple(_rate_cells(side, first, has_engine, notes)) for side in group.sides)
     return Table(tuple(columns), cells, notes.lines())
 
@@ -82,14 +84,7 @@ def _rate_cells(side: Side, first: Row, has_engine: bool, notes: Notes) -> Itera
     yield interval(row.samples_per_second)
     if has_engine:
         yield "1" if row is first else interval(side.ratio, bound_digits=1)
-    yield " ".join(_memory(row, notes))
-
-
-def _memory(row: Row, notes: Notes) -> Iterator[str]:
-    yield gib(row.memory.peak_bytes if row.memory else None)
-    apart = row.generation.overlap if row.generation else None
-    if apart is not None:
-        yield notes.mark(f"Of devices that train; those that generate have {gib(apart.generation_bytes)}")
+    yield gib(row.occupied_bytes)
 
 
 def _phases(group: SideBySide) -> Table:
