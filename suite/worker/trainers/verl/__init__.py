@@ -2,6 +2,8 @@
 
 import os
 
+#: Stacks of the engines' environment that verl would import where it finds them (``apart``)
+HIDDEN = ("megatron", "deepspeed", "trl")
 #: Platform of a CPU, by verl's own door for other hardware. The engines of FSDP are registered for cuda and npu alone.
 CPU_VARIABLES = {
     "VERL_USE_EXTERNAL_MODULES": "suite.worker.trainers.verl.cpu",
@@ -12,6 +14,7 @@ CPU_VARIABLES = {
     "TORCHDYNAMO_DISABLE": "1",  # vLLM would compile parts of its sampler for half a minute, to save microseconds
 }
 VARIABLES = {
+    "VERL_USE_EXTERNAL_MODULES": "suite.worker.trainers.verl.apart",
     "VERL_LOGGING_LEVEL": "WARN",
     "VERL_USE_EXTERNAL_PLUGINS": "none",
     "VLLM_NO_USAGE_STATS": "1",

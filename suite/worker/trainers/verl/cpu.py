@@ -3,14 +3,14 @@
 verl's engines and workers run as they are, on a platform that is made here; ``work.REPLACED`` lists what is replaced.
 """
 
-import sys
 import types
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator, List, Tuple
 
 import torch
 
-_HIDDEN = ("megatron", "deepspeed")
+from suite.worker.trainers.verl import apart  # noqa: F401 - hides what verl must not find, before it looks
+
 _BYTES_FREE, _BYTES = 1 << 33, 1 << 34
 
 
@@ -35,12 +35,6 @@ class _Device(types.ModuleType):
 
 
 _DEVICE = _Device("suite_verl_cpu_device")
-
-
-def _hide_other_engines() -> None:
-    """An import of them fails as where they are not installed; a process that has one keeps it."""
-    for name in _HIDDEN:
-        sys.modules.setdefault(name, None)  # type: ignore[arg-type]
 
 
 def _register_platform() -> None:
@@ -140,6 +134,5 @@ def _replace() -> None:
     TokenClassification.from_pretrained = classmethod(with_other_attention)  # type: ignore[assignment]
 
 
-_hide_other_engines()
 _register_platform()
 _replace()

@@ -2,6 +2,7 @@
 
 from typing import Any, Dict, List
 
+from suite.worker.trainers.verl import HIDDEN
 from suite.worker.trainers.verl.settings import learns_values
 
 #: by ``cpu`` in verl's processes and ``vllm_cpu`` in vLLM's, on a CPU alone
@@ -10,7 +11,6 @@ REPLACED = (
     "verl-process-group: init_process_group is asked for cpu and cpu once more, and is given gloo alone",
     "verl-offload: the reference's CPUOffloadPolicy pins memory, which needs a GPU; it is OffloadPolicy",
     "verl-critic-attention: verl asks for flash_attention_2 for every critic; it is sdpa",
-    "verl-other-engines: Megatron-Core and DeepSpeed, which verl would import and not use, are hidden from it",
     "vllm-linear: vLLM's linear layers keep their weights and compute as torch, so that new weights find a place",
     "vllm-version: verl asks for the version of vllm, which a CPU's package has under another name",
 )
@@ -21,6 +21,7 @@ def notes(manifest: Dict[str, Any], attention: str) -> List[str]:
     found = [
         "verl's controller runs in rank 0; workers, agent loop, TransferQueue and vLLM servers are processes of Ray",
         "attention: {}".format(attention),
+        "hidden from verl's processes, which would import them and not use them: {}".format(", ".join(HIDDEN)),
         "sync is the last phase of an iteration: the weights that the next one generates with",
     ]
     if manifest["layout"].get("sampler") == "fast":
