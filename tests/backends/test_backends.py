@@ -125,7 +125,8 @@ def test_a_hydra_reference_is_refused_by_megatron_and_taken_by_deepspeed() -> No
 def test_grouped_query_attention_is_not_gpt2() -> None:
     grouped = find_size("1.3B").model_copy(update={"kv_heads": 4})
     for driver in backends().values():
-        assert "key-value heads" in driver.errors(grouped, WORKLOAD, Layout(devices_per_node=1, data=1), CUDA)[0]
+        first = driver.errors(grouped, WORKLOAD, Layout(devices_per_node=1, data=1), CUDA)[0]
+        assert "key-value heads" in first or "is of the gpt2 family" in first
 
 
 def test_megatron_gets_one_hardware_queue_on_a_gpu_only() -> None:

@@ -208,6 +208,8 @@ def _fits(room: int | None, precision: Precision) -> list[Fit]:
     for ladder in ladders():
         for name in find_ladder(ladder):
             for driver in backends().values():
+                if experimental(driver):
+                    continue  # what one device can hold at the least is not asked of a stack that nobody ran
                 floor = _one_device_floor(driver, name, precision)
                 if floor is not None:
                     fits = None if room is None else floor <= room

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from abc import abstractmethod
+from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch.distributed as dist
@@ -30,6 +31,8 @@ _POLL_SECONDS = 0.05
 _BEAT_SECONDS = 5.0
 #: A program that has logged its last step may take this long to come down by itself.
 _DOWN_SECONDS = 120.0
+#: Where the package ``suite`` lies, for workers of the trainer that start in another folder.
+_ROOT = str(Path(__file__).resolve().parents[4])
 #: What a trainer might send home, turned off.
 _VARIABLES = {
     "WANDB_MODE": "disabled",
@@ -146,6 +149,7 @@ class LoggedTrainer(LedTrainer):
             with open(manifest, "w", encoding="utf-8") as file:
                 json.dump(self.manifest, file)
             environment = {**os.environ, **_VARIABLES, MANIFEST_VARIABLE: manifest}
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, [_ROOT, os.environ.get("PYTHONPATH")]))
             environment[LOG_VARIABLE] = os.path.join(folder, "steps.jsonl")
             for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
                 environment.pop(name, None)  # of this run's ranks, and not of the trainer's own

@@ -32,6 +32,7 @@ def common_differences(manifest: Dict[str, Any]) -> List[str]:
     found = [
         "weights are drawn in bfloat16 and read from files; the trainer keeps fp32 copies of its own",
         "ids of the 3 special tokens stand in no prompt, as other numbers take their place",
+        "samples are scored within generation; the phase reward holds means and advantages alone",
         "which sample of a prompt has which of its scores may be the order in which they are complete",
     ]
     if manifest["workload"]["optimizer_steps"] > 1:

@@ -76,5 +76,8 @@ def differences(manifest: Dict[str, Any]) -> List[str]:
         "each step's samples are written to a file behind it, which is in no iteration",
     ]
     if manifest["workload"]["algorithm"]["options"]["kl_coefficient"] > 0:
-        found.append("the reference's weights are swapped into the policy's workers and out again in each iteration")
+        found += [
+            "log-probs of the policy and of the reference are one timer, so both are in the phase score",
+            "the reference's weights are swapped into the policy's workers and out again in each iteration",
+        ]
     return found

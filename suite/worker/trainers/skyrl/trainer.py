@@ -73,8 +73,11 @@ def told_counts(step: LoggedStep) -> Told:
 
 def differences(manifest: Dict[str, Any]) -> List[str]:
     """One sentence each."""
+    kl_coefficient = manifest["workload"]["algorithm"]["options"]["kl_coefficient"]
+    one = ["log-probs of the policy and of the reference are one timer, so both are in the phase score"]
     return [
         *common_differences(manifest),
+        *(one if kl_coefficient > 0 else ()),
         "prompts come in an order that SkyRL's data loader shuffles, so an iteration has other prompts of the run",
         "prompts are text that is tokenised again, and responses are decoded for the environment",
         "log-probs of the policy and of the reference come from workers of their own, each with its own copy on the "
