@@ -22,8 +22,12 @@ from suite.worker.trainers.processes import Processes
 from suite.worker.world import World
 
 ADDRESS_VARIABLE = "RAY_ADDRESS"
-#: no reports home, no monitor that kills workers and starts them anew within a measurement, no colours in logs
+#: patience, because a machine with much to do starts Ray's processes slowly, and by itself a node ends whose agent is not
+#: there within 30 s; no reports home, no monitor that kills workers and starts them anew within a measurement, no colours in logs
 _VARIABLES = {
+    "RAY_agent_register_timeout_ms": "300000",
+    "RAY_raylet_start_wait_time_s": "300",
+    "RAY_worker_register_timeout_seconds": "300",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_memory_monitor_refresh_ms": "0",
     "RAY_DEDUP_LOGS": "0",
