@@ -22,8 +22,9 @@ from suite.worker.trainers.processes import Processes
 from suite.worker.world import World
 
 ADDRESS_VARIABLE = "RAY_ADDRESS"
-#: patience, because a machine with much to do starts Ray's processes slowly, and by itself a node ends whose agent is not
-#: there within 30 s; no reports home, no monitor that kills workers and starts them anew within a measurement, no colours in logs
+#: patience, because a machine with much to do starts Ray's processes slowly and a node ends by itself whose agent is not
+#: there within 30 s; no reports home, no monitor that kills workers and starts them anew within a measurement, no
+#: colours in logs
 _VARIABLES = {
     "RAY_agent_register_timeout_ms": "300000",
     "RAY_raylet_start_wait_time_s": "300",
@@ -41,7 +42,7 @@ _LEAST_STORE_BYTES, _SHARE_OF_SHARED_MEMORY = 80 << 20, 0.5
 _STORE_BYTES = {"cpu": 512 << 20, "cuda": 16 << 30}
 _START_SECONDS, _END_SECONDS = 300.0, 20.0
 _LAST_LINES = 2
-#: Ray gives a node 30 s and no way to give it more; a machine with much to do takes longer
+#: where it is slow all the same
 _TOO_SLOW, _ATTEMPTS = "timed out during startup", 3
 #: the first of the device numbers on a CPU
 _NO_DEVICE = 1000
