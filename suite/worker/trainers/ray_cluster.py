@@ -22,8 +22,8 @@ from suite.worker.trainers.processes import Processes
 from suite.worker.world import World
 
 ADDRESS_VARIABLE = "RAY_ADDRESS"
-#: patience, because a machine with much to do starts Ray's processes slowly and a node ends by itself whose agent is not
-#: there within 30 s; no reports home, no monitor that kills workers and starts them anew within a measurement, no
+#: patience, because a machine with much to do starts Ray's processes slowly and a node ends by itself whose agent is
+#: not there within 30 s; no reports home, no monitor that kills workers and starts them anew within a measurement, no
 #: colours in logs
 _VARIABLES = {
     "RAY_agent_register_timeout_ms": "300000",
