@@ -22,14 +22,16 @@ from suite.worker.trainers.processes import Processes
 from suite.worker.world import World
 
 ADDRESS_VARIABLE = "RAY_ADDRESS"
-#: patience, because a machine with much to do starts Ray's processes slowly and a node ends by itself whose agent is
-#: not there within 30 s; no reports home, no monitor that kills workers and starts them anew within a measurement, no
-#: colours in logs
+#: no reports home, no monitor that kills workers and starts them anew within a measurement, no colours in logs; workers
+#: of the priority that a rank has (Ray's own is the lowest but four), and none that nobody asked for; and patience,
+#: because a machine with much to do starts processes slowly, and by itself a node ends whose agent is not there in 30 s
 _VARIABLES = {
     "RAY_agent_register_timeout_ms": "300000",
     "RAY_raylet_start_wait_time_s": "300",
     "RAY_worker_register_timeout_seconds": "300",
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",
+    "RAY_enable_worker_prestart": "0",
     "RAY_memory_monitor_refresh_ms": "0",
     "RAY_DEDUP_LOGS": "0",
     "RAY_COLOR_PREFIX": "0",
@@ -62,6 +64,8 @@ class RayCluster:
         """Raises ConfigError where Ray does not start or a node does not join, with its last words."""
         self._world, self._device_type = world, device_type
         self._guardian: Optional[subprocess.Popen] = None
+        #: of this rank's node, removed with Ray, however that ends; empty where nothing was started beside this rank
+        self.folder = ""
         os.environ.update(_VARIABLES)
         given = os.environ.get(ADDRESS_VARIABLE)
         if given:
@@ -69,6 +73,9 @@ class RayCluster:
             self.processes: Optional[Processes] = None
             return
         self.is_own = True
+        # Ray's head takes a token where it finds one in somebody's home, and those who connect do not look there
+        token = _gathered(secrets.token_hex(32), world)[0]
+        os.environ.update({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token})
         self.address = self._start_all()
         pids = _gathered(None if self._guardian is None else self._guardian.pid, world)
         self.processes = Processes(pids[world.rank - world.local_rank])
@@ -98,7 +105,6 @@ class RayCluster:
     def _start_all(self) -> str:
         """The head first, then the other nodes; its address. Every rank takes part."""
         world = self._world
-        os.environ.update(_gathered(_authentication() if world.rank == 0 else None, world)[0])
         seen = _gathered(_address_of_head() if world.rank != world.local_rank else None, world)
         outside = [address for address in seen if address is not None]
         address, folder, error = None, "", None
@@ -119,7 +125,7 @@ class RayCluster:
 
     def _start(self, arguments: List[str], own_address: str, folder: str) -> Optional[str]:
         """One node, whose end takes the folder away; why it did not start, or None."""
-        error = None
+        self.folder, error = folder, None
         for _ in range(_ATTEMPTS):
             error = self._attempt(arguments, own_address, folder)
             if error is None or _TOO_SLOW not in error:
@@ -158,12 +164,6 @@ class RayCluster:
         self.close()
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return "; ".join(lines[-_LAST_LINES:]) or "no answer within {:.0f} s".format(_START_SECONDS)
-
-
-def _authentication() -> Dict[str, str]:
-    """A secret of this run, without which nobody gives Ray work. Ray would take one that lies in the home folder, which
-    other nodes may not have, and do without where none does."""
-    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
 def store_bytes(device_type: str) -> int:
