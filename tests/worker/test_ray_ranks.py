@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from suite.launch.cluster.torchrun import FailedRank, failed_ranks
-from suite.launch.kubernetes.ray import PATTERNS, RANKS_VARIABLE, entry_point, ranks_text
+from suite.launch.kubernetes.ray import PATTERNS, RANKS_VARIABLE, entry_point, pod_variables, ranks_text
 from suite.launch.patterns import strongest
 from suite.worker import ray_ranks
 from suite.worker.rank import LAUNCH_VARIABLES, read_rank
@@ -199,3 +199,10 @@ class TestFollowing:
 
 def test_the_command_is_json_in_a_variable() -> None:
     assert json.loads(ranks_text(job_of()))["argv"] == list(job_of().argv)
+
+
+def test_ray_is_told_the_same_whoever_starts_it() -> None:
+    from suite.worker.trainers import ray_cluster
+
+    own = {name: value for name, value in pod_variables(job_of()).items() if name.startswith("RAY_")}
+    assert own == {**ray_cluster._VARIABLES, "RAY_AUTH_MODE": "disabled"}

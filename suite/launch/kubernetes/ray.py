@@ -23,7 +23,12 @@ RELEASE_SECONDS = 60
 _VARIABLES = {
     # who reaches the pods' network reaches Ray, as before 2.60; a token would have to lie on every pod, unlike at home
     "RAY_AUTH_MODE": "disabled",
+    "RAY_agent_register_timeout_ms": "300000",
+    "RAY_raylet_start_wait_time_s": "300",
+    "RAY_worker_register_timeout_seconds": "300",
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",
+    "RAY_enable_worker_prestart": "0",
     "RAY_memory_monitor_refresh_ms": "0",
     "RAY_DEDUP_LOGS": "0",
     "RAY_COLOR_PREFIX": "0",

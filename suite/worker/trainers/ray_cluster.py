@@ -23,8 +23,12 @@ from suite.worker.world import World
 
 ADDRESS_VARIABLE = "RAY_ADDRESS"
 #: no reports home, no monitor that kills workers and starts them anew within a measurement, no colours in logs; workers
-#: of the priority that a rank has (Ray's own is the lowest but four), and none that nobody asked for
+#: of the priority that a rank has (Ray's own is the lowest but four), and none that nobody asked for; and patience,
+#: because a machine with much to do starts processes slowly, and by itself a node ends whose agent is not there in 30 s
 _VARIABLES = {
+    "RAY_agent_register_timeout_ms": "300000",
+    "RAY_raylet_start_wait_time_s": "300",
+    "RAY_worker_register_timeout_seconds": "300",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",
     "RAY_enable_worker_prestart": "0",
@@ -40,7 +44,7 @@ _LEAST_STORE_BYTES, _SHARE_OF_SHARED_MEMORY = 80 << 20, 0.5
 _STORE_BYTES = {"cpu": 512 << 20, "cuda": 16 << 30}
 _START_SECONDS, _END_SECONDS = 300.0, 20.0
 _LAST_LINES = 2
-#: Ray gives a node 30 s and no way to give it more; a machine with much to do takes longer
+#: where it is slow all the same
 _TOO_SLOW, _ATTEMPTS = "timed out during startup", 3
 #: the first of the device numbers on a CPU
 _NO_DEVICE = 1000
@@ -69,6 +73,9 @@ class RayCluster:
             self.processes: Optional[Processes] = None
             return
         self.is_own = True
+        # Ray's head takes a token where it finds one in somebody's home, and those who connect do not look there
+        token = _gathered(secrets.token_hex(32), world)[0]
+        os.environ.update({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token})
         self.address = self._start_all()
         pids = _gathered(None if self._guardian is None else self._guardian.pid, world)
         self.processes = Processes(pids[world.rank - world.local_rank])
@@ -102,7 +109,6 @@ class RayCluster:
     def _start_all(self) -> str:
         """The head first, then the other nodes; its address. Every rank takes part."""
         world = self._world
-        os.environ.update(_gathered(_authentication() if world.rank == 0 else None, world)[0])
         seen = _gathered(_address_of_head() if world.rank != world.local_rank else None, world)
         outside = [address for address in seen if address is not None]
         address, folder, error = None, "", None
@@ -123,7 +129,7 @@ class RayCluster:
 
     def _start(self, arguments: List[str], own_address: str, folder: str) -> Optional[str]:
         """One node, whose end takes the folder away; why it did not start, or None."""
-        error = None
+        self.folder, error = folder, None
         for _ in range(_ATTEMPTS):
             error = self._attempt(arguments, own_address, folder)
             if error is None or _TOO_SLOW not in error:
@@ -163,12 +169,6 @@ class RayCluster:
         self.close()
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return "; ".join(lines[-_LAST_LINES:]) or "no answer within {:.0f} s".format(_START_SECONDS)
-
-
-def _authentication() -> Dict[str, str]:
-    """A secret of this run, without which nobody gives Ray work. Ray would take one that lies in the home folder, which
-    other nodes may not have, and do without where none does."""
-    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
 def store_bytes(device_type: str) -> int:

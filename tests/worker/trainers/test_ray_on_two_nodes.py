@@ -17,10 +17,12 @@ from suite.launch.cluster.scheduler import Gathered, SchedulerEnd, Stream
 from suite.launch.cluster.torchrun import Rendezvous, torchrun_argv
 from suite.launch.cluster.transcript import Transcript, read_streams
 from suite.launch.job import Job
+from suite.launch.kubernetes.ray import pod_variables
 from suite.spec.layout import Layout
 from suite.spec.manifest import Backend, Limits, Manifest, Measure
 from suite.spec.resolve import make_manifest
 from tests.hosts import INTERFACE, LEFT, Host, hosts
+from tests.launch.kubernetes.runs import job_of
 from tests.needs import require_environment
 from tests.synthetic import GPT, SMOKE
 
@@ -114,7 +116,9 @@ def test_ranks_are_started_on_a_ray_cluster_that_is_there(
 ) -> None:
     """As KubeRay has it: the pods start Ray, the entry point of the job on the head starts the ranks."""
     folder, head = hosts[0].folder / "ray", f"{hosts[0].address}:6379"
-    quiet = {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "CUDA_VISIBLE_DEVICES": "1000"}
+    # what its pods find set, and devices that none of Ray's processes finds
+    quiet = {name: value for name, value in pod_variables(job_of(device_count=0)).items() if name.startswith("RAY_")}
+    quiet |= {"CUDA_VISIBLE_DEVICES": "1000"}
     argv = [python, "-m", WORKER, str(tmp_path / "manifest.json"), "--bundle", str(tmp_path)]
     wanted = {"argv": argv, "nodes": 2, "ranks_per_node": 1, "limit_seconds": 240}
     wanted["variables"] = {"CUDA_VISIBLE_DEVICES": "", "GLOO_SOCKET_IFNAME": INTERFACE}
