@@ -12,8 +12,8 @@ from itertools import pairwise
 
 from suite.bundle.events import Event, Events
 from suite.bundle.findings import Finding
+from suite.bundle.overlap_model import Overlap, OverlapRole, OverlapSide
 from suite.bundle.peaks import side_peaks
-from suite.bundle.record import Overlap, OverlapRole, OverlapSide
 from suite.bundle.timeline import Timeline
 from suite.spec.manifest import Manifest
 

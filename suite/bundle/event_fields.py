@@ -7,8 +7,9 @@ from collections.abc import Callable
 from operator import call, itemgetter
 from typing import Any, get_args
 
+from suite.bundle.amounts import LEAST_SECONDS, MOST_COUNT, MOST_SECONDS
 from suite.bundle.files import check_tree, is_unicode
-from suite.bundle.record import LEAST_SECONDS, MOST_COUNT, MOST_SECONDS, Counts
+from suite.bundle.record import Counts
 from suite.launch.outcome import FailureKind
 from suite.spec.phases import TIMED_NAMES
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from suite.bundle.amounts import Peaks
 from suite.bundle.events import SETUP, Event, Events
 from suite.bundle.facts import derivation, facts_of
 from suite.bundle.files import DamagedBundle
 from suite.bundle.per_manifest import once_per_manifest
-from suite.bundle.record import Floor, Memory, Peaks
+from suite.bundle.record import Floor, Memory
 from suite.spec.manifest import Manifest
 from suite.theory.memory import Rules, memory_floor
 

@@ -13,7 +13,9 @@ from pydantic import (
     model_validator,
 )
 
+from suite.bundle.amounts import MOST_COUNT, Count, Peaks, Seconds
 from suite.bundle.noise_model import Noise, Validity
+from suite.bundle.overlap_model import Overlap
 from suite.launch.outcome import FailureKind
 from suite.spec.base import Frozen, Track
 from suite.spec.device import Precision
@@ -23,11 +25,6 @@ from suite.spec.workload import Scaling
 
 RECORD_SCHEMA: Final = "suite/record/1"
 
-#: As events have them: beyond these a number is a mistake, an exabyte or thirty years.
-MOST_COUNT, LEAST_SECONDS, MOST_SECONDS = 1 << 60, 1e-9, 1e9
-_Count = Annotated[int, Field(ge=0, le=MOST_COUNT)]
-_Bytes = Annotated[int, Field(ge=0, le=MOST_COUNT)]
-_Seconds = Annotated[float, Field(ge=0, le=MOST_SECONDS)]
 
 Status = Literal["ok", "failed", "interrupted"]
 Verdict = Literal["steady", "drifting", "no steady state"]
@@ -72,13 +69,13 @@ class Counts(Frozen):
     """
 
     samples: int = Field(gt=0, le=MOST_COUNT)
-    prompt_tokens: _Count
-    response_tokens: _Count
-    padded_tokens: _Count | None = Field(description="positions that hold padding")
-    trained_tokens: _Count | None = Field(description="positions through forward and backward, summed over PPO epochs")
-    optimizer_steps: _Count | None
-    trainable_parameters: _Count | None = Field(description="unpadded, value head in")
-    total_parameters: _Count | None = Field(description="policy with value head, unpadded")
+    prompt_tokens: Count
+    response_tokens: Count
+    padded_tokens: Count | None = Field(description="positions that hold padding")
+    trained_tokens: Count | None = Field(description="positions through forward and backward, summed over PPO epochs")
+    optimizer_steps: Count | None
+    trainable_parameters: Count | None = Field(description="unpadded, value head in")
+    total_parameters: Count | None = Field(description="policy with value head, unpadded")
 
 
 class Estimate(Frozen):
@@ -102,7 +99,7 @@ class Throughput(Frozen):
 class Phase(Frozen):
     """One phase of an iteration: mean over the counted iterations of the slowest rank's own time."""
 
-    seconds: _Seconds = Field(description="mean seconds per counted iteration")
+    seconds: Seconds = Field(description="mean seconds per counted iteration")
     share: float | None = Field(
         description="of the iteration; the shares of all phases add up to 1 where ranks agree; null: an asynchronous "
         "run, in whose iterations others work meanwhile"
@@ -141,17 +138,8 @@ else:
 class Wait(Frozen):
     """How long ranks that were done with a phase waited for the slowest: seconds per counted iteration."""
 
-    longest_seconds: _Seconds = Field(description="of the rank that waited longest in each iteration, mean over them")
-    mean_seconds: _Seconds = Field(description="mean over ranks and iterations")
-
-
-class Peaks(Frozen):
-    """Peaks of device (and resident) memory in bytes; null where there is nothing to ask."""
-
-    peak_allocated_bytes: _Bytes | None = Field(description="on CPU: resident less what was before the model")
-    peak_reserved_bytes: _Bytes | None = Field(description="by the caching allocator; null on CPU")
-    peak_device_bytes: _Bytes | None = Field(description="used on the whole device; null on CPU")
-    peak_resident_bytes: _Bytes | None = Field(description="resident set of the rank's process in host memory")
+    longest_seconds: Seconds = Field(description="of the rank that waited longest in each iteration, mean over them")
+    mean_seconds: Seconds = Field(description="mean over ranks and iterations")
 
 
 class Floor(Frozen):
@@ -196,49 +184,6 @@ class Compute(Frozen):
     hfu_causal: float | None = Field(default=None, description="hardware_flops_causal / (seconds x peak x ranks)")
 
 
-class OverlapSide(Frozen):
-    """One side of a split run, per counted iteration: of each phase the slowest rank of the side."""
-
-    ranks: int = Field(gt=0)
-    busy_seconds: _Seconds = Field(
-        description="in the side's own phases but for waiting: no share of an iteration; of an asynchronous run what "
-        "its roles worked, mean over the side's ranks"
-    )
-    waiting_seconds: _Seconds = Field(
-        description="training: for samples; generation: what its iteration takes beyond its phases; of an asynchronous "
-        "run the rest of the period"
-    )
-    phases: dict[str, _Seconds] = Field(description="mean seconds by phase")
-    memory: Peaks = Field(description="maximum over the side's ranks")
-
-
-class OverlapRole(Frozen):
-    """Devices with one task in an asynchronous run. A device has one role."""
-
-    ranks: int = Field(gt=0)
-    busy_seconds: _Seconds = Field(description="that its ranks worked, summed over them, mean per counted iteration")
-    busy_share: float = Field(ge=0, le=1, description="of the time that its ranks had")
-    idle_share: float = Field(ge=0, le=1, description="the rest of it")
-
-
-class Overlap(Frozen):
-    """Generation beside training, on ranks of its own: of what it takes, what the iteration still shows."""
-
-    exposed_generate_seconds: _Seconds = Field(
-        description="that the training side waited for samples: its phase generate"
-    )
-    generation_busy_seconds: _Seconds = Field(description="that the generation side generated")
-    sides: dict[Literal["training", "generation"], OverlapSide]
-    roles: dict[str, OverlapRole] | None = Field(
-        default=None, description="of an asynchronous run, over all of its devices; null: the sides take turns by rule"
-    )
-    staleness: dict[str, float] | None = Field(
-        default=None,
-        description="of an asynchronous run: share of the consumed samples by how many publications of weights old "
-        "they were; null: it is one number",
-    )
-
-
 class Energy(Frozen):
     """GPU board energy over the counted iterations, summed over ranks, each of which has a device of its own."""
 
@@ -269,7 +214,7 @@ class RealisedLengths(Frozen):
 class Padding(Frozen):
     """Positions of padding that went through training with uneven samples, per iteration, global."""
 
-    padded_tokens: _Count
+    padded_tokens: Count
     share: float = Field(ge=0, le=1, description="of all positions that went through forward and backward")
     packed: bool = Field(description="samples of a micro batch in one row, end to end")
 
@@ -281,7 +226,7 @@ class Rollout(Frozen):
         description="of the token steps until the longest sample of each replica ends, those of samples that have "
         "ended: 1 - mean / longest, from the lengths alone; null where they are even"
     )
-    idle_slot_seconds: _Seconds | None = Field(
+    idle_slot_seconds: Seconds | None = Field(
         description="from a sample's own end to the end of its generation, mean over samples and iterations"
     )
     logprob_difference_mean: float | None = Field(
@@ -298,8 +243,8 @@ class SteadyState(Frozen):
     """Whether the counted iterations are of one steady process."""
 
     verdict: Verdict | None = Field(description="null: too few iterations to tell")
-    warmup: _Count = Field(description="iterations left out at the start, as the manifest says")
-    iterations: _Count = Field(description="counted iterations")
+    warmup: Count = Field(description="iterations left out at the start, as the manifest says")
+    iterations: Count = Field(description="counted iterations")
     reasons: tuple[str, ...]
     test: str = Field(description="the test and its thresholds, in words")
 
@@ -336,7 +281,7 @@ class Record(Frozen):
     counts: Counts | None = Field(description="per iteration; null where none was completed")
     throughput: Throughput | None = Field(description="null where no iteration after the warm-up was completed")
     phases: Phases | None
-    details: dict[str, _Seconds] | None = Field(
+    details: dict[str, Seconds] | None = Field(
         default=None,
         description="parts of the iteration by `phase/part`: mean seconds per counted iteration of the rank that took "
         "longest; null: the backend tells none",
@@ -350,7 +295,7 @@ class Record(Frozen):
         default=None,
         description="by timed phase; null: one rank, which waits for nobody, or the bundle is older than this figure",
     )
-    void_iterations: tuple[_Count, ...] | None = Field(
+    void_iterations: tuple[Count, ...] | None = Field(
         default=None,
         description="iterations after the warm-up that do not count, because optimizer steps were skipped in them; "
         "null: no rank tells skipped steps, or the bundle is older than this figure",
@@ -361,7 +306,7 @@ class Record(Frozen):
     lengths: RealisedLengths | None = Field(default=None, description="null: all samples are of one length")
     padding: Padding | None = Field(default=None, description="null: all samples are of one length, or no counts")
     rollout: Rollout | None = Field(default=None, description="null: nothing is told of generation but its phase")
-    staleness: _Count | None = Field(
+    staleness: Count | None = Field(
         default=None,
         description="updates of the weights between those that generated the samples and those that train on them; of "
         "an asynchronous run the most of any sample, in publications; null: no rank tells",

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from suite.bundle.asynchronous import asynchronous_overlap
 from suite.bundle.events import Events
+from suite.bundle.overlap_model import Overlap, OverlapSide
 from suite.bundle.peaks import side_peaks
-from suite.bundle.record import Overlap, OverlapSide
 from suite.bundle.timeline import Timeline
 from suite.spec.manifest import Manifest
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from suite.bundle.events import Events
 from suite.bundle.facts import derivation, facts_of
 from suite.bundle.files import DamagedBundle
+from suite.bundle.overlap_model import Overlap
 from suite.bundle.per_manifest import once_per_manifest
-from suite.bundle.record import Compute, Overlap, Phases
+from suite.bundle.record import Compute, Phases
 from suite.bundle.sides import overlap
 from suite.bundle.timeline import Timeline
 from suite.spec.catalogue import find_device

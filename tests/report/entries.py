@@ -6,6 +6,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from suite.bundle.amounts import Peaks
+from suite.bundle.overlap_model import Overlap, OverlapRole, OverlapSide
 from suite.bundle.record import (
     Compute,
     Counts,
@@ -15,10 +17,6 @@ from suite.bundle.record import (
     Floor,
     Iterations,
     Memory,
-    Overlap,
-    OverlapRole,
-    OverlapSide,
-    Peaks,
     Phase,
     Phases,
     Record,

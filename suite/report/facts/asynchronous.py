@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from suite.bundle.record import OverlapRole, Record
+from suite.bundle.overlap_model import OverlapRole
+from suite.bundle.record import Record
 from suite.spec.manifest import Manifest
 from suite.stats.intervals import Interval, pooled_mean
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from suite.bundle.record import Overlap as RecordedOverlap
-from suite.bundle.record import Peaks, Record, Rollout
+from suite.bundle.amounts import Peaks
+from suite.bundle.overlap_model import Overlap as RecordedOverlap
+from suite.bundle.record import Record, Rollout
 from suite.spec.base import digest
 from suite.spec.manifest import Manifest
 from suite.stats.intervals import pooled_mean
