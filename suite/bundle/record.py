@@ -13,7 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from suite.bundle.amounts import MOST_COUNT, Count, Peaks, Seconds
+from suite.bundle.amounts import LEAST_SECONDS, MOST_COUNT, MOST_SECONDS, Count, Peaks, Seconds
 from suite.bundle.noise_model import Noise, Validity
 from suite.bundle.overlap_model import Overlap
 from suite.launch.outcome import FailureKind
