@@ -74,7 +74,8 @@ def test_asynchronous_ppo_does_the_manifests_work_and_leaves_no_process_behind(t
     assert max(map(int, ages)) <= 1
     phases = {event["phase"] for event in bundle.events().ranks[1] if event["kind"] == "phase"}
     assert phases == {"generate", "score", "reference", "reward", "train", "sync"}
-    assert any(note.startswith("CPU patch plain-linear") for note in record.notes)
+    assert record.environment.worker is not None
+    assert any(note.startswith("CPU patch plain-linear") for note in record.environment.worker["notes"])
     left = [_command(pid) for pid in set(below(1)) - before]
     assert [command for command in left if b"raylet" in command or b"suite.worker" in command] == []
 
