@@ -40,7 +40,9 @@ WORK: dict[str, Any] = {
 }
 
 
-def test_asynchronous_ppo_does_the_manifests_work_and_leaves_no_process_behind(tmp_path: Path) -> None:
+def test_asynchronous_ppo_does_the_manifests_work_and_leaves_no_process_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     require_vllm()
     python = require_environment("openrlhf")
     driver, workload = find_backend("openrlhf"), Workload(**WORK)
@@ -56,7 +58,8 @@ def test_asynchronous_ppo_does_the_manifests_work_and_leaves_no_process_behind(t
         limits=Limits(run_seconds=500, silence_seconds=450),
         stack={name: str(version) for name, version in stack_versions(python, driver.packages).items()},
     )
-    before = set(below(1))
+    mark = f"SUITE_TEST_RUN={tmp_path}"
+    monkeypatch.setenv(*mark.split("=", 1))  # whatever the run starts inherits it
     record = execute(manifest, tmp_path, LocalLauncher(), python, lambda event: None)
     bundle = Bundle(tmp_path / manifest.run.id)
     log = (bundle.path / "logs" / "rank-0.log").read_text()[-3000:]
@@ -76,12 +79,12 @@ def test_asynchronous_ppo_does_the_manifests_work_and_leaves_no_process_behind(t
     assert phases == {"generate", "score", "reference", "reward", "train", "sync"}
     assert record.environment.worker is not None
     assert any(note.startswith("CPU patch plain-linear") for note in record.environment.worker["notes"])
-    left = [_command(pid) for pid in set(below(1)) - before]
-    assert [command for command in left if b"raylet" in command or b"suite.worker" in command] == []
+    assert [pid for pid in below(1) if mark.encode() in _environment(pid)] == []
 
 
-def _command(pid: int) -> bytes:
+def _environment(pid: int) -> bytes:
+    """Of a process as it was started; nothing of one that has ended."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
+        return Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return b""
