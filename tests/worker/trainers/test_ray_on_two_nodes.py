@@ -90,19 +90,21 @@ def test_ranks_on_two_nodes_form_one_ray_cluster_and_leave_nothing(
         nodes=2,
         ranks_per_node=1,
     )
-    started = []
+    started, logs = [], [tmp_path / f"node-{node}.log" for node in (0, 1)]
     for node, host in enumerate(hosts):
         command = torchrun_argv(job, Rendezvous(address=hosts[0].address, port="29400", node_rank=str(node)))
-        started.append(
-            subprocess.Popen(
-                host.private(command), env=variables(), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-            )
-        )
+        with logs[node].open("wb") as log:
+            run = host.private(command)
+            started.append(subprocess.Popen(run, env=variables(), cwd=tmp_path, stdout=log, stderr=subprocess.STDOUT))
     try:
-        outputs = [process.communicate(timeout=SECONDS)[0] for process in started]
+        for process in started:
+            process.wait(SECONDS)
+    except subprocess.TimeoutExpired:
+        pytest.fail("\n".join(log.read_text(errors="replace") for log in logs))
     finally:
         for process in started:
             process.kill()
+    outputs = [log.read_bytes() for log in logs]
     assert [process.returncode for process in started] == [0, 0], b"\n".join(outputs).decode()
     streams = [Stream(f"node-{node}", output.splitlines(keepends=True), (node,)) for node, output in enumerate(outputs)]
     whole_run(read_streams(streams, 2))
