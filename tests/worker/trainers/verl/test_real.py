@@ -74,7 +74,8 @@ def test_ppo_with_a_critic_on_two_workers_and_two_vllm_servers(tmp_path: Path, p
         assert event["rollout"]["logprob_difference_max"] < 1e-4
         assert 0 < event["own_timers"]["update_actor"] < event["own_timers"]["step"]
     assert min(event["own_timers"]["gen"] for event in iterations) < 2, "nobody waits 2 s for the samples"
-    notes = record.environment["worker"]["notes"]
+    worker: Any = record.environment.worker
+    notes = worker["notes"]
     assert any("every 0.02 s" in note for note in notes)
     assert len([note for note in notes if note.startswith("replaced on a CPU: ")]) == 6
 
