@@ -24,7 +24,6 @@ _VARIABLES = {
     # who reaches the pods' network reaches Ray, as before 2.60; a token would have to lie on every pod, unlike at home
     "RAY_AUTH_MODE": "disabled",
     "RAY_agent_register_timeout_ms": "300000",
-    "RAY_raylet_start_wait_time_s": "300",
     "RAY_worker_register_timeout_seconds": "300",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",

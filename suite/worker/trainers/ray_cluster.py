@@ -27,7 +27,6 @@ ADDRESS_VARIABLE = "RAY_ADDRESS"
 #: because a machine with much to do starts processes slowly, and by itself a node ends whose agent is not there in 30 s
 _VARIABLES = {
     "RAY_agent_register_timeout_ms": "300000",
-    "RAY_raylet_start_wait_time_s": "300",
     "RAY_worker_register_timeout_seconds": "300",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",

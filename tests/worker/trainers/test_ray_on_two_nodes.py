@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,11 @@ def test_ranks_on_two_nodes_form_one_ray_cluster_and_leave_nothing(
         command = torchrun_argv(job, Rendezvous(address=hosts[0].address, port="29400", node_rank=str(node)))
         with logs[node].open("wb") as log:
             run = host.private(command)
-            started.append(subprocess.Popen(run, env=variables(), cwd=tmp_path, stdout=log, stderr=subprocess.STDOUT))
+            started.append(
+                subprocess.Popen(
+                    run, env=variables(), cwd=tmp_path, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                )
+            )
     try:
         for process in started:
             process.wait(SECONDS)
@@ -103,7 +108,8 @@ def test_ranks_on_two_nodes_form_one_ray_cluster_and_leave_nothing(
         pytest.fail("\n".join(log.read_text(errors="replace") for log in logs))
     finally:
         for process in started:
-            process.kill()
+            with suppress(ProcessLookupError):  # the shell and what it started; Ray ends with its rank
+                os.killpg(process.pid, signal.SIGKILL)
     outputs = [log.read_bytes() for log in logs]
     assert [process.returncode for process in started] == [0, 0], b"\n".join(outputs).decode()
     streams = [Stream(f"node-{node}", output.splitlines(keepends=True), (node,)) for node, output in enumerate(outputs)]
