@@ -51,7 +51,7 @@ WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker e
 WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform manylinux_$(glibc)_x86_64) \
 	--platform manylinux2014_x86_64
 
-.PHONY: help bench vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock openrlhf openrlhf-lock test test-fast test-bare test-kubernetes lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean
+.PHONY: help test-trainers bench vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock openrlhf openrlhf-lock test test-fast test-bare test-kubernetes lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -82,7 +82,7 @@ openrlhf: $(VENV)-openrlhf/.installed ## install OpenRLHF and Ray into an enviro
 # dealt to two of pytest's processes, file by file. Without job control (set -m)
 # a shell has what it starts in the background ignore Ctrl-C, which some of these tests send. A Kubernetes API server that
 # is being built (.ci/run) holds a lock until it is done.
-test: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) $(VENV)-trl-ppo/.installed ## lint, types and all tests
+test: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) $(VENV)-verl/.installed ## lint, types and all tests but those of test-trainers
 	@failed=(); begin=$$SECONDS; \
 	step() { local name=$$1; echo "== $$name"; shift; "$$@" || failed+=("$$name"); }; \
 	tests() { local code=0; $(BIN)/python -m pytest "$$@" $(PYTEST_ARGS) || code=$$?; [ $$code = 5 ] || return $$code; }; \
@@ -90,7 +90,7 @@ test: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) $(VENV)-trl-ppo/.installed ## li
 		local code=0; mkdir -p build; \
 		set -m; tests -m "daemon and not alone" --ignore tests/kubernetes_server >build/daemon-tests.log 2>&1 & set +m; \
 		trap "kill -- -$$! 2>/dev/null || true" EXIT; \
-		tests -m "ranks and not daemon and not alone" || code=1; \
+		tests -m "ranks and not daemon and not alone and not trainers" || code=1; \
 		tests -m "not ranks and not daemon and not alone" -n 2 --dist loadfile || code=1; \
 		wait $$! || code=1; cat build/daemon-tests.log; return $$code; }; \
 	server_tests() { \
@@ -105,6 +105,10 @@ test: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) $(VENV)-trl-ppo/.installed ## li
 	step "tests: a Kubernetes API server" server_tests; \
 	if [ $${#failed[@]} -eq 0 ]; then echo "make test: lint, types and tests passed in $$((SECONDS - begin)) s"; \
 	else echo "make test: failed after $$((SECONDS - begin)) s:"; printf '  %s\n' "$${failed[@]}"; exit 1; fi
+
+# One after the other: each starts a dozen processes.
+test-trainers: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) $(OVERLAY_STAMPS) ## TRL's PPO, verl and OpenRLHF trained with for real, and Ray on two nodes: about eight minutes
+	@CI=true $(BIN)/python -m pytest -m trainers $(PYTEST_ARGS)
 
 test-fast: $(STAMP) ## the tests that start no training ranks and need no daemon
 	@$(BIN)/python -m pytest -m "not ranks and not daemon" -n 2 --dist loadfile $(PYTEST_ARGS)

@@ -28,7 +28,7 @@ from tests.needs import require_environment
 from tests.synthetic import GPT, SMOKE
 
 __all__ = ["hosts"]
-pytestmark = [pytest.mark.ranks, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.ranks, pytest.mark.trainers, pytest.mark.timeout(400)]
 
 ROOT = Path(__file__).resolve().parents[3]
 WORKER = "suite_example_backend.ray_worker"

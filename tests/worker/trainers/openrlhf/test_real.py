@@ -24,7 +24,7 @@ from suite.worker.trainers.processes import below
 from tests.needs import require_environment, require_vllm
 from tests.worker.trainers.openrlhf.test_options import SHAPE
 
-pytestmark = [pytest.mark.ranks, pytest.mark.timeout(550)]
+pytestmark = [pytest.mark.ranks, pytest.mark.trainers, pytest.mark.timeout(550)]
 CRITIC = {"layers": 1, "hidden": 32, "ffn": 64, "heads": 2}
 WORK: dict[str, Any] = {
     "name": "tiny",

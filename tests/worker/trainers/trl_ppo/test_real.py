@@ -26,7 +26,7 @@ from suite.theory.parameters import parameter_count
 from suite.worker.loop import expected_counts
 from tests.needs import require_environment
 
-pytestmark = [pytest.mark.ranks, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ranks, pytest.mark.trainers, pytest.mark.timeout(300)]
 SHAPE: dict[str, Any] = {"layers": 2, "hidden": 32, "ffn": 64, "heads": 4, "vocab": 131, "positions": 16}
 GPT2 = Shape(name="tiny-gpt2", architecture="gpt2", kv_heads=4, **SHAPE)
 LLAMA = Shape(name="tiny-llama", architecture="llama", kv_heads=2, tied_embeddings=False, **SHAPE)

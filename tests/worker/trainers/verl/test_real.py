@@ -28,7 +28,7 @@ from suite.worker.trainers.processes import shared_memory_below
 from tests.needs import require_environment
 from tests.worker.trainers.verl.manifests import GRPO, as_read, verl_manifest
 
-pytestmark = [pytest.mark.ranks, pytest.mark.timeout(560)]
+pytestmark = [pytest.mark.ranks, pytest.mark.trainers, pytest.mark.timeout(560)]
 ROOT = Path(__file__).resolve().parents[4]
 KILL = (
     "import sys; from pathlib import Path; from suite.conduct.running.execute import execute;"
