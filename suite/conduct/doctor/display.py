@@ -19,10 +19,14 @@ def print_diagnosis(diagnosis: Diagnosis, columns: int | None = None) -> None:
         if check.advice:
             lines += wrapped(check.advice, columns, " " * _STATE_WIDTH + "-> ")
         print("\n".join(lines))
-    floors = "memory floor of one device (a lower bound, on the backend that needs least; what does not fit needs more devices or offload):"
+    floors = (
+        "memory floor of one device (a lower bound, on the backend that needs least; what does not fit needs more devices "
+        "or offload):"
+    )
     lines = wrapped(floors, columns, rest="  ")
     for ladder in dict.fromkeys(fit.ladder for fit in diagnosis.fits):
-        most_first = sorted(diagnosis.fits, key=lambda fit: -fit.floor_bytes)  # of a size the least of all backends stays
+        # the least of all backends comes last, and stays
+        most_first = sorted(diagnosis.fits, key=lambda fit: -fit.floor_bytes)
         found = {fit.size: fit for fit in most_first if fit.ladder == ladder}
         row = {fit.size: found[fit.size] for fit in diagnosis.fits if fit.ladder == ladder}
         cells = [f"{name} {fit.floor_bytes / 2**30:.2f} GiB{'' if fit.fits else ' (no)'}" for name, fit in row.items()]
