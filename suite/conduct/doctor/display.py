@@ -20,8 +20,8 @@ def print_diagnosis(diagnosis: Diagnosis, columns: int | None = None) -> None:
             lines += wrapped(check.advice, columns, " " * _STATE_WIDTH + "-> ")
         print("\n".join(lines))
     floors = (
-        "memory floor of one device (a lower bound, on the backend that needs least; what does not fit needs more devices "
-        "or offload):"
+        "memory floor of one device (a lower bound, on the backend that needs least; what does not fit needs more "
+        "devices or offload):"
     )
     lines = wrapped(floors, columns, rest="  ")
     for ladder in dict.fromkeys(fit.ladder for fit in diagnosis.fits):
