@@ -82,7 +82,7 @@ openrlhf: $(VENV)-openrlhf/.installed ## install OpenRLHF and Ray into an enviro
 # dealt to two of pytest's processes, file by file. Without job control (set -m)
 # a shell has what it starts in the background ignore Ctrl-C, which some of these tests send. A Kubernetes API server that
 # is being built (.ci/run) holds a lock until it is done.
-test: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) $(VENV)-verl/.installed ## lint, types and all tests but those of test-trainers
+test: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) ## lint, types and all tests but those of test-trainers
 	@failed=(); begin=$$SECONDS; \
 	step() { local name=$$1; echo "== $$name"; shift; "$$@" || failed+=("$$name"); }; \
 	tests() { local code=0; $(BIN)/python -m pytest "$$@" $(PYTEST_ARGS) || code=$$?; [ $$code = 5 ] || return $$code; }; \
@@ -107,7 +107,7 @@ test: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) $(VENV)-verl/.installed ## lint,
 	else echo "make test: failed after $$((SECONDS - begin)) s:"; printf '  %s\n' "$${failed[@]}"; exit 1; fi
 
 # One after the other: each starts a dozen processes.
-test-trainers: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) $(OVERLAY_STAMPS) ## TRL's PPO, verl and OpenRLHF trained with for real, and Ray on two nodes: about eight minutes
+test-trainers: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) $(OVERLAY_STAMPS) ## TRL, verl and OpenRLHF for real, in their environments, and Ray on two nodes: about twelve minutes
 	@CI=true $(BIN)/python -m pytest -m trainers $(PYTEST_ARGS)
 
 test-fast: $(STAMP) ## the tests that start no training ranks and need no daemon

@@ -84,6 +84,7 @@ def left_behind() -> set[str]:
 
 
 @pytest.mark.ranks
+@pytest.mark.trainers
 def test_ranks_follow_a_trainer_on_ray(site: Path, tmp_path: Path, ray_python: str) -> None:
     before = left_behind()
     done = suite(site, *asked_of_ray(ray_python, tmp_path, "--iterations", "3"))
@@ -104,6 +105,7 @@ def test_ranks_follow_a_trainer_on_ray(site: Path, tmp_path: Path, ray_python: s
 
 
 @pytest.mark.ranks
+@pytest.mark.trainers
 def test_nothing_of_ray_stays_behind_a_killed_launcher(site: Path, tmp_path: Path, ray_python: str) -> None:
     before = left_behind()
     environment = {**os.environ, "PYTHONPATH": str(site)}

@@ -30,7 +30,7 @@ from suite.worker.loop import expected_counts
 from tests.needs import require_trl, require_vllm
 from tests.worker.tiny import ROOT, clean_environment, write_manifest
 
-pytestmark = [pytest.mark.ranks, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.ranks, pytest.mark.trainers, pytest.mark.timeout(400)]
 SHAPE: dict[str, Any] = {
     "layers": 2,
     "hidden": 32,
