@@ -1,4 +1,4 @@
-"""``together.py LOCK...``: the pins of several locks as lines without hashes; of a package that several pin the last counts."""
+"""``together.py LOCK...``: the pins of several locks without hashes; where several pin a package the last counts."""
 
 import re
 import sys
