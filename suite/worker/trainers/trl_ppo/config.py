@@ -4,6 +4,7 @@ from typing import Any, Dict
 
 from suite.worker.manifest import installed_version
 from suite.worker.rank import ConfigError
+from suite.worker.trainers.accelerate_launch import accelerate_variables as launched
 
 #: the last release with a PPO trainer; names and lines of the hooks are its own
 VERSION = "1.12.0"
@@ -135,18 +136,4 @@ def accelerate_variables(manifest: Dict[str, Any], deepspeed_file: str) -> Dict[
 
     By TRL's arguments alone Accelerate would step once an epoch, however many mini batches were asked for.
     """
-    precision = manifest["measure"]["precision"]
-    variables = {
-        "ACCELERATE_MIXED_PRECISION": "no" if precision == "fp32" else precision,
-        "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": str(micro_batches(manifest)),
-    }
-    if uses_deepspeed(manifest):
-        stage = manifest["layout"]["zero_stage"]
-        variables["ACCELERATE_USE_DEEPSPEED"] = "true"
-        variables["ACCELERATE_DEEPSPEED_CONFIG_FILE"] = deepspeed_file
-        variables["ACCELERATE_DEEPSPEED_ZERO_STAGE"] = str(stage)
-        variables["ACCELERATE_DEEPSPEED_ZERO3_INIT"] = "true" if stage == 3 else "false"
-    elif manifest["measure"]["device"] == "cpu":
-        # with a DeepSpeed configuration this would silently drop DeepSpeed
-        variables["ACCELERATE_USE_CPU"] = "true"
-    return variables
+    return launched(manifest, micro_batches(manifest), uses_deepspeed(manifest), deepspeed_file)

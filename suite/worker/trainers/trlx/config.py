@@ -2,6 +2,8 @@
 
 from typing import Any, Dict, List, Optional
 
+from suite.worker.trainers.accelerate_launch import accelerate_variables as launched
+
 #: DeepSpeed's default number of elements in a reduction bucket; it is allocated whatever the model's size.
 _DEFAULT_BUCKET_ELEMENTS = 500_000_000
 #: An overflow would skip an optimizer step: start lower than DeepSpeed's 2^16.
@@ -151,18 +153,4 @@ def bucket_elements(trainable_parameters: int) -> int:
 
 def accelerate_variables(manifest: Dict[str, Any], deepspeed_file: str) -> Dict[str, str]:
     """What ``accelerate launch`` would set for each rank; ``deepspeed_file`` holds ``deepspeed_config``."""
-    precision = manifest["measure"]["precision"]
-    variables = {
-        "ACCELERATE_MIXED_PRECISION": "no" if precision == "fp32" else precision,
-        "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": str(micro_batches(manifest)),
-    }
-    if uses_deepspeed(manifest):
-        stage = manifest["layout"]["zero_stage"]
-        variables["ACCELERATE_USE_DEEPSPEED"] = "true"
-        variables["ACCELERATE_DEEPSPEED_CONFIG_FILE"] = deepspeed_file
-        variables["ACCELERATE_DEEPSPEED_ZERO_STAGE"] = str(stage)
-        variables["ACCELERATE_DEEPSPEED_ZERO3_INIT"] = "true" if stage == 3 else "false"
-    elif manifest["measure"]["device"] == "cpu":
-        # with a DeepSpeed configuration this would silently drop DeepSpeed
-        variables["ACCELERATE_USE_CPU"] = "true"
-    return variables
+    return launched(manifest, micro_batches(manifest), uses_deepspeed(manifest), deepspeed_file)
