@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 import torch
 
-from suite.worker.loop import _SEED_STRIDE, draw_prompts
+from suite.worker.loop import draw_prompts, reward_seed
 from suite.worker.manifest import asked_iterations
 from suite.worker.rank import ConfigError
 from suite.worker.rewards import score_samples
@@ -84,7 +84,7 @@ class Rewards:
     def _of(self, iteration: int) -> List[float]:
         if iteration not in self._scores:
             workload, samples = self._manifest["workload"], self._manifest["work"]["global_rollouts"]
-            seed = self._manifest["measure"]["seed"] * _SEED_STRIDE + iteration
+            seed = reward_seed(self._manifest, iteration)
             nothing = Samples.even(torch.empty(samples, 0), 0)
             self._scores[iteration] = score_samples(workload["reward"], nothing, seed).tolist()
         return self._scores[iteration]

@@ -4,7 +4,7 @@ from typing import Any, Dict, List, Tuple
 
 import torch
 
-from suite.worker.loop import _SEED_STRIDE, draw_prompts, sample_lengths
+from suite.worker.loop import draw_prompts, reward_seed, sample_lengths
 from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
 from suite.worker.trainers.drawn_model import as_text
@@ -35,7 +35,7 @@ def _scores(manifest: Dict[str, Any], batch: int, samples: int) -> Any:
     reward = manifest["workload"]["reward"]
     if reward["kind"] == "token-below":
         return None
-    seed = manifest["measure"]["seed"] * _SEED_STRIDE + batch
+    seed = reward_seed(manifest, batch)
     blank = Samples.even(torch.zeros(samples, 2, dtype=torch.int64), 1)
     return score_samples(reward, blank, seed).tolist()
 

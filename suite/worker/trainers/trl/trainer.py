@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from suite.worker.generation import find_generator
 from suite.worker.generation.configuration import write_configuration
-from suite.worker.loop import _SEED_STRIDE, draw_prompts
+from suite.worker.loop import draw_prompts, reward_seed
 from suite.worker.manifest import asked_iterations, installed_version
 from suite.worker.mismatch import mismatch
 from suite.worker.rank import ConfigError
@@ -146,7 +146,7 @@ class TrlTrainer(Trainer):
             return score_samples(spec, Samples.even(torch.tensor(completion_ids), 0), seed=0).tolist()
         first = self._world.rank * own
         everyone = Samples.even(torch.zeros(manifest["work"]["global_rollouts"], 1, dtype=torch.long), 0)
-        seed = manifest["measure"]["seed"] * _SEED_STRIDE + self._sheet.iteration - 1
+        seed = reward_seed(manifest, self._sheet.iteration - 1)
         return score_samples(spec, everyone, seed)[first : first + own].tolist()
 
     def _start(self) -> None:
