@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, Optional
 
 import torch.distributed as dist
 
@@ -49,13 +49,6 @@ _TOO_SLOW, _ATTEMPTS = "timed out during startup", 3
 _NO_DEVICE = 1000
 
 
-class Node(NamedTuple):
-    """What ranks tell each other of themselves: whose guardian holds the processes of the node, and the head."""
-
-    guardian: Optional[int]
-    address: Optional[str]
-
-
 class RayCluster:
     """Ray on the nodes of this run. Collective over all ranks: made, and closed, by each at the same time."""
 
@@ -68,10 +61,9 @@ class RayCluster:
         os.environ.update(_VARIABLES)
         given = os.environ.get(ADDRESS_VARIABLE)
         if given:
-            self.address, self.is_own = given, False
+            self.address = given
             self.processes: Optional[Processes] = None
             return
-        self.is_own = True
         # Ray's head takes a token where it finds one in somebody's home, and those who connect do not look there
         token = _gathered(secrets.token_hex(32), world)[0]
         os.environ.update({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token})
