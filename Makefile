@@ -215,10 +215,13 @@ openrlhf-lock: ## compile requirements/openrlhf.lock again (needs uv on the PATH
 		| cat build/openrlhf.head - > requirements/openrlhf.lock
 
 # As in its image, less what the engines' environment has in the same version.
-trlx-lock: ## make requirements/trlx.lock again from requirements/images/trlx.lock
+trlx-lock: ## make requirements/trlx.lock again from requirements/images/trlx.lock (needs uv on the PATH or in UV)
 	@mkdir -p build; grep '^#' requirements/trlx.lock > build/trlx-overlay.head
 	@$(PYTHON) requirements/leave_out.py --same requirements/images/trlx.lock requirements/driver.lock requirements/cpu.lock \
-		| cat build/trlx-overlay.head - > requirements/trlx.lock
+		> build/trlx-overlay.lock
+	@$(UV) pip compile --no-config --quiet --generate-hashes --no-header --no-annotate --no-deps --python-version 3.11 \
+		--python-platform x86_64-manylinux_2_28 requirements/trlx.in >> build/trlx-overlay.lock
+	@cat build/trlx-overlay.head build/trlx-overlay.lock > requirements/trlx.lock
 
 # In the versions of the engines' environment, also where verl or what it needs asks for older ones of these.
 verl-lock: ## compile requirements/verl.lock again (needs uv on the PATH or in UV)
