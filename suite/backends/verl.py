@@ -15,7 +15,8 @@ SPECIAL_TOKENS = 3
 #: whose methods the worker times (docs/trainers/verl.md)
 VERL_VERSION = "0.9.1"
 OLDEST_TRANSFORMERS = 5
-_FAMILIES = ("gpt2", "llama", "qwen2", "qwen3")
+#: its vLLM servers look for a model's parts where GPT-2 has none
+_FAMILIES = ("llama", "qwen2", "qwen3")
 _ALGORITHMS = ("ppo", "grpo")
 
 

@@ -30,6 +30,7 @@ _EVIDENCE_LINES = 6
 
 def failure_kind(error: BaseException, phase: str) -> str:
     """The failure kind of ``error``, raised in ``phase``; ``unknown`` where nothing proves another."""
+    error = _of_its_process(error)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(error, torch.cuda.OutOfMemoryError):
         return "oom_device"
@@ -53,10 +54,16 @@ def failure_kind(error: BaseException, phase: str) -> str:
 def failure_evidence(error: BaseException) -> List[str]:
     """The exception, and what caused it, as at most a few lines each: ``Type: message``."""
     lines: List[str] = []
-    for link in _chain(error):
+    for link in _chain(_of_its_process(error)):
         text = "{}: {}".format(type(link).__name__, link)
         lines.extend(line.rstrip() for line in text.splitlines()[:_EVIDENCE_LINES] if line.strip())
     return lines
+
+
+def _of_its_process(error: BaseException) -> BaseException:
+    """What a task of Ray's raised in its own process: Ray's error has it as ``cause``, and begins with the task."""
+    cause = getattr(error, "cause", None)
+    return cause if isinstance(cause, BaseException) else error
 
 
 def _chain(error: BaseException) -> Tuple[BaseException, ...]:

@@ -63,3 +63,15 @@ def test_evidence_names_the_error_and_its_cause_in_few_lines() -> None:
     evidence = failure_evidence(error)
     assert evidence[:2] == ["ConfigError: cannot read the manifest", "OSError: first"]
     assert len(evidence) < 10
+
+
+def test_an_error_of_a_process_of_rays_is_the_one_that_was_raised_there() -> None:
+    class RayTaskError(RuntimeError):
+        """As Ray's: its text is the traceback of the other process, coloured and with the task first."""
+
+        cause = AttributeError("no attribute 'heads'")
+
+    error = RayTaskError("\x1b[36mray::Worker.reset()\x1b[39m (pid=7)\n  File ...")
+    assert failure_evidence(error) == ["AttributeError: no attribute 'heads'"]
+    error.cause = torch.cuda.OutOfMemoryError("CUDA out of memory.")
+    assert failure_kind(error, "train") == "oom_device"

@@ -43,6 +43,8 @@ _LEAST_STORE_BYTES, _SHARE_OF_SHARED_MEMORY = 80 << 20, 0.5
 _STORE_BYTES = {"cpu": 512 << 20, "cuda": 16 << 30}
 _START_SECONDS, _END_SECONDS = 300.0, 20.0
 _LAST_LINES = 2
+#: for a head that is there
+_ANSWER_SECONDS = 30.0
 #: where it is slow all the same
 _TOO_SLOW, _ATTEMPTS = "timed out during startup", 3
 #: the first of the device numbers on a CPU
@@ -63,6 +65,9 @@ class RayCluster:
         if given:
             self.address = given
             self.processes: Optional[Processes] = None
+            errors = [each for each in _gathered(_no_ray_at(given), world) if each is not None]
+            if errors:
+                raise ConfigError(errors[0])
             return
         # Ray's head takes a token where it finds one in somebody's home, and those who connect do not look there
         token = _gathered(secrets.token_hex(32), world)[0]
@@ -175,6 +180,24 @@ def _gathered(value: Any, world: World) -> List[Any]:
     values: List[Any] = [None] * world.world_size
     dist.all_gather_object(values, value)
     return values
+
+
+def _no_ray_at(address: str) -> Optional[str]:
+    """Why no Ray is reached there, or None: Ray itself asks again and again for longer than a run may take."""
+    if address == "auto":
+        return None  # Ray finds one on this machine, or says at once that there is none
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535 or "/" in host:
+        return "{}={} names no Ray: it wants HOST:PORT of a head; without it a run starts its own".format(
+            ADDRESS_VARIABLE, address
+        )
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_SECONDS).close()
+    except OSError as error:
+        return "nothing answers at {}={} ({}); without that variable a run starts its own Ray".format(
+            ADDRESS_VARIABLE, address, error
+        )
+    return None
 
 
 def _short_folder() -> str:

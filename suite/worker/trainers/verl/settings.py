@@ -9,7 +9,7 @@ from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
 
 _SEED_STRIDE = 1_000_003  # as the suite's own loop draws its scores
-FAMILIES = ("gpt2", "llama", "qwen2", "qwen3")
+FAMILIES = ("llama", "qwen2", "qwen3")
 ALGORITHMS = ("ppo", "grpo")
 _DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 #: vLLM takes no more tokens into one pass unless told to; verl's default

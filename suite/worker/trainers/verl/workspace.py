@@ -111,9 +111,16 @@ def draw_critic(manifest: Dict[str, Any]) -> Any:
     configuration = model_config(size)
     configuration.num_labels = 1
     configuration.classifier_dropout = 0.0
+    name_kv_heads(configuration)
     model = AutoModelForTokenClassification.from_config(configuration, attn_implementation="sdpa")
     draw_weights(model, manifest["measure"]["seed"], whole, torch.device("cpu"))
     return model
+
+
+def name_kv_heads(configuration: Any) -> None:
+    """verl reads the number of key-value heads of every model; GPT-2's configuration has no such field."""
+    if not hasattr(configuration, "num_key_value_heads"):
+        configuration.num_key_value_heads = configuration.num_attention_heads
 
 
 def write_plugins(folder: str, version: str) -> None:

@@ -50,8 +50,9 @@ def for_stack(python: str, ranks: int, **more: Any) -> Manifest:
 
 
 def test_ppo_with_a_critic_on_two_workers_and_two_vllm_servers(tmp_path: Path, python: str) -> None:
-    """Two optimizer steps of two micro batches each: every way in which a step can be missed or doubled."""
-    manifest = for_stack(python, 2, sampler="fast", optimizer_steps=2)
+    """Two optimizer steps of two micro batches each: every way to miss or double one. The critic is GPT-2."""
+    critic = {"layers": 1, "hidden": 64, "ffn": 128, "heads": 2}
+    manifest = for_stack(python, 2, sampler="fast", optimizer_steps=2, critic=critic)
     record = execute(manifest, tmp_path, LocalLauncher(), python, lambda event: None)
     bundle = Bundle(tmp_path / manifest.run.id)
     assert record.status == "ok", f"{record.failure}\n{(bundle.path / 'logs' / 'rank-0.log').read_text()[-3000:]}"

@@ -110,6 +110,7 @@ def test_a_critic_is_the_workloads_own_or_has_the_policys_shape() -> None:
     own = draw_critic(as_read(verl_manifest(critic=critic)))
     assert (own.config.model_type, own.config.n_embd, own.config.n_layer) == ("gpt2", 32, 1)
     assert (own.config.vocab_size, own.config.n_positions) == (131, 32)
+    assert own.config.to_dict()["num_key_value_heads"] == 2  # asked for by verl, whatever the model
 
 
 @pytest.mark.parametrize(
