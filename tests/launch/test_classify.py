@@ -32,6 +32,7 @@ REAL_LINES = [
     ("oom_host", "OSError: [Errno 12] Cannot allocate memory"),
     ("disk_full", "OSError: [Errno 28] No space left on device"),
     ("disk_full", "OSError: [Errno 122] Disk quota exceeded: 'rank-0.jsonl'"),
+    ("config", "OSError: [Errno 27] File too large"),
     (
         "driver_mismatch",
         "RuntimeError: The NVIDIA driver on your system is too old (found version 11040). Please update",
