@@ -207,6 +207,12 @@ def test_where_a_rank_does_not_say_the_last_phase_of_rank_0_stands():
     assert (failure.phase, failure.iteration) == ("generate", 5)
 
 
+def test_a_rank_that_the_kernel_ended_over_the_size_of_a_file_is_told_which_limit():
+    failure = classify(RunEnd((a_rank(code=-signal.SIGXFSZ),)))
+    assert failure.kind == "config"
+    assert failure.evidence[0] == "rank 0 ended by SIGXFSZ" and "ulimit -f" in failure.evidence[1]
+
+
 def test_a_run_of_which_nothing_is_known_is_unknown():
     assert classify(RunEnd((a_rank(code=None, at=None),))).kind == "unknown"
 
