@@ -134,6 +134,65 @@ class TestLayers:
         assert not HEAVY & set(loaded.split())
 
 
+#: Modules that open files by themselves, and why that is safe: what is not here reads with ``suite.spec.foreign``.
+OWN_FILES = {
+    "suite/spec/foreign.py": "the reader itself",
+    "suite/spec/algorithms.py": "the suite's own sources and data",
+    "suite/spec/phases.py": "the suite's own sources and data",
+    "suite/spec/catalogue.py": "the suite's own sources and data",
+    "suite/backends/generation.py": "the suite's own sources and data",
+    "suite/backends/registry.py": "the suite's own sources and data",
+    "suite/bundle/cache/code.py": "the suite's own sources and data",
+    "suite/planner/parameters.py": "the suite's own sources and data",
+    "suite/cli/saved_help.py": "the suite's own sources and data",
+    "suite/cli/streams.py": "/dev/null",
+    "suite/cli/main.py": "/dev/null",
+    "suite/fitting/refit.py": "a page of this checkout",
+    "suite/images/digests.py": "files of this checkout",
+    "suite/images/locks.py": "files of this checkout",
+    "suite/images/pin.py": "files of this checkout",
+    "suite/images/inventory.py": "the image that it runs in, while it is built",
+    "suite/images/wheelhouse.py": "wheels that pip has just put there",
+    "suite/images/build.py": "writes a log",
+    "suite/report/plots/kept.py": "pictures that it has just drawn",
+    "suite/bundle/files.py": "writes, and syncs folders",
+    "suite/bundle/store.py": "the driver's own log and lock, through no link",
+    "suite/bundle/cache/database.py": "the user's own cache, through no link",
+    "suite/conduct/cluster/collect.py": "writes a bundle that it has just made",
+    "suite/launch/docker/copying.py": "writes files that are not there yet",
+    "suite/launch/docker/session.py": "the kernel's /proc",
+    "suite/launch/idle.py": "the kernel's /proc",
+    "suite/launch/probe.py": "the kernel's /proc and /sys",
+    "suite/launch/processes.py": "the kernel's /proc",
+    "suite/launch/traces.py": "the kernel's /proc",
+}
+MODE = re.compile(r"[rwaxbt+]+")
+
+
+def opens_files(path: Path) -> bool:
+    """Whether a module opens a file by something else than ``suite.spec.foreign``."""
+    for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call):
+            continue
+        called, first = node.func, node.args[0] if node.args else None
+        if isinstance(called, ast.Name) and called.id == "open":
+            return True
+        if isinstance(called, ast.Attribute):
+            owner = called.value.id if isinstance(called.value, ast.Name) else None
+            if called.attr in ("read_text", "read_bytes") and owner != "foreign":
+                return True
+            mode = isinstance(first, ast.Constant) and MODE.fullmatch(str(first.value))
+            if called.attr == "open" and (owner in ("os", "io") or mode or (first is None and owner != "tarfile")):
+                return True
+    return False
+
+
+def test_files_that_others_wrote_are_opened_in_one_way() -> None:
+    found = {str(path) for path in DRIVER_MODULES if opens_files(path)}
+    assert found - set(OWN_FILES) == set(), "read what others wrote with suite.spec.foreign, or say why it is safe"
+    assert set(OWN_FILES) - found == set(), "these open no file any more"
+
+
 def test_a_module_is_short_enough_to_have_one_job() -> None:
     lines = {str(path): len((ROOT / path).read_text(encoding="utf-8").splitlines()) for path in MODULES}
     long = {path: count for path, count in lines.items() if count > LONGEST_MODULE_LINES}

@@ -9,6 +9,9 @@ from suite.bundle.record import Failure, Status
 from suite.bundle.timeline import Timeline
 from suite.spec.manifest import Manifest
 
+#: More than any run that failed had: a manifest may ask for tens of thousands of ranks of which none was there.
+_MOST_PROBLEMS = 4096
+
 
 def ending(events: Events, timeline: Timeline, manifest: Manifest) -> tuple[Status, Failure | None]:
     """Status and failure: the driver's classification, else the first failure that a rank reported, else unknown.
@@ -43,7 +46,8 @@ def _problems(events: Events, end: Event, timeline: Timeline, manifest: Manifest
             problems.append(f"rank {rank} wrote no end")
         elif rank_end["status"] != "ok":
             problems.append(f"rank {rank} ended as failed after {rank_end['iterations']} iterations")
-    return tuple(problems)
+    more = len(problems) - _MOST_PROBLEMS
+    return tuple(problems) if more <= 0 else (*problems[:_MOST_PROBLEMS], f"and {more} more")
 
 
 def _by_rank(codes: dict | list) -> Iterable[tuple[object, int | None]]:

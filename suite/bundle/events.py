@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from suite.bundle.event_fields import FIELDS, Kind, is_moment, wrong_field
-from suite.bundle.files import EVENTS_BYTES, DamagedBundle, open_plain
+from suite.bundle.files import DamagedBundle, read_bytes
 from suite.bundle.json_lines import objects, plain_objects
+from suite.spec.foreign import EVENTS_BYTES
 from suite.spec.manifest import Manifest
 
 EVENTS_SCHEMA = "suite/events/1"
@@ -26,6 +27,12 @@ Event = dict[str, Any]
 _UNKNOWN = Kind(())
 _head = itemgetter("kind", "rank", "time", "seq")
 _OF_ITERATIONS = frozenset(("phase", "memory", "iteration"))
+#: Events of one file, and of all together: beyond any run, and no more than a machine reads in a minute.
+MOST_IN_FILE, MOST_EVENTS = 1 << 18, 1 << 21
+#: Bytes of all together, and more for each rank that has some: what is read takes up to twenty times as much memory.
+MOST_BYTES, BYTES_OF_RANK = 256 << 20, 256 << 10
+#: Ranks that wrote nothing: every one of them is looked at, though a manifest of 3 KB can ask for a million.
+MOST_SILENT = 1 << 16
 _RANK_FILE = re.compile(r"rank-(0|[1-9][0-9]{0,8})\.jsonl")
 
 
@@ -60,15 +67,27 @@ def read_events(folder: Path, manifest: Manifest) -> Events:
     """Read ``folder``. A line that its writer did not finish is left out and noted.
 
     Raises DamagedBundle on any other damage: no object, a wrong or missing field, a gap or a repetition, a rank
-    outside of the manifest's world, another manifest's events.
+    outside of the manifest's world, another manifest's events, more of them than are read.
     """
     notes: list[str] = []
     ranks = {}
-    for rank in _ranks_present(folder, manifest.layout.ranks):
-        events = _read_file(folder / f"rank-{rank}.jsonl", rank, notes)
+    size = count = 0
+    present = _ranks_present(folder, manifest.layout.ranks)
+    most = MOST_BYTES + BYTES_OF_RANK * len(present)
+    for rank in present:
+        path = folder / f"rank-{rank}.jsonl"
+        data = _content(path)
+        size += len(data)
+        if size > most:
+            raise DamagedBundle(f"the events up to {_name(path)} have more than the {most} bytes that are read")
+        events = _read_events(data, _name(path), rank, notes)
+        count += len(events)
+        if count > MOST_EVENTS:
+            raise DamagedBundle(f"up to {_name(path)} there are more than the {MOST_EVENTS} events that are read")
         _check_rank(events, rank, manifest)
         ranks[rank] = events
-    driver = _read_file(folder / "driver.jsonl", None, notes)
+    log = folder / "driver.jsonl"
+    driver = _read_events(_content(log), _name(log), None, notes)
     _check_driver(driver)
     return Events(driver=driver, ranks=ranks, notes=tuple(notes))
 
@@ -79,22 +98,35 @@ def _ranks_present(folder: Path, world: int) -> list[int]:
             raise DamagedBundle("events is not a folder of the bundle's own")
         names = [path.name for path in folder.iterdir()]
     except FileNotFoundError:
-        return []
+        names = []
     except OSError as error:
         raise DamagedBundle(f"events cannot be read: {(error.strerror or str(error)).lower()}") from error
     ranks = sorted(int(match.group(1)) for match in map(_RANK_FILE.fullmatch, names) if match)
     if ranks and ranks[-1] >= world:
         raise DamagedBundle(f"events/rank-{ranks[-1]}.jsonl is of a rank beyond the {world} of the manifest")
+    if world - len(ranks) > MOST_SILENT:
+        raise DamagedBundle(
+            f"{world - len(ranks)} of the manifest's {world} ranks have no events, more than the {MOST_SILENT} that "
+            "are looked for"
+        )
     return ranks
 
 
-def _read_file(path: Path, rank: int | None, notes: list[str]) -> tuple[Event, ...]:
-    name = f"events/{path.name}"
+def _name(path: Path) -> str:
+    return f"events/{path.name}"
+
+
+def _content(path: Path) -> bytes:
     try:
-        with open_plain(path, name, EVENTS_BYTES) as file:
-            data = file.read(EVENTS_BYTES + 1)
+        return read_bytes(path, _name(path), EVENTS_BYTES)
     except FileNotFoundError:
-        return ()
+        return b""
+
+
+def _read_events(data: bytes, name: str, rank: int | None, notes: list[str]) -> tuple[Event, ...]:
+    lines = data.count(b"\n")
+    if lines > MOST_IN_FILE:
+        raise DamagedBundle(f"{name} has {lines} events, more than the {MOST_IN_FILE} that are read")
     kinds = FIELDS["driver" if rank is None else "rank"]
     usual = _usual_events(data, rank, kinds)
     if usual is not None:

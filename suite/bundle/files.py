@@ -6,7 +6,6 @@ import errno
 import json
 import math
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,14 +13,15 @@ from typing import Any, BinaryIO
 
 from pydantic import ValidationError
 
+from suite.spec import foreign
 from suite.spec.base import UsageError
 from suite.spec.names import repeated
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_ADVICE = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "; free some and run the same command again"),
+    errno.EFBIG: "; this shell limits the size of files (ulimit -f): raise it and run the same command again",
+}
 
-DOCUMENT_BYTES = 16 << 20
-EVENTS_BYTES = 64 << 20
-LINE_BYTES = 1 << 20
 DEPTH = 24
 _MOST_INTEGER = 1 << 64
 _LONGEST_MESSAGE = 300
@@ -37,7 +37,7 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        advice = "; free some and run the same command again" if error.errno in _FULL else ""
+        advice = _ADVICE.get(error.errno or 0, "")
         raise UsageError(f"cannot write {path}: {(error.strerror or str(error)).lower()}{advice}") from error
 
 
@@ -64,45 +64,42 @@ def replace_atomically(path: Path, text: str) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with writing(path):
         try:
+            draft.unlink(missing_ok=True)  # of a process of this number that was killed
             write_synced(draft, text)
             draft.replace(path)
-        except OSError:
+        except BaseException:
             draft.unlink(missing_ok=True)
             raise
         sync_folder(path.parent)
 
 
 def open_plain(path: Path, name: str, limit_bytes: int) -> BinaryIO:
-    """Open a regular file, never through a symbolic link and never waiting for a pipe.
+    """Open a regular file of a bundle, see ``suite.spec.foreign``.
 
     Raises FileNotFoundError when it is not there, DamagedBundle when it is something else or too long.
     """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        what = (
-            "is a symbolic link" if path.is_symlink() else f"cannot be read: {(error.strerror or str(error)).lower()}"
-        )
-        raise DamagedBundle(f"{name} {what}") from error
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode) or status.st_size > limit_bytes:
-        os.close(descriptor)
-        if stat.S_ISREG(status.st_mode):
-            raise DamagedBundle(f"{name} has {status.st_size} bytes, more than the {limit_bytes} that are read")
-        raise DamagedBundle(f"{name} is not a regular file")
-    return os.fdopen(descriptor, "rb")
+    with _damage():
+        return foreign.open_plain(path, name, limit_bytes)
+
+
+def read_bytes(path: Path, name: str, limit_bytes: int) -> bytes:
+    """A whole file. Raises FileNotFoundError or DamagedBundle."""
+    with _damage():
+        return foreign.read_bytes(path, name, limit_bytes)
 
 
 def read_text(path: Path, name: str) -> str:
     """A whole document. Raises FileNotFoundError or DamagedBundle."""
-    with open_plain(path, name, DOCUMENT_BYTES) as file:
-        data = file.read(DOCUMENT_BYTES + 1)
+    with _damage():
+        return foreign.read_text(path, name)
+
+
+@contextmanager
+def _damage() -> Iterator[None]:
     try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise DamagedBundle(f"{name} is not UTF-8 text at byte {error.start}") from error
+        yield
+    except foreign.Unreadable as error:
+        raise DamagedBundle(str(error)) from error
 
 
 def parse_object(text: str, where: str) -> dict:

@@ -8,7 +8,8 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from suite.bundle.files import LINE_BYTES, DamagedBundle, parse_object
+from suite.bundle.files import DamagedBundle, parse_object
+from suite.spec.foreign import LINE_BYTES
 
 #: In a line with one of these, names are harder to count than ``plain_objects`` does.
 _CAREFUL = (b"\\", b"\t", b"\r", b" :")

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
 from suite.bundle.files import DamagedBundle, first_line, parse_object
+from suite.spec.lengths import lengths_as_text
 from suite.spec.manifest import Manifest, Run
+from suite.spec.names import SAFE_ID
 from suite.spec.resolve import layout_errors
 
-#: What a run's id, the name of its folder, looks like.
-SAFE_ID = re.compile(r"\w[\w.-]{0,199}")
 _MOST_RANKS, _MOST = 1 << 20, 1 << 48
 #: Manifests that were read last, by all but their ``run``, in which alone repeats differ, and on which nothing depends.
 _MOST_KNOWN, _LONGEST_KNOWN = 256, 1 << 16
@@ -65,13 +64,10 @@ def _read(text: str, body: Mapping[str, Any], name: str) -> Manifest:
 
 
 def _refuse_files(body: Mapping[str, Any], file: str) -> None:
-    """Lengths may be read from a file where they are asked for as a text, which a manifest never has: a bundle must not
-    have files of the machine read that it lies on. Raises DamagedBundle.
-    """
-    workload = body.get("workload")
-    for name in ("lengths", "prompt_lengths"):
-        if isinstance(workload, Mapping) and isinstance(workload.get(name), str):
-            raise DamagedBundle(f"{file}: workload.{name} is text, must be an object")
+    """A bundle must not have files of the machine read that it lies on. Raises DamagedBundle."""
+    name = lengths_as_text(body)
+    if name is not None:
+        raise DamagedBundle(f"{file}: workload.{name} is text, must be an object")
 
 
 def _check_content(manifest: Manifest, file: str) -> None:

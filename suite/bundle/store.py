@@ -31,10 +31,11 @@ from suite.bundle.files import (
     write_synced,
     writing,
 )
-from suite.bundle.manifest_file import SAFE_ID, parse_manifest
+from suite.bundle.manifest_file import parse_manifest
 from suite.bundle.record import RECORD_SCHEMA, Record
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
+from suite.spec.names import SAFE_ID
 
 __all__ = ["ATTIC", "AlreadyThere", "Bundle", "DamagedBundle", "DriverLog", "OtherSchema", "find_bundles"]
 

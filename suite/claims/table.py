@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import csv
 import re
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from suite.spec.base import UsageError
+from suite.spec.foreign import DOCUMENT_BYTES, read_bytes
 
-_MOST_BYTES, _MOST_ROWS, _MOST_COLUMNS, _LONGEST_CELL = 16 * 2**20, 100_000, 200, 200
+_MOST_ROWS, _MOST_COLUMNS, _LONGEST_CELL = 100_000, 200, 200
 _RULE = re.compile(r"\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*")
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 _LONG_FORM = {"config_id", "metric", "value"}
@@ -38,16 +38,13 @@ def read_table(path: Path) -> Table:
 
     Raises UsageError for a file that cannot be read, is larger than 16 MiB or holds no table with a row.
     """
+    name = shown(str(path))
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise UsageError(f"{path} is not a regular file")
-        if status.st_size > _MOST_BYTES:
-            raise UsageError(f"{path} is larger than 16 MiB: check a part of it")
-        text = path.read_text(encoding="utf-8-sig", errors="replace")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
-    return parse_table(text, shown(str(path)), markdown=path.suffix.lower() in (".md", ".markdown"))
+        data = read_bytes(path, name, DOCUMENT_BYTES, by_user=True)
+    except FileNotFoundError as error:
+        raise UsageError(f"{name} cannot be read: {error.strerror}") from error
+    text = data.decode("utf-8-sig", errors="replace")
+    return parse_table(text, name, markdown=path.suffix.lower() in (".md", ".markdown"))
 
 
 def parse_table(text: str, name: str, markdown: bool) -> Table:

@@ -32,7 +32,7 @@ def collect(
     from suite.spec.base import UsageError, printable
 
     def show(now: Standing) -> None:
-        typer.echo(f"{now.submission.run_id}: {now.state.word} {now.state.detail}".rstrip(), err=True)
+        typer.echo(printable(f"{now.submission.run_id}: {now.state.word} {now.state.detail}"), err=True)
 
     collected: dict[str, dict] = {}
     left: dict[str, str] = {}

@@ -7,12 +7,14 @@ import os
 import sys
 
 from suite.cli.saved_help import saved_page
+from suite.cli.streams import mend_streams
 
 COMPLETION = "_SUITE_COMPLETE"
 
 
 def main() -> None:
     """Run the command line."""
+    mend_streams()
     if COMPLETION not in os.environ:
         arguments = sys.argv[1:]
         text = version_line() + "\n" if arguments == ["--version"] else saved_page(arguments)

@@ -23,6 +23,7 @@ def status(
     """Show how far each run is that was submitted to a cluster, and why it waits."""
     from suite.cli.options.reading import print_json
     from suite.conduct.cluster.standing import chosen, standing
+    from suite.spec.base import printable
 
     rows = [standing(runs, submission) for submission in chosen(runs, run or [])]
     if as_json:
@@ -43,4 +44,4 @@ def status(
     if not rows:
         typer.echo(f"nothing was submitted to a cluster from {runs}")
     for row in rows:
-        typer.echo(f"{row.submission.run_id}  {row.state.word}  {row.state.detail}".rstrip())
+        typer.echo("  ".join(filter(None, map(printable, (row.submission.run_id, row.state.word, row.state.detail)))))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from suite.fitting.entries import number
+from suite.fitting.published import table_text
 from suite.planner.hardware import Hardware, published_hardware
 from suite.planner.jobs import Column
 from suite.planner.parameters import Parameters, RateBand
@@ -143,13 +145,12 @@ def _published(files: Sequence[Path]) -> Iterator[tuple[dict[str, str], Hardware
     """Cells of every rate of DeepSpeed-Chat's step 3 whose shape and device are known."""
     needed = ("layers", "hidden", "ffn", "heads", "vocab", "n_gpus", "value")
     for path in files:
-        with path.open(encoding="utf-8", errors="replace", newline="") as file:
-            for row in csv.DictReader(file):
-                if row.get("metric") != "step3_samples_per_sec" or "DeepSpeed-Chat" not in (row.get("framework") or ""):
-                    continue
-                hardware = published_hardware(row.get("gpu_model") or "", number(row.get("gpu_mem_gb")))
-                if hardware is not None and all(number(row.get(name)) for name in needed):
-                    yield {**row, "model": row.get("model") or "published"}, hardware
+        for row in csv.DictReader(io.StringIO(table_text(path), newline="")):
+            if row.get("metric") != "step3_samples_per_sec" or "DeepSpeed-Chat" not in (row.get("framework") or ""):
+                continue
+            hardware = published_hardware(row.get("gpu_model") or "", number(row.get("gpu_mem_gb")))
+            if hardware is not None and all(number(row.get(name)) for name in needed):
+                yield {**row, "model": row.get("model") or "published"}, hardware
 
 
 def _rates(cells: Mapping[str, str], hardware: Hardware, parameters: Parameters) -> list[float]:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import csv
 import hashlib
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from suite.fitting.entries import Entry, Unusable, entry_of, without_commas
 from suite.spec.base import UsageError
+from suite.spec.foreign import DOCUMENT_BYTES, read_bytes
 
+#: In all files together.
+_MOST_ROWS = 100_000
 #: Metrics that are read; what a table derives from them is not.
 METRICS = ("step_time", "tokens_per_sec", "tokens_per_sec_per_gpu", "peak_memory_gib", "fits")
 #: Units beside seconds, tokens per second and GiB in which a value may be given.
@@ -50,12 +54,9 @@ def read_published(paths: Sequence[Path]) -> Collection:
     UsageError for a file that cannot be read or that has no header with ``config_id`` and ``metric``.
     """
     collection, content = Collection(), hashlib.sha256()
+    left = _MOST_ROWS
     for path in paths:
-        try:
-            text = path.read_text(encoding="utf-8-sig", errors="replace")
-        except OSError as error:
-            raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
-        _read_file(path, text, collection)
+        left -= _read_file(path, table_text(path), collection, left)
     for entry in collection.entries:
         content.update(
             repr((entry.source, entry.config, entry.step_seconds, entry.peak_memory_bytes, entry.fits)).encode()
@@ -65,27 +66,50 @@ def read_published(paths: Sequence[Path]) -> Collection:
 
 
 def csv_files(paths: Iterable[Path]) -> list[Path]:
-    """The files named, and those of the folders named, in order. Raises UsageError for what is not there."""
+    """The files named, and those of the folders named, in order.
+
+    Raises UsageError for what is not there, and for a link in a folder, which may lead anywhere.
+    """
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            found += sorted(path.glob("*.csv"))
-        elif path.is_file():
+            inside = sorted(path.glob("*.csv"))
+            link = next((each for each in inside if each.is_symlink()), None)
+            if link is not None:
+                raise UsageError(f"{link} is a symbolic link; name the file that it leads to")
+            found += inside
+        elif os.path.lexists(path):
             found.append(path)
         else:
             raise UsageError(f"there is no file or folder {path}")
     return found
 
 
-def _read_file(path: Path, text: str, collection: Collection) -> None:
-    reader = csv.DictReader(text.replace("\0", "").splitlines(keepends=True), restkey="", restval="")
-    header = set(reader.fieldnames or ())
+def table_text(path: Path) -> str:
+    """The text of a table that somebody published. Raises UsageError for what is no file of at most 16 MiB."""
+    try:
+        data = read_bytes(path, str(path), DOCUMENT_BYTES, by_user=True)
+    except FileNotFoundError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    return data.decode("utf-8-sig", errors="replace").replace("\0", "")
+
+
+def _read_file(path: Path, text: str, collection: Collection, most: int) -> int:
+    """How many rows the file has. Raises UsageError for more than ``most``."""
+    reader = csv.DictReader(text.splitlines(keepends=True), restkey="", restval="")
+    try:
+        header = set(reader.fieldnames or ())
+    except csv.Error as error:
+        raise UsageError(f"{path} is not CSV: its header cannot be read: {error}") from error
     if not {"config_id", "metric", "value"} <= header:
         raise UsageError(f"{path} is not in the published format: columns config_id, metric and value are needed")
     configs: dict[tuple[str, str], dict[str, str]] = {}
     metrics: dict[tuple[str, str], dict[str, float]] = {}
+    count = 0
     try:
-        for row in reader:
+        for count, row in enumerate(reader, start=1):
+            if count > most:
+                raise UsageError(f"{path}: more than {_MOST_ROWS} rows in all; check a part of them")
             _take_row(path, row, configs, metrics, collection)
     except csv.Error as error:
         collection.left_out.append(LeftOut(path.stem, f"line {reader.line_num}", f"not CSV from here on: {error}"))
@@ -94,6 +118,7 @@ def _read_file(path: Path, text: str, collection: Collection) -> None:
             collection.entries.append(entry_of(*key, config, metrics[key]))
         except Unusable as reason:
             collection.left_out.append(LeftOut(*key, str(reason)))
+    return count
 
 
 def _take_row(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from suite.fitting.check import Check, Verdict
+from suite.spec.base import printable
 
 
 def check_lines(check: Check) -> Iterator[str]:
@@ -20,7 +21,7 @@ def check_lines(check: Check) -> Iterator[str]:
             f"too large: {fit.too_large_as_too_large} called so, {fit.too_large_as_fits} called fitting"
         )
     for reason, count in check.overall.left_out.items():
-        yield f"left out {count:>5}: {reason}"
+        yield f"left out {count:>5}: {printable(reason)}"
 
 
 def _verdict_line(name: str, verdict: Verdict) -> str:
@@ -30,6 +31,6 @@ def _verdict_line(name: str, verdict: Verdict) -> str:
     step, memory, fit = verdict.step_time, verdict.memory, verdict.fit
     right = f"{fit.rows} rows {100 * fit.accuracy:.1f} %" if fit.accuracy is not None else "-"
     return (
-        f"{name[:26]:<26} {errors(step.rows, step.median, step.p90):>26} "
+        f"{printable(name)[:26]:<26} {errors(step.rows, step.median, step.p90):>26} "
         f"{errors(memory.rows, memory.median, memory.p90):>24} {right:>22} {sum(verdict.left_out.values()):>9}"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 from suite.fitting.check import errors_of, fitted
 from suite.fitting.entries import Entry, Unusable, entry_of, number
 from suite.fitting.fit import Rows
+from suite.fitting.published import table_text
 from suite.planner.parameters import Parameters
 
 _METRIC, _VOCABULARY = "hw_tflops_per_gpu", 50304
@@ -28,24 +30,21 @@ def zero_entries(files: Sequence[Path]) -> list[Entry]:
 
 def _entries(files: Sequence[Path]) -> Iterator[Entry]:
     for path in files:
-        with path.open(encoding="utf-8", errors="replace", newline="") as file:
-            for cells in csv.DictReader(file):
-                if cells.get("metric") != _METRIC:
-                    continue
-                names = ("global_batch_seqs", "seq_len", "layers", "hidden", "n_gpus", "value")
-                batch, sequence, layers, hidden, devices, rate = (number(cells.get(name)) or np.nan for name in names)
-                vocabulary = number(cells.get("vocab")) or _VOCABULARY
-                flops = 96 * batch * sequence * layers * hidden**2
-                flops *= 1 + sequence / (6 * hidden) + vocabulary / (16 * layers * hidden)
-                seconds = flops / (rate * 1e12 * devices)
-                if not np.isfinite(seconds):
-                    continue
-                try:
-                    yield entry_of(
-                        cells.get("source_id") or path.stem, cells["config_id"], cells, {"step_time": seconds}
-                    )
-                except Unusable:
-                    continue
+        for cells in csv.DictReader(io.StringIO(table_text(path), newline="")):
+            if cells.get("metric") != _METRIC:
+                continue
+            names = ("global_batch_seqs", "seq_len", "layers", "hidden", "n_gpus", "value")
+            batch, sequence, layers, hidden, devices, rate = (number(cells.get(name)) or np.nan for name in names)
+            vocabulary = number(cells.get("vocab")) or _VOCABULARY
+            flops = 96 * batch * sequence * layers * hidden**2
+            flops *= 1 + sequence / (6 * hidden) + vocabulary / (16 * layers * hidden)
+            seconds = flops / (rate * 1e12 * devices)
+            if not np.isfinite(seconds):
+                continue
+            try:
+                yield entry_of(cells.get("source_id") or path.stem, cells["config_id"], cells, {"step_time": seconds})
+            except Unusable:
+                continue
 
 
 def zero_table(entries: Sequence[Entry], parameters: Parameters) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 SBOM = "/opt/suite/sbom.cdx.json"
 ANSWER_SECONDS = 120
+_MOST_BYTES = 64 << 20
 OWN_LABEL = "suite.check"
 
 # Runs under both interpreters, of which the older is Python 3.8; the driver's asks the stack's.
@@ -70,9 +72,10 @@ def look_inside(api: APIClient, image: str) -> Inside:
         api.start(container)
         code = api.wait(container, timeout=ANSWER_SECONDS)["StatusCode"]
         if code:
-            lines = api.logs(container, stdout=False).decode(errors="replace").strip().splitlines()
+            lines = api.logs(container, stdout=False, tail=40).decode(errors="replace").strip().splitlines()
             raise UsageError(f"the driver of {image} does not start: {lines[-1] if lines else f'exit code {code}'}")
-        return Inside.model_validate_json(api.logs(container, stderr=False))
+        said = api.logs(container, stdout=True, stderr=False, stream=True, follow=False)
+        return Inside.model_validate_json(_bounded(said, f"what {image} tells of itself"))
     except _failures() as error:
         raise UsageError(f"{image} cannot be run: {error}") from error
     finally:
@@ -86,13 +89,28 @@ def copy_out(api: APIClient, image: str, path: str) -> bytes:
     container = _create(api, image, ["none"])
     try:
         stream, _ = api.get_archive(container, path)
-        with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as archive:
-            member = archive.extractfile(archive.getmembers()[0])
-            return member.read() if member else b""
+        with tarfile.open(fileobj=io.BytesIO(_bounded(stream, f"{path} of {image}"))) as archive:
+            first = archive.next()
+            member = archive.extractfile(first) if first is not None and first.isreg() else None
+            if member is None:
+                raise UsageError(f"{path} of {image} is not a regular file")
+            return member.read()
     except NotFound as error:
         raise UsageError(f"{image} has no {path}") from error
+    except tarfile.TarError as error:
+        raise UsageError(f"{path} of {image} cannot be read: {error}") from error
     finally:
         api.remove_container(container, force=True)
+
+
+def _bounded(pieces: Iterable[bytes], name: str) -> bytes:
+    """All that an image gives, which may be anybody's. Raises UsageError where that is too much."""
+    data = bytearray()
+    for piece in pieces:
+        data += piece
+        if len(data) > _MOST_BYTES:
+            raise UsageError(f"{name} has more than the {_MOST_BYTES} bytes that are read")
+    return bytes(data)
 
 
 def _create(api: APIClient, image: str, command: list[str]) -> str:

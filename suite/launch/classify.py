@@ -127,6 +127,9 @@ def _ended(rank: RankEnd, code: int | None, time: float, end: RunEnd, patterns: 
     if code == -signal.SIGKILL and end.oom_kills > 0:
         counter = f"the kernel's count of out-of-memory kills (oom_kill in /proc/vmstat) rose by {end.oom_kills}"
         return Finding(Strength.CAUSE, time, rank.rank, _failure(end, "oom_host", ending, counter))
+    if code == -signal.SIGXFSZ:
+        limit = "a file that it wrote has the size that its shell allows (ulimit -f): raise the limit"
+        return Finding(Strength.CAUSE, time, rank.rank, _failure(end, "config", ending, limit))
     last = [f"{rank.name}: {line}" for line in rank.log[-LOG_LINES:]]
     kind: FailureKind = "rank_lost" if lost else "unknown"
     strength = Strength.CAUSE if lost else Strength.SILENT

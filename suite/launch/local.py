@@ -18,11 +18,12 @@ from typing import Any, Literal, cast, get_args
 import suite
 from suite.launch.job import Job, Site
 from suite.launch.outcome import OnEvent, Outcome, RunFolder
-from suite.launch.processes import RankProcess, child_subreaper, descendants
+from suite.launch.processes import RankProcess, child_subreaper, descendants, end_with_this_process
 from suite.launch.requests import stop_requests
 from suite.launch.supervise import USUAL_PATIENCE, Patience, Rank, Supervision
 from suite.launch.zygotes import ForkError, Zygote, Zygotes, can_fork
 from suite.spec.base import UsageError
+from suite.spec.foreign import open_log
 from suite.spec.manifest import Manifest
 from suite.spec.names import nearest
 
@@ -34,7 +35,7 @@ StartRank = Callable[[Mapping[str, str], int, bool], RankProcess]
 class LocalLauncher:
     """Runs a job's ranks on this machine, each in its own session, with the variables that torchrun would set.
 
-    Must run in the main thread: workers ask the kernel to end them when the thread that started them ends
+    Must run in the main thread: the kernel is asked to end ranks when the thread that started them ends
     (PR_SET_PDEATHSIG), and only the main thread may wait for Ctrl-C and SIGTERM. These are turned into an Outcome
     with status ``interrupted`` while a job runs; a second one stops the ranks without further patience.
     """
@@ -140,8 +141,12 @@ def start_ranks(job: Job, folder: RunFolder, started: list[Rank], start: StartRa
     port = free_port()
     for index in range(job.ranks):
         variables = rank_variables(job, index, port)
-        with (folder.logs_dir / f"rank-{index}.log").open("ab") as log:
-            started.append(Rank(index, start(variables, log.fileno(), index == 0)))
+        name = f"rank-{index}.log"
+        log = open_log(folder.logs_dir / name, f"logs/{name}")
+        try:
+            started.append(Rank(index, start(variables, log, index == 0)))
+        finally:
+            os.close(log)
         if job.limits.memory_bytes is not None:
             limit = job.limits.memory_bytes
             with suppress(ProcessLookupError):  # it may have ended already
@@ -183,6 +188,7 @@ def spawn(job: Job, variables: Mapping[str, str], log: int, is_speaker: bool) ->
             stderr=log,
             bufsize=0,
             start_new_session=True,
+            preexec_fn=end_with_this_process(),
         )
     except OSError as error:
         where = error.filename or job.argv[0]

@@ -24,8 +24,8 @@ NEXT_STEPS: dict[FailureKind, str] = {
     "version and this GPU.",
     "disk_full": "A file system is full: free space where the evidence says (runs folder, /tmp or /dev/shm), then run "
     "again.",
-    "config": "The stack cannot start as it is set up: mend what the evidence names (a missing package, a wrong path "
-    "or setting); suite doctor checks it.",
+    "config": "The stack cannot start as it is set up: mend what the evidence names (a missing package, a wrong path, "
+    "setting or limit); suite doctor checks it.",
     "timeout": "The run took longer than its limit: raise the limit, or ask for fewer iterations or a smaller size.",
     "interrupted": "The run was stopped on request: the same command again redoes it and keeps what is done.",
     "unknown": "Nothing known fits: read the evidence and the whole log of the rank it names.",

@@ -36,6 +36,7 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("oom_host", "cause", r"Cannot allocate memory"),
     Pattern("disk_full", "cause", r"No space left on device"),
     Pattern("disk_full", "cause", r"Disk quota exceeded"),
+    Pattern("config", "cause", r"\bFile too large\b"),
     Pattern("driver_mismatch", "cause", r"NVIDIA driver on your system is too old"),
     Pattern("driver_mismatch", "cause", r"CUDA driver version is insufficient for CUDA runtime version"),
     Pattern("driver_mismatch", "cause", r"forward compatibility was attempted on non supported HW"),

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import psutil
 
+_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 
@@ -89,6 +90,24 @@ def child_subreaper() -> Iterator[None]:
         yield
     finally:
         libc.prctl(_PR_SET_CHILD_SUBREAPER, before.value, 0, 0, 0)
+
+
+def end_with_this_process() -> Callable[[], None] | None:
+    """For ``preexec_fn``: have the kernel kill a child when the thread that starts it ends, whatever the child runs
+    (Linux); null elsewhere. A program that is run as another user loses it.
+
+    What is called between fork and exec is looked up here, and there takes no lock that another thread may hold.
+    """
+    if sys.platform != "linux":
+        return None
+    prctl, driver = ctypes.CDLL(None).prctl, os.getpid()
+
+    def set_up() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL.value, 0, 0, 0)
+        if os.getppid() != driver:  # it ended before this process asked to end with it
+            os._exit(1)
+
+    return set_up
 
 
 def descendants() -> set[int]:

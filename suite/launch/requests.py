@@ -25,12 +25,20 @@ class StopRequests:
             return None
 
 
+#: Those that are collected already, of a block around this one.
+_collecting: list[StopRequests] = []
+
+
 @contextmanager
 def stop_requests() -> Iterator[StopRequests]:
     """Collect stop signals while the block runs; the handlers are as before afterwards. Main thread only.
 
-    A signal that the driver was started to ignore (``nohup``) stays ignored.
+    A block within another one shares its requests: what came before it is found in it, and what it does not take is
+    left to the other. A signal that the driver was started to ignore (``nohup``) stays ignored.
     """
+    if _collecting:
+        yield _collecting[0]
+        return
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     os.set_blocking(writing, False)
@@ -40,12 +48,15 @@ def stop_requests() -> Iterator[StopRequests]:
             os.write(writing, bytes([number]))
 
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    requests = StopRequests(reading)
     try:
         for number, handler in before.items():
             if handler is not signal.SIG_IGN:
                 signal.signal(number, note)
-        yield StopRequests(reading)
+        _collecting.append(requests)
+        yield requests
     finally:
+        _collecting.clear()
         for number, handler in before.items():
             signal.signal(number, handler)
         os.close(reading)

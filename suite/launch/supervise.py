@@ -7,7 +7,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -16,11 +16,22 @@ from typing import Any, Literal
 
 from suite.launch.classify import RankEnd, RunEnd, classify
 from suite.launch.job import Job
+from suite.launch.limits import at_size_limit, is_size_limit
+from suite.launch.logs import LOOK_SECONDS, MOST_BYTES, LogLimit
 from suite.launch.outcome import Failure, FailureKind, OnEvent, Outcome, RunFolder
 from suite.launch.processes import RankProcess, catches, exit_descriptor, signal_group, sweep
 from suite.launch.requests import StopRequests
 from suite.launch.stream import EventStream
-from suite.launch.traces import log_size, log_tail, oom_kill_count, read_reports, stack_lines
+from suite.launch.traces import (
+    iteration_of,
+    log_size,
+    log_tail,
+    oom_kill_count,
+    phase_of,
+    read_reports,
+    stack_lines,
+)
+from suite.spec.foreign import open_log
 
 READ_BYTES = 64 * 1024
 STACK_LINES = 60
@@ -69,7 +80,8 @@ class Supervision:
         self._oom_kills_before = oom_kill_count()
         self._selector = selectors.DefaultSelector()
         self._exits: list[int] = []
-        self._log = os.open(folder.logs_dir / "rank-0.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        self._log = open_log(folder.logs_dir / "rank-0.log", "logs/rank-0.log")
+        self._log_limit, self._unlooked = LogLimit(), 0  # bytes that were written since the logs were looked at
         self._stream = EventStream(self._write, self._take_event)
         self._alarms: dict[Callable[[], None], float] = {}  # what is to be done, and when (monotonic)
         self._phase: str | None = None  # the last that rank 0 reported
@@ -78,6 +90,7 @@ class Supervision:
         self._stopped_at: float | None = None
         self._interrupted_by: str | None = None
         self._unkillable = False
+        self._unread: list[str] = []
 
     def watch(self) -> None:
         """Block until every rank has ended or was given up."""
@@ -85,6 +98,7 @@ class Supervision:
         self._alarms = {
             self._time_out: self._began + limits.run_seconds,
             self._silent: time.monotonic() + limits.silence_seconds,
+            self._look_at_logs: self._began + LOOK_SECONDS,
         }
         self._selector.register(self._requests.descriptor, selectors.EVENT_READ, self._take_request)
         self._selector.register(self._stdout(), selectors.EVENT_READ, self._read_output)
@@ -113,6 +127,7 @@ class Supervision:
             self._close_outputs()
             self._selector.close()
             os.close(self._log)
+        self._log_limit.hold(map(self._log_file, self.ranks))
 
     def forget_ranks(self) -> None:
         """End those that were started, before they are watched, as if there had been none."""
@@ -156,10 +171,9 @@ class Supervision:
             self._alarms = {self._terminate: time.monotonic() + self._patience.grace_seconds}
 
     def _take_event(self, event: dict[str, Any]) -> None:
-        if isinstance(event.get("phase"), str):
-            self._phase = event["phase"]
-        if isinstance(event.get("iteration"), int):
-            self._iteration = event["iteration"]
+        phase, iteration = phase_of(event), iteration_of(event)
+        self._phase = self._phase if phase is None else phase
+        self._iteration = self._iteration if iteration is None else iteration
         if self._silent in self._alarms:
             self._alarms[self._silent] = time.monotonic() + self._job.limits.silence_seconds
         self._on_event(event)
@@ -184,7 +198,8 @@ class Supervision:
     def _silent(self) -> None:
         """No event for too long: ask the ranks for their stacks, then end them."""
         limit = self._job.limits.silence_seconds
-        self._verdict = self._failure("hang", f"no event from rank 0 for {limit:g} s; {self._last_seen()}")
+        words = f"no event from rank 0 for {limit:g} s; {self._last_seen()}"
+        self._verdict = self._failure("hang", words, *self._printing(limit))
         sizes = [log_size(self._log_file(rank)) for rank in self.ranks]
         for rank in self._alive():
             if catches(rank.process.pid, signal.SIGUSR1):
@@ -242,16 +257,28 @@ class Supervision:
 
     def _write(self, data: bytes) -> None:
         """Append to rank 0's log. A full disk ends the run; its rank is heard further, so that it can end."""
+        self._unlooked += len(data)
         try:
             while data:
                 data = data[os.write(self._log, data) :]
         except OSError as error:
             if self._verdict is None:
-                self._verdict = self._failure("disk_full", f"{self._log_file(self.ranks[0])}: {error.strerror}")
+                kind: FailureKind = "config" if is_size_limit(error) else "disk_full"
+                self._verdict = self._failure(kind, f"{self._log_file(self.ranks[0])}: {error.strerror}")
                 self._terminate()
+        if self._unlooked > MOST_BYTES // 2 and self._look_at_logs in self._alarms:
+            self._look_at_logs()
+
+    def _look_at_logs(self) -> None:
+        self._log_limit.hold(map(self._log_file, self.ranks))
+        self._unlooked = 0
+        self._alarms[self._look_at_logs] = time.monotonic() + LOOK_SECONDS
 
     def _log_file(self, rank: Rank) -> Path:
         return self._folder.logs_dir / f"rank-{rank.index}.log"
+
+    def _events_file(self, rank: Rank) -> Path:
+        return self._folder.events_dir / f"rank-{rank.index}.jsonl"
 
     def _stack(self, rank: Rank, since: int) -> tuple[str, ...]:
         lines = stack_lines(log_tail(self._log_file(rank), since), max(STACK_LINES // len(self.ranks), 4))
@@ -263,13 +290,24 @@ class Supervision:
         within = "" if self._iteration is None else f" of iteration {self._iteration}"
         return f"the last it reported was phase {self._phase}{within}"
 
+    def _printing(self, limit: float) -> Iterator[str]:
+        """Output is no sign of life, for a rank that is stuck may complain for ever: but it is told."""
+        for rank in self._alive():
+            with suppress(OSError):
+                ago = time.time() - self._log_file(rank).lstat().st_mtime
+                if ago < limit / 2:
+                    yield f"rank {rank.index} wrote to its log {ago:.1f} s before that, which is no event"
+
     def _why(self) -> Failure:
-        """The classifier's word, and ranks that could not even be killed."""
+        """The classifier's word, files that were not read, and ranks that could not even be killed."""
         before, after = self._oom_kills_before, oom_kill_count()
+        full = at_size_limit([path for rank in self.ranks for path in (self._log_file(rank), self._events_file(rank))])
+        is_full = full is not None and (self._verdict is None or self._verdict.kind == "config")
         failure = classify(
             RunEnd(
                 ranks=tuple(self._rank_end(rank) for rank in self.ranks),
-                verdict=self._verdict,
+                verdict=self._failure("config", str(full)) if is_full else self._verdict,
+                proven=is_full,
                 stopped_at=self._stopped_at,
                 oom_kills=after - before if before is not None and after is not None else 0,
                 phase=self._phase,
@@ -279,11 +317,13 @@ class Supervision:
         left = tuple(
             f"rank {rank.index} (process {rank.process.pid}) did not end after SIGKILL" for rank in self._alive()
         )
-        return failure.model_copy(update={"evidence": failure.evidence + left})
+        return failure.model_copy(update={"evidence": (*failure.evidence, *self._unread, *left)})
 
     def _rank_end(self, rank: Rank) -> RankEnd:
         by_itself = rank.ended_at is not None and (self._stopped_at is None or rank.ended_at <= self._stopped_at)
-        reported = read_reports(self._folder.events_dir / f"rank-{rank.index}.jsonl")
+        reported = read_reports(self._events_file(rank))
+        if reported.unread is not None:
+            self._unread.append(f"{reported.unread}: it was not read")
         return RankEnd(
             rank=rank.index,
             exit_code=rank.process.returncode,

@@ -1,41 +1,58 @@
-"""What the ranks left on disk that tells how they ended: their failure events and the tails of their logs."""
+"""What the ranks left on disk that tells how they ended: their failure events and the tails of their logs.
+
+Ranks may leave anything there, also something that is no file: a bounded part is read of files alone.
+"""
 
 from __future__ import annotations
 
 import json
-import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from suite.launch.classify import Report
 from suite.launch.outcome import Failure, FailureKind
+from suite.spec.foreign import LINE_BYTES, Unreadable, read_part
 
 TAIL_BYTES = 64 * 1024
 LONGEST_LINE = 500
 EVIDENCE_LINES = 40
+#: A rank's start is its first event, and what made it fail among its last.
+_FIRST_BYTES, _LAST_BYTES = LINE_BYTES, 4 * LINE_BYTES
+#: Reports that are taken of one rank, and lines that are parsed to find them.
+_MOST_REPORTS, _MOST_LINES = 100, 10_000
+#: No run has so many iterations; a name of a phase is shorter.
+_MOST_ITERATIONS, _LONGEST_NAME = 1 << 31, 80
 
 
 class RankReports(NamedTuple):
-    """A rank's start and its failures, from its events."""
+    """A rank's start and its failures, from its events. ``unread``: why they were not read, where they were not."""
 
     started: bool
     reports: tuple[Report, ...]
+    unread: str | None = None
 
 
 def read_reports(events_file: Path) -> RankReports:
     """Read a rank's events; torn or foreign lines and a missing file are passed over."""
+    name = f"events/{events_file.name}"
     try:
-        with events_file.open("rb") as lines:
-            return parse_reports(lines)
+        first = read_part(events_file, name, 0, _FIRST_BYTES)
+        last = read_part(events_file, name, -_LAST_BYTES, _LAST_BYTES) if len(first) == _FIRST_BYTES else b""
     except FileNotFoundError:
         return RankReports(False, ())
+    except Unreadable as error:
+        return RankReports(False, (), str(error))
+    beginning = parse_reports(first.split(b"\n"))
+    return beginning if not last else RankReports(beginning.started, parse_reports(last.split(b"\n")).reports)
 
 
 def parse_reports(lines: Iterable[bytes]) -> RankReports:
     """The same from the lines of the file."""
     started = False
     reports: list[Report] = []
+    parsed = 0
     for line in lines:
         if b'"start"' not in line and b'"failure"' not in line:
             continue
@@ -43,6 +60,9 @@ def parse_reports(lines: Iterable[bytes]) -> RankReports:
         started = started or event.get("kind") == "start"
         if event.get("kind") == "failure":
             reports.append(Report(finite(event.get("time")) or 0.0, _failure(event)))
+        parsed += 1
+        if parsed == _MOST_LINES or len(reports) == _MOST_REPORTS:
+            break
     return RankReports(started, tuple(reports))
 
 
@@ -56,21 +76,37 @@ def _event(line: bytes) -> dict[str, Any]:
 
 def _failure(event: dict[str, Any]) -> Failure:
     """A failure event as data; what does not fit the contract is left out rather than trusted."""
-    named, phase, iteration = event.get("failure"), event.get("phase"), event.get("iteration")
+    named = event.get("failure")
     kind: FailureKind = next((kind for kind in get_args(FailureKind) if kind == named), "unknown")
     evidence = event.get("evidence")
     lines = evidence if isinstance(evidence, list) else []
     return Failure(
         kind=kind,
-        phase=_text(phase) if isinstance(phase, str) else None,
-        iteration=iteration if isinstance(iteration, int) else None,
+        phase=phase_of(event),
+        iteration=iteration_of(event),
         evidence=tuple(_text(line) for line in lines[:EVIDENCE_LINES]),
     )
 
 
-def _text(value: Any) -> str:
+def phase_of(event: dict[str, Any]) -> str | None:
+    """The phase that an event of a rank names, if it does."""
+    phase = event.get("phase")
+    return _text(phase, _LONGEST_NAME) if isinstance(phase, str) else None
+
+
+def iteration_of(event: dict[str, Any]) -> int | None:
+    """The iteration that an event of a rank names, if it does."""
+    iteration = event.get("iteration")
+    return iteration if type(iteration) is int and 0 <= iteration < _MOST_ITERATIONS else None
+
+
+def _text(value: Any, longest: int = LONGEST_LINE) -> str:
     """Cut to a length one can print; half of a surrogate pair, which JSON can spell, becomes a question mark."""
-    return str(value)[:LONGEST_LINE].encode(errors="replace").decode()
+    try:
+        text = value if isinstance(value, str) else ascii(value)
+    except RecursionError:
+        text = "nested too deeply"
+    return text[:longest].encode(errors="replace").decode()
 
 
 def finite(value: Any) -> float | None:
@@ -81,20 +117,21 @@ def finite(value: Any) -> float | None:
 def log_size(log_file: Path) -> int:
     """Bytes in the log; 0 when there is none."""
     try:
-        return log_file.stat().st_size
-    except FileNotFoundError:
+        status = log_file.lstat()
+    except OSError:
         return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
 
 def log_tail(log_file: Path, since: int = 0) -> tuple[str, ...]:
     """Non-empty lines of the last 64 KiB of a log, from byte ``since`` on, each cut to a length one can print."""
     try:
-        with log_file.open("rb") as log:
-            size = log.seek(0, os.SEEK_END)
-            log.seek(max(since, size - TAIL_BYTES, 0))
-            return printable_lines(log.read(TAIL_BYTES))
+        first = max(since, log_size(log_file) - TAIL_BYTES)
+        return printable_lines(read_part(log_file, f"logs/{log_file.name}", first, TAIL_BYTES))
     except FileNotFoundError:
         return ()
+    except Unreadable as error:
+        return (f"{error}: it was not read",)
 
 
 def printable_lines(data: bytes) -> tuple[str, ...]:

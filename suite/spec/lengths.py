@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from suite.spec.base import Frozen, UsageError
+from suite.spec.foreign import read_text
 
 #: More lengths than a file may list: beyond it a manifest would be all lengths.
 MOST_LISTED = 100_000
@@ -153,6 +155,17 @@ def _parts(mean: float, sigma: float, count: int) -> list[float]:
     return [mean * count * (above - below) for below, above in pairwise([0.0, *inner, 1.0])]
 
 
+def lengths_as_text(manifest: Any) -> str | None:
+    """The field of a manifest's workload, as parsed JSON, that is a text, which might name a file to be read.
+
+    A user may type that; a manifest, which is resolved, never has it.
+    """
+    workload = manifest.get("workload") if isinstance(manifest, Mapping) else None
+    if not isinstance(workload, Mapping):
+        return None
+    return next((name for name in ("lengths", "prompt_lengths") if isinstance(workload.get(name), str)), None)
+
+
 def parse_lengths(text: str) -> dict[str, Any]:
     """The fields of ``Lengths`` from ``fixed:512``, ``list:FILE`` or ``lognormal:mean=512,sigma=0.6,cap=4096``.
 
@@ -179,15 +192,11 @@ def _listed(path: str) -> tuple[int, ...]:
     shown = path.strip()[:80]
     try:
         file = Path(path.strip()).expanduser()
-        if not file.is_file():
-            raise UsageError(f"there is no file {shown!r} with lengths")
-        if file.stat().st_size > _MOST_BYTES:
-            raise UsageError(f"{shown} is too long for a list of at most {MOST_LISTED} lengths")
-        content = file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{shown} is no text with lengths: byte {error.start} is not UTF-8") from error
-    except (OSError, RuntimeError) as error:  # a home that nobody has is the latter
-        raise UsageError(f"cannot read the lengths in {shown}: {getattr(error, 'strerror', error)}") from error
+        content = read_text(file, shown, _MOST_BYTES, by_user=True).removeprefix("\ufeff")
+    except FileNotFoundError as error:
+        raise UsageError(f"there is no file {shown!r} with lengths") from error
+    except RuntimeError as error:  # a home that nobody has
+        raise UsageError(f"cannot read the lengths in {shown}: {error}") from error
     return tuple(_whole(word, path) for word in re.split(r"[\s,]+", content) if word)
 
 

@@ -1,9 +1,13 @@
-"""Helping a user who misspelt a name, or gave one twice."""
+"""Names: helping a user who misspelt one, or gave one twice, and which can be those of runs."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+#: What a run's id, the name of its folder and its files, looks like.
+SAFE_ID = re.compile(r"\w[\w.-]{0,199}")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

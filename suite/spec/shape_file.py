@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import stat
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -11,6 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from suite.spec.base import Frozen, UsageError
+from suite.spec.foreign import read_text
 from suite.spec.huggingface import shape_from_config
 from suite.spec.names import repeated
 from suite.spec.shape import Shape
@@ -37,23 +37,11 @@ def load_shape(path: Path | str) -> Shape:
 
 
 def _read(path: Path) -> str:
-    try:
-        status = path.stat()
-    except ValueError as error:
-        raise UsageError(f"{str(path)!r} is not a path: {error}") from error
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    if stat.S_ISDIR(status.st_mode):
+    if path.is_dir():
         raise UsageError(f"{path} is a folder; give a YAML file or a config.json")
-    if not stat.S_ISREG(status.st_mode):
-        raise UsageError(f"{path} is not a regular file")
-    if status.st_size > MAX_BYTES:
-        raise UsageError(f"{path} has {status.st_size} bytes; a shape file has at most {MAX_BYTES}")
     try:
-        return path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not a text file (byte {error.start} is not UTF-8)") from error
-    except OSError as error:
+        return read_text(path, str(path), MAX_BYTES, by_user=True)
+    except FileNotFoundError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from suite.bundle import events
 from suite.bundle.derive import derive
 from suite.bundle.store import Bundle, DamagedBundle, find_bundles
 from suite.bundle.verify import verify
 from suite.spec.layout import Layout
 from suite.spec.manifest import manifest_hash, work_hash
-from tests.synthetic import LLAMA, grpo_workload, make_bundle, synthetic_manifest
+from tests.synthetic import LLAMA, driver_events, grpo_workload, make_bundle, synthetic_manifest, write_bundle
 
 TWO_RANKS = Layout(devices_per_node=2, data=2)
 
@@ -465,6 +467,39 @@ def test_a_world_of_millions_of_ranks_does_not_keep_the_reader_busy(tmp_path):
     (tmp_path / "run" / "events").mkdir(parents=True)
     (tmp_path / "run" / "manifest.json").write_text(huge.model_dump_json(by_alias=True))
     assert "ranks are more than" in damage_of(tmp_path / "run")
+
+
+def test_a_million_ranks_of_which_none_wrote_a_word_are_not_looked_for(tmp_path):
+    silent = synthetic_manifest(layout=Layout(nodes=1 << 19, devices_per_node=2, data=1 << 20))
+    path = write_bundle(tmp_path, silent, {}, driver_events(silent, "failed")[-1:])
+    began = time.monotonic()
+    assert "1048576 of the manifest's 1048576 ranks have no events, more than the 65536" in damage_of(path)
+    assert time.monotonic() - began < 5
+
+
+def test_of_thousands_of_ranks_that_wrote_nothing_some_are_named(tmp_path):
+    silent = synthetic_manifest(layout=Layout(nodes=4096, devices_per_node=2, data=8192))
+    driver = driver_events(silent, "failed")
+    driver[-1]["exit_codes"] = {}
+    evidence = derive(Bundle(write_bundle(tmp_path, silent, {}, driver))).failure.evidence
+    assert len(evidence) == 4097
+    assert evidence[1] == "rank 0 wrote no end"
+    assert evidence[-1] == "and 4097 more"
+
+
+def test_more_events_than_any_run_has_are_counted_and_not_read(path):
+    with (path / "events" / "rank-0.jsonl").open("ab") as file:
+        file.write(b"{}\n" * events.MOST_IN_FILE)
+    assert "events, more than the 262144 that are read" in damage_of(path)
+
+
+def test_all_ranks_together_may_not_have_too_much_either(path, monkeypatch):
+    monkeypatch.setattr(events, "MOST_EVENTS", 60)
+    assert damage_of(path) == "up to events/rank-1.jsonl there are more than the 60 events that are read"
+    size = (path / "events" / "rank-0.jsonl").stat().st_size
+    monkeypatch.setattr(events, "MOST_BYTES", size)
+    monkeypatch.setattr(events, "BYTES_OF_RANK", 1)
+    assert damage_of(path) == f"the events up to events/rank-1.jsonl have more than the {size + 2} bytes that are read"
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suite.bundle.files import LINE_BYTES, DamagedBundle, parse_object
+from suite.bundle.files import DamagedBundle, parse_object
 from suite.bundle.json_lines import objects, plain_objects
+from suite.spec.foreign import LINE_BYTES
 
 _VALUES = st.recursive(
     st.none()

@@ -12,6 +12,8 @@ import pytest
 
 from suite.bundle.derive import derive
 from suite.bundle.store import Bundle
+from suite.launch.cluster.submission import write_submission
+from tests.launch.cluster.test_submission import submission
 from tests.synthetic import driver_events, rank_events, write_bundle
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -194,3 +196,15 @@ def test_limits_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "--hang-timeout 10m is longer than --timeout 5m" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["status", "collect"])
+def test_a_submission_of_another_run_is_one_printable_line(tmp_path: Path, command: str) -> None:
+    (tmp_path / ".submitted").mkdir()
+    written = write_submission(tmp_path, submission())
+    body = json.loads(written.read_text())
+    body["manifest"]["run"]["id"] = "\x1b]0;owned\x07../../../../etc"
+    written.write_text(json.dumps(body))
+    done = suite(command, "--runs", str(tmp_path))
+    assert done.returncode == 2
+    assert done.stderr.strip().isprintable() and "is no submission of" in done.stderr

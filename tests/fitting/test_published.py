@@ -1,6 +1,7 @@
 """Reading published rows: what is used, what is left out and why, and that no cell can stop it."""
 
 import csv
+import os
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from suite.fitting.check import run_check
 from suite.fitting.entries import number
 from suite.fitting.published import csv_files, measured, read_published
+from suite.fitting.show import check_lines
 from suite.planner.parameters import load_parameters
 from suite.spec.base import UsageError
 from tests.fitting.rows import PUBLISHED, ROW, write_rows
@@ -116,6 +118,34 @@ def test_a_file_in_another_format_and_a_missing_one_are_told(tmp_path):
         read_published([path])
     with pytest.raises(UsageError, match="no file or folder"):
         csv_files([tmp_path / "none"])
+
+
+def test_what_is_no_table_is_told_and_not_read_without_end(tmp_path):
+    (tmp_path / "header.csv").write_text(",".join(["config_id", "metric", "value", "x" * 140_000]))
+    with pytest.raises(UsageError, match="its header cannot be read"):
+        read_published([tmp_path / "header.csv"])
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    for name in ("pipe.csv", "endless"):
+        with pytest.raises(UsageError, match="is not a regular file"):
+            read_published(csv_files([tmp_path / name]))
+    with (tmp_path / "sparse.csv").open("wb") as file:
+        file.truncate(6 << 30)
+    with pytest.raises(UsageError, match="more than the 16777216 that are read"):
+        read_published(csv_files([tmp_path / "sparse.csv"]))
+    (tmp_path / "endless").rename(tmp_path / "endless.csv")
+    with pytest.raises(UsageError, match=r"endless\.csv is a symbolic link"):
+        csv_files([tmp_path])
+    row = "a,step_time,3\n"
+    (tmp_path / "long.csv").write_text("config_id,metric,value\n" + row * 60_000)
+    with pytest.raises(UsageError, match="more than 100000 rows in all"):
+        read_published([tmp_path / "long.csv"] * 2)
+
+
+def test_what_a_table_calls_its_source_moves_no_cursor(tmp_path):
+    path = write_rows(tmp_path / "a.csv", {"source_id": "\x1b]0;owned\x07", "config_id": "a"})
+    lines = list(check_lines(run_check(read_published([path]), load_parameters())))
+    assert any("owned" in line for line in lines) and all(line.isprintable() for line in lines)
 
 
 CELLS = st.sampled_from(

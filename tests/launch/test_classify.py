@@ -32,6 +32,7 @@ REAL_LINES = [
     ("oom_host", "OSError: [Errno 12] Cannot allocate memory"),
     ("disk_full", "OSError: [Errno 28] No space left on device"),
     ("disk_full", "OSError: [Errno 122] Disk quota exceeded: 'rank-0.jsonl'"),
+    ("config", "OSError: [Errno 27] File too large"),
     (
         "driver_mismatch",
         "RuntimeError: The NVIDIA driver on your system is too old (found version 11040). Please update",
@@ -204,6 +205,12 @@ def test_a_failure_that_came_before_the_silence_explains_it():
 def test_where_a_rank_does_not_say_the_last_phase_of_rank_0_stands():
     failure = classify(RunEnd((a_rank(code=-signal.SIGKILL),), phase="generate", iteration=5))
     assert (failure.phase, failure.iteration) == ("generate", 5)
+
+
+def test_a_rank_that_the_kernel_ended_over_the_size_of_a_file_is_told_which_limit():
+    failure = classify(RunEnd((a_rank(code=-signal.SIGXFSZ),)))
+    assert failure.kind == "config"
+    assert failure.evidence[0] == "rank 0 ended by SIGXFSZ" and "ulimit -f" in failure.evidence[1]
 
 
 def test_a_run_of_which_nothing_is_known_is_unknown():

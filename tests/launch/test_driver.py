@@ -97,6 +97,15 @@ def test_ranks_end_with_a_driver_that_is_killed(tmp_path, forked):
     assert not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids)
 
 
+def test_ranks_that_ask_for_nothing_end_with_a_killed_driver_too(tmp_path):
+    """A foreign program is no worker of the suite's, which asks the kernel itself."""
+    with start_driver(tmp_path, 'event("start", pid=os.getpid())\ntime.sleep(60)', ranks=2) as driver:
+        pids = wait_for_ranks(tmp_path, 2)
+        os.kill(driver.pid, signal.SIGKILL)
+    wait_until_gone(pids)
+    assert not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in pids)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_driver_that_is_stopped_while_the_stack_is_imported_leaves_nothing(tmp_path, number):
     slow = {IMPORT_VARIABLE: f"open({str(tmp_path / 'importing')!r}, 'w'); import time; time.sleep(60)"}

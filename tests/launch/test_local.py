@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -13,8 +14,10 @@ from typing import Any
 import psutil
 import pytest
 
+from suite.launch import supervise
 from suite.launch.job import Job, Mount
 from suite.launch.local import LocalLauncher, rank_variables
+from suite.launch.logs import FIRST_BYTES, LAST_BYTES, MOST_BYTES
 from suite.launch.outcome import Outcome
 from suite.launch.supervise import Patience
 from suite.spec.base import UsageError
@@ -270,7 +273,10 @@ event("end", status="ok")
 """
     outcome = LocalLauncher(QUICK).run(make_job(folder, script), folder, watch_memory)
     assert outcome.status == "ok"
-    assert (folder.logs_dir / "rank-0.log").stat().st_size == 100 * (1 << 20) + 2
+    log = (folder.logs_dir / "rank-0.log").read_bytes()
+    assert FIRST_BYTES + LAST_BYTES <= len(log) + 64 <= MOST_BYTES
+    assert log.startswith(b"x" * FIRST_BYTES + b"\n[suite: ") and log.endswith(b"y" * 63 + b"\n")
+    assert log.count(b"bytes were cut here") == 1
     assert peak[0] - before < 20 << 20
 
 
@@ -295,9 +301,57 @@ sys.exit(3)
     assert ran.log() == b"::suite:: {not json\n::suite:: " + b"[" * 100000 + b"\n"
 
 
-def test_a_full_disk_under_the_log_ends_the_run_as_disk_full(tmp_path):
+@pytest.mark.parametrize(("ranks", "said"), [(1, "logs/rank-0.log has reached"), (2, "logs/rank-1.log has reached")])
+def test_a_limit_on_the_size_of_files_is_named(tmp_path, ranks, said):
+    """Rank 0 prints through the driver, others into their logs themselves, where their last words find no place."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
+    try:
+        ran = run(tmp_path, f'if rank == {ranks - 1}: print("x" * 20000, flush=True)\ntime.sleep(20)', ranks=ranks)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    failure = failure_of(ran)
+    assert failure.kind == "config"
+    assert failure.evidence[0].startswith(f"{said} the 8192 bytes")
+    assert "ulimit -f" in failure.evidence[0]
+    assert ran.outcome.elapsed_seconds < 10
+
+
+def test_a_rank_that_leaves_a_pipe_in_the_place_of_its_files_keeps_nobody_waiting(tmp_path):
+    ran = run(
+        tmp_path,
+        """
+event("start")
+os.remove(os.path.join(os.environ["EVENTS"], "rank-0.jsonl"))
+os.mkfifo(os.path.join(os.environ["EVENTS"], "rank-0.jsonl"))
+log = os.path.join(os.environ["EVENTS"], "..", "logs", "rank-0.log")
+os.remove(log)
+os.symlink("/dev/zero", log)
+sys.exit(3)
+""",
+    )
+    assert failure_of(ran).evidence == (
+        "rank 0 ended with exit code 3",
+        "rank 0: logs/rank-0.log is a symbolic link: it was not read",
+        "events/rank-0.jsonl is not a regular file: it was not read",
+    )
+
+
+@pytest.mark.parametrize("phase", ['"\\\\ud800"', '"x" * 900000'])
+def test_what_a_rank_calls_its_phase_is_cut_to_what_can_be_written_down(tmp_path, phase):
+    script = f"""
+phase = {phase}
+print('::suite:: {{"kind": "phase", "phase": "' + phase + '", "iteration": -5}}', flush=True)
+sys.exit(3)
+"""
+    failure = failure_of(run(tmp_path, script))
+    assert failure.iteration is None
+    assert failure.phase == ("?" if "ud800" in phase else "x" * 80)
+
+
+def test_a_full_disk_under_the_log_ends_the_run_as_disk_full(tmp_path, monkeypatch):
     folder = make_folder(tmp_path)
-    (folder.logs_dir / "rank-0.log").symlink_to("/dev/full")
+    monkeypatch.setattr(supervise, "open_log", lambda path, name: os.open("/dev/full", os.O_WRONLY))
     outcome = LocalLauncher().run(
         make_job(folder, 'print("x", flush=True)\ntime.sleep(60)'), folder, lambda event: None
     )

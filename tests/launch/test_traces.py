@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import tracemalloc
+from functools import partial
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,7 +42,7 @@ def test_failures_are_read_around_torn_and_foreign_lines(tmp_path):
 
 
 def test_a_rank_without_an_event_file_told_nothing(tmp_path):
-    assert read_reports(tmp_path / "rank-9.jsonl") == (False, ())
+    assert read_reports(tmp_path / "rank-9.jsonl") == (False, (), None)
     assert log_tail(tmp_path / "rank-9.log") == ()
     assert log_size(tmp_path / "rank-9.log") == 0
 
@@ -91,3 +95,39 @@ def test_what_no_float_and_no_file_can_hold_is_read_all_the_same(tmp_path):
     file.write_text(json.dumps(failure))
     (report,) = read_reports(file).reports
     assert (report.time, report.failure.phase, report.failure.evidence) == (0.0, "?", ("a?",))
+
+
+@pytest.mark.parametrize("trap", ["link", "pipe", "folder"])
+def test_what_is_no_file_is_told_and_not_read(tmp_path, trap):
+    """It could be /dev/zero, or a pipe that nobody ever writes into."""
+    for name in ("rank-0.jsonl", "rank-0.log"):
+        path = tmp_path / name
+        make = {"link": partial(path.symlink_to, "/dev/zero"), "pipe": partial(os.mkfifo, path), "folder": path.mkdir}
+        make[trap]()
+    said = "is a symbolic link" if trap == "link" else "is not a regular file"
+    assert read_reports(tmp_path / "rank-0.jsonl") == (False, (), f"events/rank-0.jsonl {said}")
+    assert log_tail(tmp_path / "rank-0.log") == (f"logs/rank-0.log {said}: it was not read",)
+    assert log_size(tmp_path / "rank-0.log") == 0
+
+
+def test_of_files_of_any_size_a_bounded_part_is_read(tmp_path):
+    failure = json.dumps({"kind": "failure", "time": 1.0, "failure": "hang", "evidence": []}).encode()
+    for name in ("rank-0.jsonl", "rank-0.log"):
+        with (tmp_path / name).open("wb") as file:
+            file.write(b'{"kind": "start"}\n')
+            file.seek(6 << 30)
+            file.write(b"\n" + failure + b"\n")
+    tracemalloc.start()
+    found = read_reports(tmp_path / "rank-0.jsonl")
+    assert (found.started, [report.failure.kind for report in found.reports]) == (True, ["hang"])
+    assert log_tail(tmp_path / "rank-0.log")[-1] == failure.decode()
+    assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    tracemalloc.stop()
+
+
+def test_a_flood_of_reports_is_not_taken_whole(tmp_path):
+    file = tmp_path / "rank-0.jsonl"
+    file.write_bytes(b'{"kind": "failure", "evidence": [[[]]], "iteration": -1}\n' * 10_000)
+    reports = read_reports(file).reports
+    assert len(reports) == 100
+    assert reports[0].failure.iteration is None

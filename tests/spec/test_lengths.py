@@ -126,15 +126,15 @@ def test_files_that_hold_no_lengths_are_refused_in_one_line(tmp_path: Path) -> N
     with (tmp_path / "huge").open("wb") as file:
         file.truncate(1 << 40)
     words = {
-        "pipe": "there is no file",
-        "": "there is no file",
+        "pipe": "is not a regular file",
+        "": "is not a regular file",
         "nothing": "there is no file",
-        "binary": "is no text with lengths",
+        "binary": "is not UTF-8 text",
         "empty": "1 to 100000 numbers, not 0",
         "words": "'twelve' in .* is no whole number",
         "zero": "1 to 10000000 tokens, not 0",
         "many": "1 to 100000 numbers, not 100001",
-        "huge": "too long for a list",
+        "huge": "more than the 1600000 that are read",
     }
     for name, said in words.items():
         with pytest.raises((UsageError, ValidationError), match=said):

@@ -116,11 +116,11 @@ def test_a_missing_field_is_named(tmp_path):
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path):
-    assert "not a text file" in refused(written(tmp_path, b"\x89PNG\r\n\xff\xfe"))
+    assert "is not UTF-8 text" in refused(written(tmp_path, b"\x89PNG\r\n\xff\xfe"))
 
 
 def test_a_large_file_is_refused_unread(tmp_path):
-    assert "at most" in refused(written(tmp_path, b"#" * (MAX_BYTES + 1)))
+    assert f"more than the {MAX_BYTES} that are read" in refused(written(tmp_path, b"#" * (MAX_BYTES + 1)))
 
 
 def test_a_config_that_says_a_thing_twice_is_refused(tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 from suite.bundle.derive import derive
 from suite.bundle.event_fields import is_moment
 from suite.bundle.files import writing
+from suite.bundle.last_words import end_fields, failure_fields
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle
 from suite.launch.cluster.ending import run_outcome
@@ -78,13 +79,5 @@ def _write_driver(bundle: Bundle, submission: Submission, gathered: Gathered, ou
         launch = {"launcher": submission.launcher, "ranks": submission.job.ranks, "pid": os.getpid()}
         log.write("launch", time=started, schema="suite/events/1", **launch)
         if failure is not None:
-            log.write(
-                "failure",
-                time=ended,
-                failure=failure.kind,
-                phase=failure.phase,
-                iteration=failure.iteration,
-                evidence=list(failure.evidence),
-            )
-        codes = {str(rank): code for rank, code in outcome.exit_codes.items()}
-        log.write("end", time=ended, status=outcome.status, exit_codes=codes, elapsed_seconds=outcome.elapsed_seconds)
+            log.write("failure", time=ended, **failure_fields(failure))
+        log.write("end", time=ended, **end_fields(outcome, submission.job.ranks))

@@ -16,6 +16,7 @@ from suite.launch.cluster.submission import (
     write_submission,
 )
 from suite.spec.base import UsageError
+from suite.spec.foreign import read_text
 from suite.spec.manifest import Manifest
 
 
@@ -60,7 +61,7 @@ def hand_over(launcher: ClusterLauncher, document: Document, root: Path) -> tupl
     drafts = tuple(each.model_copy(update={"submitted": now}) for each in document.submissions)
     paths = {each.run_id: submission_path(root, each.run_id) for each in drafts}
     earlier = [read_submission(path) for path in paths.values() if path.exists()]
-    texts = {run_id: path.read_text(encoding="utf-8") if path.exists() else None for run_id, path in paths.items()}
+    texts = {run_id: read_text(path, str(path)) if path.exists() else None for run_id, path in paths.items()}
     try:
         for each in drafts:
             write_submission(root, each)

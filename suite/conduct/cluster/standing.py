@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from suite.bundle.manifest_file import parse_manifest
 from suite.bundle.record import Record
 from suite.conduct.cluster.collect import collect
 from suite.launch.cluster.registry import find_scheduler
@@ -32,10 +33,14 @@ class Standing(Frozen):
 
 
 def chosen(root: Path, run_ids: Sequence[str]) -> list[Submission]:
-    """Those that are named, else all of a results folder. Raises UsageError for unknown ones."""
-    if run_ids:
-        return [read_submission(submission_path(root, run_id)) for run_id in run_ids]
-    return list(submissions(root))
+    """Those that are named, else all of a results folder.
+
+    Raises UsageError for unknown ones, DamagedBundle for a manifest that no bundle could have.
+    """
+    found = [read_submission(submission_path(root, run_id)) for run_id in run_ids] or list(submissions(root))
+    for each in found:
+        parse_manifest(each.manifest.model_dump_json(by_alias=True), f"the manifest of {each.run_id}")
+    return found
 
 
 def standing(root: Path, submission: Submission) -> Standing:

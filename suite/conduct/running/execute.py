@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from suite.backends.registry import find_backend
 from suite.bundle.derive import derive
+from suite.bundle.last_words import end_fields, failure_fields
 from suite.bundle.record import Record
+from suite.bundle.shown_events import is_shown
 from suite.bundle.store import Bundle
 from suite.conduct.planning.prediction import with_prediction
 from suite.conduct.running.provenance import driver_facts
 from suite.launch.job import Job, JobLimits, Site
 from suite.launch.outcome import Launcher, RunFolder
+from suite.launch.requests import StopRequests, stop_requests
 from suite.spec.manifest import Manifest
 
 
@@ -56,32 +61,34 @@ def execute(
 ) -> Record:
     """Run one manifest to its end and derive its record. A failed run is a record too.
 
-    Raises UsageError when the bundle cannot be made. An interrupt ends the run, whose record says ``interrupted``.
+    Events that a bundle could not hold are not passed on. Raises UsageError when the bundle cannot be made. An
+    interrupt ends the run, whose record says ``interrupted``; one that comes when the run is over already is raised as
+    KeyboardInterrupt once the record is written.
     """
     bundle = Bundle.create(root, manifest)
-    with bundle.hold():
+    with bundle.hold(), _stop_requests() as requests:
         with bundle.driver_events() as log:
             site = launcher.site(manifest, bundle.path.resolve(), python)
             job = make_job(manifest, site)
             bundle.write_environment(driver_facts(launcher, job, site.bundle))
             log.write("launch", schema="suite/events/1", launcher=launcher.name, ranks=job.ranks, pid=os.getpid())
             folder = RunFolder(events_dir=bundle.path / "events", logs_dir=bundle.path / "logs")
-            outcome = launcher.run(job, folder, on_event)
+            outcome = launcher.run(job, folder, lambda event: on_event(event) if is_shown(event) else None)
             if outcome.failure is not None:
-                failure = outcome.failure
-                log.write(
-                    "failure",
-                    failure=failure.kind,
-                    phase=failure.phase,
-                    iteration=failure.iteration,
-                    evidence=list(failure.evidence),
-                )
-            log.write(
-                "end",
-                status=outcome.status,
-                exit_codes={str(rank): code for rank, code in outcome.exit_codes.items()},
-                elapsed_seconds=outcome.elapsed_seconds,
-            )
+                log.write("failure", **failure_fields(outcome.failure))
+            log.write("end", **end_fields(outcome, job.ranks))
         record = with_prediction(derive(bundle), manifest)
         bundle.write_record(record)
+        if requests is not None and requests.take() is not None and record.status != "interrupted":
+            raise KeyboardInterrupt
     return record
+
+
+@contextmanager
+def _stop_requests() -> Iterator[StopRequests | None]:
+    """Ctrl-C between the end of the ranks and the record must not lose it; null in a thread, which gets no signals."""
+    if threading.current_thread() is threading.main_thread():
+        with stop_requests() as requests:
+            yield requests
+    else:
+        yield None

@@ -14,7 +14,7 @@ from suite.launch.cluster.torchrun import FailedRank, failed_ranks
 from suite.launch.cluster.transcript import Transcript
 from suite.launch.outcome import Failure, Outcome
 from suite.launch.patterns import PATTERNS
-from suite.launch.traces import TAIL_BYTES, finite, parse_reports, printable_lines
+from suite.launch.traces import TAIL_BYTES, finite, iteration_of, parse_reports, phase_of, printable_lines
 
 
 class _Rank(NamedTuple):
@@ -49,11 +49,11 @@ def run_outcome(ranks: int, gathered: Gathered, transcript: Transcript) -> Outco
 
 
 def _rank(lines: list[bytes]) -> _Rank:
-    started, reports = parse_reports(lines)
+    told = parse_reports(lines)
     last: dict[str, Any] = json.loads(lines[-1]) if lines else {}
     return _Rank(
-        started=started,
-        reports=reports,
+        started=told.started,
+        reports=told.reports,
         status=str(last.get("status")) if last.get("kind") == "end" else None,
         last_time=finite(last.get("time")) or 0.0,
     )
@@ -63,9 +63,8 @@ def _last_seen(lines: list[bytes]) -> tuple[str | None, int | None]:
     """The last phase that rank 0 reported, and its iteration."""
     for line in reversed(lines):
         event = json.loads(line)
-        phase, iteration = event.get("phase"), event.get("iteration")
-        if isinstance(phase, str):
-            return phase, iteration if isinstance(iteration, int) else None
+        if phase_of(event) is not None:
+            return phase_of(event), iteration_of(event)
     return None, None
 
 

@@ -9,14 +9,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
+from pydantic_core import from_json
 
 from suite.launch.job import Job
 from suite.spec.base import Frozen, UsageError
+from suite.spec.foreign import read_text
+from suite.spec.lengths import lengths_as_text
 from suite.spec.manifest import Manifest
+from suite.spec.names import SAFE_ID
 
 SUBMISSION_SCHEMA: Literal["suite/submission/1"] = "suite/submission/1"
 #: Folder below a results folder; hidden, so that no report looks for bundles in it.
 FOLDER = ".submitted"
+#: Facts of schedulers that are paths of files of this machine, which lie beside the submission's own.
+FILES = ("output", "spool")
 
 
 class Submission(Frozen):
@@ -54,6 +60,9 @@ class Submission(Frozen):
 
 
 def submission_path(root: Path, run_id: str) -> Path:
+    """Raises UsageError for what cannot be a run's id, and might be a path to elsewhere."""
+    if not SAFE_ID.fullmatch(run_id):
+        raise UsageError(f"{ascii(run_id)[:90]} is no run id")
     return root / FOLDER / f"{run_id}.json"
 
 
@@ -84,19 +93,40 @@ def forget_submission(root: Path, run_id: str) -> None:
 
 
 def read_submission(path: Path) -> Submission:
-    """Raises UsageError when there is none or it cannot be used."""
+    """Of whoever handed the results folder in. Raises UsageError when there is none or it cannot be used."""
     try:
-        if path.exists() and not path.is_file():
-            raise UsageError(f"{path} is not a regular file")
-        return Submission.model_validate_json(path.read_text(encoding="utf-8"))
+        text = read_text(path, str(path))
+        body = from_json(text)
+        if isinstance(body, dict) and lengths_as_text(body.get("manifest")) is not None:
+            raise UsageError(f"{path} is no submission: its lengths are text, which would have a file read")
+        found = Submission.model_validate_json(text)
     except FileNotFoundError as error:
         raise UsageError(f"{path.stem} was not submitted from {path.parent.parent} (no {path})") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {path}: {error}") from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise UsageError(f"{path} is no submission: {f'{where}: ' if where else ''}{first['msg']}") from error
+    except UsageError:
+        raise
+    except (ValueError, OverflowError) as error:  # no JSON, a number beyond all others
+        raise UsageError(f"{path} is no submission: {' '.join(str(error).split())[:200]}") from error
+    return _of_here(found, path)
+
+
+def _of_here(found: Submission, path: Path) -> Submission:
+    """With files beside its own wherever it says that they are: the folder may have been moved, or made up.
+
+    Raises UsageError where it is of another run than the one that its file is named after.
+    """
+    for run_id in (found.run_id, found.job.name):
+        if run_id != path.stem or not SAFE_ID.fullmatch(run_id):
+            raise UsageError(f"{path} is no submission of {path.stem}: it is of {ascii(run_id)[:90]}")
+    names = {name: os.path.basename(place) for name in FILES if isinstance(place := found.scheduler.get(name), str)}
+    wrong = next((name for name, last in names.items() if last in ("", ".", "..") or "\0" in last), None)
+    if wrong is not None:
+        raise UsageError(f"{path}: its {wrong} names no file")
+    folder = os.path.realpath(path.parent)
+    return found.with_scheduler(**{name: os.path.join(folder, last) for name, last in names.items()})
 
 
 def submissions(root: Path) -> Iterator[Submission]:

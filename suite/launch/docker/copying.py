@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from suite.launch.image_paths import RUNS
 from suite.launch.outcome import RunFolder
+from suite.spec.foreign import read_bytes
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -34,7 +35,7 @@ def put_bundle(api: APIClient, container: str, run: str, folder: Path, user: str
     with tarfile.open(fileobj=archive, mode="w") as tar:
         for name in (run, f"{run}/events", f"{run}/logs"):
             tar.addfile(_entry(name, owner, group, is_folder=True))
-        data = (folder / MANIFEST).read_bytes()
+        data = read_bytes(folder / MANIFEST, MANIFEST)
         tar.addfile(_entry(f"{run}/{MANIFEST}", owner, group, size=len(data)), io.BytesIO(data))
     api.put_archive(container, RUNS, archive.getvalue())
 

@@ -15,6 +15,7 @@ from suite.launch.docker.settings import DockerSettings, GpuAccess
 from suite.launch.gpu_choice import mig_slice, named_gpus
 from suite.launch.probe import LocalDevice, local_devices
 from suite.spec.base import UsageError
+from suite.spec.foreign import read_bytes
 
 CDI_KIND = "nvidia.com/gpu"
 _LISTED = re.compile(r"GPU (\d+): (.+) \(UUID: (\S+)\)")
@@ -89,6 +90,14 @@ def _asked(settings: DockerSettings) -> str:
 def _describes_gpus(folder: Path) -> bool:
     try:
         files = [path for path in folder.iterdir() if path.suffix in (".json", ".yaml", ".yml")]
-        return any(_KIND_LINE.search(path.read_text(errors="replace")) for path in files)
     except OSError:
         return False
+    return any(map(_is_of_gpus, files))
+
+
+def _is_of_gpus(file: Path) -> bool:
+    try:
+        text = read_bytes(file, str(file), by_user=True).decode(errors="replace")
+    except (OSError, UsageError):
+        return False
+    return _KIND_LINE.search(text) is not None

@@ -19,11 +19,13 @@ from suite.launch.docker.conclude import ContainerEnd
 from suite.launch.docker.mailbox import Mailbox
 from suite.launch.docker.output import Output, Stream
 from suite.launch.job import Job
+from suite.launch.logs import MOST_BYTES, LogLimit
 from suite.launch.node import OUTCOME_KIND
 from suite.launch.outcome import Failure, OnEvent, Outcome, RunFolder
 from suite.launch.requests import StopRequests
 from suite.launch.stream import EventStream
-from suite.launch.traces import log_tail
+from suite.launch.traces import iteration_of, log_tail, phase_of
+from suite.spec.foreign import open_log
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -66,7 +68,8 @@ class ContainerWatch:
         self._mailbox = Mailbox()
         self._output = Output(api, container, self._mailbox, self._take_data, self._take_output_end)
         self._log_path = folder.logs_dir / CONTAINER_LOG
-        self._log = os.open(self._log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        self._log = open_log(self._log_path, f"logs/{CONTAINER_LOG}")
+        self._log_limit, self._unlooked = LogLimit(), 0  # bytes that were written since the log was looked at
         self._stream = EventStream(self._write, self._take_event)
         self._alarms: dict[Callable[[], None], float] = {}
         self._closing = threading.Event()
@@ -150,13 +153,16 @@ class ContainerWatch:
             with suppress(ValidationError):  # a rank that prints such a line is no node
                 self._outcome = Outcome.model_validate({key: event[key] for key in event if key != "kind"})
             return
-        if isinstance(event.get("phase"), str):
-            self._phase = event["phase"]
-        if isinstance(event.get("iteration"), int):
-            self._iteration = event["iteration"]
+        phase, iteration = phase_of(event), iteration_of(event)
+        self._phase = self._phase if phase is None else phase
+        self._iteration = self._iteration if iteration is None else iteration
         self._on_event(event)
 
     def _write(self, data: bytes) -> None:
+        self._unlooked += len(data)
+        if self._unlooked > MOST_BYTES // 2:
+            self._log_limit.hold([self._log_path])
+            self._unlooked = 0
         try:
             while data:
                 data = data[os.write(self._log, data) :]

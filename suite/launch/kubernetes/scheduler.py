@@ -20,6 +20,7 @@ from suite.launch.kubernetes.render import render_reader
 from suite.launch.kubernetes.settings import KubernetesSettings
 from suite.launch.kubernetes.snapshot import Snapshot, read_snapshot, write_snapshot
 from suite.launch.stream import EVENT_PREFIX, parse_event
+from suite.launch.traces import iteration_of, phase_of
 from suite.spec.base import UsageError
 
 _READ_SECONDS, _CLEAR_SECONDS, _POLL_SECONDS = 600.0, 120.0, 1.0
@@ -243,6 +244,7 @@ def _progress(tail: bytes) -> list[str]:
     for line in reversed(tail.splitlines()):
         start = line.find(EVENT_PREFIX)
         event = parse_event(line[start:]) if start >= 0 else None
-        if event is not None and isinstance(event.get("phase"), str) and isinstance(event.get("iteration"), int):
-            return [f"iteration {event['iteration']}, {event['phase']} done"]
+        phase, iteration = (None, None) if event is None else (phase_of(event), iteration_of(event))
+        if phase is not None and iteration is not None:
+            return [f"iteration {iteration}, {phase} done"]
     return []

@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from suite.spec.base import UsageError
+from suite.spec.foreign import Unreadable, read_bytes
+
+#: Of all pods' logs; a kubelet keeps some 10 MiB of each.
+_MOST_BYTES = 4 << 30
 
 
 class Snapshot(NamedTuple):
@@ -37,10 +41,12 @@ def write_snapshot(path: Path, snapshot: Snapshot) -> None:
 def read_snapshot(path: Path) -> Snapshot | None:
     """``None`` where nothing was kept. Raises UsageError when it cannot be used."""
     try:
-        body = json.loads(path.read_text(encoding="ascii"))
+        body = json.loads(read_bytes(path, str(path), _MOST_BYTES).decode("ascii"))
         logs = {pod: text.encode(errors="surrogateescape") for pod, text in body["logs"].items()}
         return Snapshot(body["run"], body["pods"], body["warnings"], logs)
     except FileNotFoundError:
         return None
+    except Unreadable as error:
+        raise UsageError(f"{error}; delete it") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f"{path} cannot be used: {error}; delete it") from error

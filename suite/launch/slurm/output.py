@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from suite.launch.cluster.printed import Printed
 from suite.launch.cluster.scheduler import Stream
 from suite.launch.outcome import Failure, FailureKind
 from suite.launch.patterns import Pattern
@@ -63,8 +64,8 @@ class Output(NamedTuple):
 def read_output(lines: Iterable[bytes], layout: Layout, starter: StarterName) -> Output:
     """Divide the lines by task. With torchrun a task is a node, else a rank."""
     tasks = layout.nodes if starter == "torchrun" else layout.ranks
-    by_task: list[list[bytes]] = [[] for _ in range(tasks)]
-    own: list[bytes] = []
+    by_task = [Printed() for _ in range(tasks)]
+    own = Printed()
     for line in lines:
         label = _LABEL.match(line)
         if label and int(label[1]) < tasks:
@@ -72,7 +73,7 @@ def read_output(lines: Iterable[bytes], layout: Layout, starter: StarterName) ->
         else:
             own.append(line)
     streams = [
-        Stream(stream_name(task, starter), printed, ranks_of(task, layout, starter))
+        Stream(stream_name(task, starter), list(printed), ranks_of(task, layout, starter))
         for task, printed in enumerate(by_task)
     ]
     own_lines = tuple(line.decode(errors="replace").rstrip() for line in own)
@@ -83,7 +84,7 @@ def read_output(lines: Iterable[bytes], layout: Layout, starter: StarterName) ->
         if line.startswith(b"slurmstepd")
     )
     codes = {stream_name(task, starter): code for task, code in _exit_codes(own_lines, tasks).items()}
-    return Output((*streams, Stream(OWN_STREAM, own)), own_lines, codes)
+    return Output((*streams, Stream(OWN_STREAM, list(own))), own_lines, codes)
 
 
 def stream_name(task: int, starter: StarterName) -> str:

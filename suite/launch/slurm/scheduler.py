@@ -14,6 +14,7 @@ from suite.launch.slurm import client
 from suite.launch.slurm.output import SLURM_PATTERNS, Output, read_output, verdict
 from suite.launch.slurm.settings import starter_of
 from suite.spec.base import UsageError
+from suite.spec.foreign import lines_of, open_plain
 
 _PHASES: dict[str, Phase] = {
     "PENDING": "pending",
@@ -39,6 +40,10 @@ NEVER = frozenset(
     )
 )
 REASON_SECONDS = 3.0
+#: More than any job prints; a file of holes can be of any size.
+_MOST_OUTPUT_BYTES = 64 << 30
+#: As Slurm writes it: of a job, a member of an array, a part of a heterogeneous job.
+_JOB = re.compile(r"\d{1,18}([_+]\d{1,18})?")
 
 
 class SlurmScheduler:
@@ -100,8 +105,8 @@ class SlurmScheduler:
         layout, starter = submission.manifest.layout, starter_of(submission.fact("starter", str))
         path = _output_path(submission, found)
         try:
-            with path.open("rb") as lines:
-                return read_output(lines, layout, starter)
+            with open_plain(path, str(path), _MOST_OUTPUT_BYTES) as file:
+                return read_output(lines_of(file), layout, starter)
         except FileNotFoundError as error:
             if found is None:
                 raise UsageError(
@@ -154,6 +159,8 @@ def _called(submission: Submission) -> str:
 
 def _job(submission: Submission) -> str | None:
     job: str | None = submission.fact("job", str, type(None))
+    if job is not None and not _JOB.fullmatch(job):
+        raise UsageError(f"{submission.run_id}: {ascii(job)[:90]} in its submission file is no job of Slurm")
     return job
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,6 +82,65 @@ def test_a_pipe_in_its_place_keeps_nobody_waiting(tmp_path: Path) -> None:
     os.mkfifo(path)
     with pytest.raises(UsageError, match="is not a regular file"):
         list(submissions(tmp_path))
+
+
+def edited(root: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    """The file of a submission with something else in it."""
+    path = write_submission(root, submission())
+    body = json.loads(path.read_text())
+    change(body)
+    path.write_text(json.dumps(body))
+    return path
+
+
+@pytest.mark.parametrize("run_id", ["../../../../etc", "run\x1b[31m", "", "other", "a/b", ".", "x" * 300])
+@pytest.mark.parametrize("where", ["manifest", "job"])
+def test_one_that_is_of_another_run_is_refused_in_printable_words(tmp_path: Path, run_id: str, where: str) -> None:
+    def change(body: dict[str, Any]) -> None:
+        (body["manifest"]["run"] if where == "manifest" else body["job"])["id" if where == "manifest" else "name"] = (
+            run_id
+        )
+
+    path = edited(tmp_path, change)
+    with pytest.raises(UsageError, match="is no submission") as caught:
+        read_submission(path)
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("run_id", ["../run", "/etc/passwd", "a\x1b[0m", ""])
+def test_what_is_no_run_id_is_no_path(tmp_path: Path, run_id: str) -> None:
+    with pytest.raises(UsageError, match="is no run id"):
+        submission_path(tmp_path, run_id)
+
+
+def test_its_output_lies_beside_it_wherever_it_says(tmp_path: Path) -> None:
+    """A folder that was moved has its output with it, and one that was made up has nothing else read or written."""
+    for place in ("/etc/passwd", "../../passwd", "passwd"):
+        path = edited(tmp_path, lambda body, place=place: body["engine"].update(output=place, spool=place))
+        found = read_submission(path).scheduler
+        assert found["output"] == found["spool"] == str(tmp_path.resolve() / FOLDER / "passwd")
+    for place in ("/etc/", "..", "a\0b", ""):
+        with pytest.raises(UsageError, match="its output names no file"):
+            read_submission(edited(tmp_path, lambda body, place=place: body["engine"].update(output=place)))
+
+
+def test_a_link_and_a_file_without_end_are_not_read(tmp_path: Path) -> None:
+    path = write_submission(tmp_path, submission())
+    with path.open("r+b") as file:
+        file.truncate(3 << 30)
+    with pytest.raises(UsageError, match="more than the 16777216 that are read"):
+        list(submissions(tmp_path))
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    with pytest.raises(UsageError, match="is a symbolic link"):
+        list(submissions(tmp_path))
+
+
+def test_its_manifest_has_no_file_read(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    path = edited(tmp_path, lambda body: body["manifest"]["workload"].update(lengths=f"list:{tmp_path / 'secret'}"))
+    with pytest.raises(UsageError, match="its lengths are text"):
+        read_submission(path)
 
 
 def test_an_unknown_run_is_one_line_that_names_the_folder(tmp_path: Path) -> None:

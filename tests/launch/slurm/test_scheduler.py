@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from suite.launch.cluster import printed
 from suite.launch.cluster.submission import Submission
 from suite.launch.slurm import client
 from suite.launch.slurm.client import QueueEntry
@@ -110,3 +112,38 @@ def test_an_unknown_job_cannot_be_cancelled(monkeypatch: pytest.MonkeyPatch, han
     queue(monkeypatch, None)
     with pytest.raises(UsageError, match="knows no job 7"):
         SlurmScheduler().cancel(handed)
+
+
+@pytest.mark.parametrize("job", ["--help", "7; rm", "../../7", "7\x1b[0m", ""])
+def test_what_is_no_job_of_slurm_is_not_asked_for(handed: Submission, job: str) -> None:
+    for ask in (SlurmScheduler().look, SlurmScheduler().cancel, SlurmScheduler().gather):
+        with pytest.raises(UsageError, match="is no job of Slurm") as caught:
+            ask(handed.with_scheduler(job=job))
+        assert str(caught.value).isprintable()
+
+
+def test_an_output_that_is_a_link_or_a_pipe_is_not_read(monkeypatch: pytest.MonkeyPatch, handed: Submission) -> None:
+    queue(monkeypatch, "COMPLETED")
+    output = Path(f"{handed.scheduler['output']}-7.out")
+    output.symlink_to("/dev/zero")
+    with pytest.raises(UsageError, match="is a symbolic link"):
+        SlurmScheduler().gather(handed)
+    output.unlink()
+    os.mkfifo(output)
+    with pytest.raises(UsageError, match="is not a regular file"):
+        SlurmScheduler().gather(handed)
+
+
+def test_an_output_of_any_length_is_kept_to_its_first_and_last_lines_and_every_event(
+    monkeypatch: pytest.MonkeyPatch, handed: Submission
+) -> None:
+    monkeypatch.setattr(printed, "FIRST_BYTES", 100)
+    monkeypatch.setattr(printed, "LAST_BYTES", 100)
+    queue(monkeypatch, "COMPLETED")
+    lines = [f"0: line {number:03}\n" + "0: ::suite:: {}\n" * (number % 10 == 0) for number in range(100)]
+    Path(f"{handed.scheduler['output']}-7.out").write_text("".join(lines))
+    kept = [line.decode() for line in SlurmScheduler().gather(handed).streams[0].lines]
+    assert kept[0] == "line 000\n" and kept[-1] == "line 099\n"
+    assert kept.count("::suite:: {}\n") == 10
+    assert [line for line in kept if line.startswith("[suite: 693 bytes were cut here")]
+    assert len(kept) == 10 + 12 + 1 + 11

@@ -1,0 +1,42 @@
+"""What the driver writes of a run's end, fit to be read back whatever ranks, containers and schedulers told it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from suite.bundle.amounts import MOST_COUNT, MOST_SECONDS
+from suite.launch.outcome import Failure, Outcome
+from suite.launch.traces import LONGEST_LINE
+
+#: A phase's name is shorter; no failure needs more lines.
+_LONGEST_PHASE, _MOST_LINES = 80, 500
+_MOST_CODE = 1 << 31
+
+
+def failure_fields(failure: Failure) -> dict[str, Any]:
+    """Of the driver's ``failure`` event: short Unicode text, and an iteration that can be one."""
+    iteration = failure.iteration
+    return {
+        "failure": failure.kind,
+        "phase": None if failure.phase is None else _short(failure.phase, _LONGEST_PHASE),
+        "iteration": iteration if iteration is not None and 0 <= iteration <= MOST_COUNT else None,
+        "evidence": [_short(line, LONGEST_LINE) for line in failure.evidence[:_MOST_LINES]],
+    }
+
+
+def end_fields(outcome: Outcome, ranks: int) -> dict[str, Any]:
+    """Of the driver's ``end`` event: exit codes of the ranks that there are, and a time that can be one."""
+    codes = outcome.exit_codes.items()
+    return {
+        "status": outcome.status,
+        "exit_codes": {str(rank): _code(code) for rank, code in codes if 0 <= rank < ranks},
+        "elapsed_seconds": min(outcome.elapsed_seconds, MOST_SECONDS),
+    }
+
+
+def _code(code: int | None) -> int | None:
+    return None if code is None or abs(code) >= _MOST_CODE else code
+
+
+def _short(text: str, longest: int) -> str:
+    return text[:longest].encode(errors="replace").decode()

@@ -1,0 +1,83 @@
+"""What an image gives of itself may be anything: a bounded part of plain files is taken."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import tarfile
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from suite.images.inside import copy_out, look_inside
+from suite.spec.base import UsageError
+
+
+class Runtime:
+    """Gives these pieces, whatever is asked for."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self.pieces = pieces
+        self.removed: list[str] = []
+
+    def create_host_config(self, **asked: Any) -> dict[str, Any]:
+        return asked
+
+    def create_container(self, image: str, **asked: Any) -> dict[str, str]:
+        return {"Id": "made"}
+
+    def start(self, container: str) -> None: ...
+
+    def wait(self, container: str, timeout: int) -> dict[str, int]:
+        return {"StatusCode": 0}
+
+    def logs(self, container: str, **asked: Any) -> Iterable[bytes]:
+        assert asked["stream"] and not asked["follow"]
+        return self.pieces
+
+    def get_archive(self, container: str, path: str) -> tuple[Iterable[bytes], None]:
+        return self.pieces, None
+
+    def remove_container(self, container: str, force: bool) -> None:
+        self.removed.append(container)
+
+
+def archive(kind: bytes, content: bytes = b"") -> list[bytes]:
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as tar:
+        entry = tarfile.TarInfo("sbom.json")
+        entry.type, entry.linkname, entry.size = kind, "/etc/shadow", len(content)
+        tar.addfile(entry, io.BytesIO(content))
+    return [data.getvalue()]
+
+
+def test_a_plain_file_is_copied_out() -> None:
+    assert copy_out(Runtime(archive(tarfile.REGTYPE, b"content")), "image", "/sbom.json") == b"content"
+
+
+ENDLESS = itertools.repeat(bytes(1 << 20))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "said"),
+    [
+        (archive(tarfile.SYMTYPE), "/sbom.json of image is not a regular file"),
+        (archive(tarfile.FIFOTYPE), "/sbom.json of image is not a regular file"),
+        ([b"no archive" * 100], "/sbom.json of image cannot be read"),
+        ([], "/sbom.json of image"),
+        (ENDLESS, "/sbom.json of image has more than the 67108864 bytes that are read"),
+    ],
+)
+def test_anything_else_is_one_line_and_the_container_is_gone(pieces: Iterable[bytes], said: str) -> None:
+    runtime = Runtime(pieces)
+    with pytest.raises(UsageError, match=said):
+        copy_out(runtime, "image", "/sbom.json")
+    assert runtime.removed == ["made"]
+
+
+def test_an_image_that_talks_without_end_is_not_listened_to() -> None:
+    runtime = Runtime(ENDLESS)
+    with pytest.raises(UsageError, match="what image tells of itself has more than"):
+        look_inside(runtime, "image")
+    assert runtime.removed == ["made"]
