@@ -17,6 +17,8 @@ from suite.spec.manifest import Manifest
 SUBMISSION_SCHEMA: Literal["suite/submission/1"] = "suite/submission/1"
 #: Folder below a results folder; hidden, so that no report looks for bundles in it.
 FOLDER = ".submitted"
+#: Results folder of first, short runs below a results folder; hidden likewise.
+SMOKE = ".smoke"
 
 
 class Submission(Frozen):
