@@ -17,6 +17,7 @@ class Snapshot(NamedTuple):
     pods: list[dict[str, Any]]
     warnings: list[str]  # what the cluster reported of them, oldest first; it forgets this within hours
     logs: dict[str, bytes]  # by pod
+    given_up: bool = False  # ended because it could never end well; else because somebody asked for it
 
 
 def write_snapshot(path: Path, snapshot: Snapshot) -> None:
@@ -39,7 +40,7 @@ def read_snapshot(path: Path) -> Snapshot | None:
     try:
         body = json.loads(path.read_text(encoding="ascii"))
         logs = {pod: text.encode(errors="surrogateescape") for pod, text in body["logs"].items()}
-        return Snapshot(body["run"], body["pods"], body["warnings"], logs)
+        return Snapshot(body["run"], body["pods"], body["warnings"], logs, body.get("given_up") is True)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
