@@ -23,6 +23,7 @@ from suite.theory.parameters import parameter_count
 
 #: a size of so many parameters starts within minutes and is enough to keep every device busy
 _FEWEST, _MOST = 100_000_000, 2_000_000_000
+#: at most, and never longer than the longest run of the plan may take
 _RUN_SECONDS, _SILENCE_SECONDS = 1800.0, 900.0
 
 
@@ -69,6 +70,7 @@ def _small(
 ) -> Manifest:
     largest = max(manifests, key=lambda each: (each.layout.nodes, each.layout.ranks))
     smallest = min(manifests, key=lambda each: _parameters(each.size))
+    run_seconds = min(_RUN_SECONDS, max(each.limits.run_seconds for each in manifests))
     refusals = []
     for size in _candidates(smallest.size, largest.measure.device == "cuda"):
         request = Request(
@@ -78,7 +80,7 @@ def _small(
             nodes=largest.layout.nodes,
             workload=smallest.workload,
             measure=largest.measure.model_copy(update={"warmup": 1, "iterations": 1}),
-            limits=Limits(run_seconds=_RUN_SECONDS, silence_seconds=_SILENCE_SECONDS),
+            limits=Limits(run_seconds=run_seconds, silence_seconds=min(_SILENCE_SECONDS, run_seconds)),
             repeats=1,
             track=largest.track,
             device_memory_bytes=device_memory_bytes,
