@@ -46,6 +46,12 @@ class ToyScheduler:
     def cancel(self, submission: Submission) -> None:
         JOBS[submission.fact("job", str)] = "over"
 
+    def printed(self, submission: Submission, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
+        return []
+
+    def files(self, submission: Submission) -> list[Path]:
+        return []
+
     def gather(self, submission: Submission) -> Gathered:
         """Every rank's events, or none of a run that was cancelled."""
         manifest, was_cancelled = submission.manifest, submission.fact("job", str).startswith("slow")

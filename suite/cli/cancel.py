@@ -22,19 +22,24 @@ def cancel(
     from suite.cli.options.reading import print_json
     from suite.conduct.cluster.standing import chosen, standing
     from suite.launch.cluster.registry import find_scheduler
-    from suite.spec.base import UsageError
+    from suite.spec.base import UsageError, printable
 
     if bool(run) == everything:
         raise UsageError("name the runs to cancel, or give --all (`suite status` lists them)")
-    ended = []
+    ended, left = [], {}
     for submission in chosen(runs, run or []):
-        if run or standing(runs, submission).state.phase in ("pending", "running"):
+        now = standing(runs, submission)
+        if now.state.phase in ("pending", "running"):
             find_scheduler(submission.launcher).cancel(submission)
             ended.append(submission.run_id)
+        elif run:
+            left[submission.run_id] = f"{now.state.word} {now.state.detail}".rstrip()
     if as_json:
-        print_json({"cancelled": ended})
+        print_json({"cancelled": ended, "over": sorted(left)})
         return
     for run_id in ended:
         typer.echo(f"{run_id}: cancel requested; suite collect --wait makes its bundle")
-    if not ended:
+    for run_id, word in left.items():
+        typer.echo(printable(f"{run_id}: nothing to cancel: {word}"))
+    if not ended and not left:
         typer.echo("nothing to cancel: no run is pending or running")

@@ -27,7 +27,14 @@ def collect(
     """Fetch what submitted runs have written and make their bundles. Exit 1 when one failed."""
     from suite.bundle.store import DamagedBundle
     from suite.cli.options.reading import print_json, without_collector
-    from suite.conduct.cluster.standing import Standing, chosen, collect_run, standing, wait_until_over
+    from suite.conduct.cluster.standing import (
+        Standing,
+        chosen,
+        collect_run,
+        standing,
+        wait_until_over,
+        without_hopeless,
+    )
     from suite.conduct.running.outcome_line import outcome_line
     from suite.spec.base import UsageError, printable
 
@@ -40,7 +47,7 @@ def collect(
         if wait:
             wait_until_over(runs, submission, show)
         if not run:
-            now = standing(runs, submission)
+            now = without_hopeless(runs, standing(runs, submission))
             if now.collected:
                 continue
             if now.state.phase in ("pending", "running") or now.state.word == "rendered":

@@ -45,6 +45,8 @@ COMMANDS: Mapping[str, Command | Group] = {
     "status": Command("status:status", "show the state of submitted runs"),
     "cancel": Command("cancel:cancel", "cancel submitted runs"),
     "collect": Command("collect:collect", "fetch the results of submitted runs"),
+    "logs": Command("logs:logs", "show what a run prints"),
+    "clean": Command("clean:clean", "remove what is left of collected runs"),
     "sizes": Command("sizes:sizes", "list the model sizes and the presets"),
     "backends": Command("backends:backends", "list the backends and the versions installed"),
     "images": Group(

@@ -21,6 +21,7 @@ def _render(name: str) -> Callable[..., None]:
 
     def render(
         *,
+        typed: typer.Context,
         work: Work,
         nodes: Nodes,
         options: Any,
@@ -33,8 +34,10 @@ def _render(name: str) -> Callable[..., None]:
         ] = False,
     ) -> None:
         from suite.cli.options.reading import print_json
+        from suite.cli.options.site import with_site
         from suite.conduct.cluster.hand_over import write_documents
 
+        nodes, options = with_site(typed, name, work, nodes, options)
         launcher = nodes.launcher(kind, options)
         documents, found = nodes.documents(work, launcher)
         paths = [] if output is None else write_documents(launcher, documents, output, nodes.runs)
@@ -45,8 +48,8 @@ def _render(name: str) -> Callable[..., None]:
         elif output is None:
             typer.echo(launcher.separator.join(document.text for document in documents), nl=False)
         else:
-            for path in paths:
-                typer.echo(f"{launcher.command} {path}")
+            for line in launcher.by_hand(paths) if paths else ():
+                typer.echo(line)
 
     render.__annotations__["options"] = kind.options
     render.__doc__ = kind.render_help

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
@@ -26,7 +27,7 @@ class MayWait:
         bool,
         typer.Option(
             "--detach",
-            help="submit all runs at once and return; suite collect makes their bundles",
+            help="submit all runs at once and return; they disturb each other; suite collect makes their bundles",
             rich_help_panel="Output",
         ),
     ] = False
@@ -45,15 +46,24 @@ def _submit(name: str) -> Callable[..., None]:
 
     def submit(
         *,
+        typed: typer.Context,
         work: Work,
         nodes: Nodes,
         options: Any,
         waiting: Any,
+        smoke: Annotated[
+            bool,
+            typer.Option(
+                "--smoke",
+                help="first a run of minutes on the same nodes; where it fails, the others are not started",
+                rich_help_panel="Measuring",
+            ),
+        ] = False,
         dry_run: Annotated[
             bool,
             typer.Option(
                 "--dry-run",
-                help="print the plan with what it should need, and submit nothing",
+                help="print the plan, what it should need and what would be sent, and submit nothing",
                 rich_help_panel="Output",
             ),
         ] = False,
@@ -61,42 +71,32 @@ def _submit(name: str) -> Callable[..., None]:
             bool, typer.Option("--json", help="print the outcome as JSON", rich_help_panel="Output")
         ] = False,
     ) -> int:
-        from suite.cli.options.check import show_plan
+        from suite.cli.options.handing_over import HandingOver, dry
         from suite.cli.options.reading import print_json
-        from suite.conduct.cluster.hand_over import hand_over
-        from suite.conduct.cluster.standing import Standing, collect_run, wait_until_over
-        from suite.conduct.running.outcome_line import outcome_line
+        from suite.cli.options.site import with_site
 
-        def show(text: str) -> None:
-            if kind.waits or not as_json:  # where nothing is waited for, the JSON itself comes at once
-                typer.echo(text, err=as_json)
-
-        def show_state(now: Standing) -> None:
-            show(f"    {now.state.word}: {now.state.detail}".rstrip(": "))
-
+        nodes, options = with_site(typed, name, work, nodes, options)
         launcher = nodes.launcher(kind, options)
         if dry_run:
-            plan, found = nodes.look(work, launcher)
-            return show_plan(plan, found, nodes.runs, nodes.retry_failed, work, as_json)
+            return dry(work, nodes, launcher, smoke, as_json)
         launcher.connect()
         documents, to_do = nodes.documents(work, launcher)
-        submitted, statuses = [], {}
+        # where nothing is waited for, the JSON itself comes at once
+        handing = HandingOver(launcher, quiet=as_json and not kind.waits, to_stderr=as_json)
+        if smoke and documents and not handing.smoke(nodes.smoke(work, launcher, to_do.manifests), nodes.runs):
+            return RUN_FAILED
+        if waiting.detach and kind.waits and len(documents) > 1:
+            handing.show(
+                "note: detached runs start side by side where there is room, and measure each other", note=True
+            )
         for document in documents:
-            for submission in hand_over(launcher, document, nodes.runs):
-                submitted.append(submission)
-                statuses[submission.run_id] = "submitted"
-                show(f"{submission.run_id}: {launcher.where(submission)}")
-                if not waiting.detach:
-                    wait_until_over(nodes.runs, submission, show_state)
-                    record = collect_run(nodes.runs, submission)
-                    statuses[submission.run_id] = record.status
-                    show(f"    {outcome_line(record)}")
+            handing.submit(document, nodes.runs, wait=not waiting.detach)
         if as_json:
             others = to_do.model_dump(mode="json", exclude={"manifests"})
-            print_json({**launcher.submitted_json(submitted, statuses), **others})
+            print_json({**launcher.submitted_json(handing.submitted, handing.statuses), **others, **handing.first})
         else:
             _show_what_is_left(to_do, nodes, waiting.detach)
-        return DONE if set(statuses.values()) <= {"ok", "submitted"} else RUN_FAILED
+        return DONE if set(handing.statuses.values()) <= {"ok", "submitted"} else RUN_FAILED
 
     submit.__annotations__.update(options=kind.options, waiting=MayWait if kind.waits else NeverWaits)
     submit.__doc__ = kind.submit_help
@@ -108,7 +108,7 @@ def _show_what_is_left(found: ToDo, nodes: Nodes, uncollected: bool) -> None:
         if run_ids:
             typer.echo(f"{state.replace('_', ' ')}, so not submitted: {', '.join(run_ids)}")
     if uncollected:
-        typer.echo(f"to make their bundles: suite collect --wait --runs {nodes.runs}")
+        typer.echo(f"to make their bundles: suite collect --wait --runs {quote(str(nodes.runs))}")
 
 
 def __getattr__(name: str) -> Callable[..., None]:

@@ -24,6 +24,8 @@ NEXT_STEPS: dict[FailureKind, str] = {
     "version and this GPU.",
     "disk_full": "A file system is full: free space where the evidence says (runs folder, /tmp or /dev/shm), then run "
     "again.",
+    "port_taken": "Another program listens where the ranks were to meet: run it again, which takes another port; "
+    "ss -ltnp on the first node shows what holds this one.",
     "config": "The stack cannot start as it is set up: mend what the evidence names (a missing package, a wrong path, "
     "setting or limit); suite doctor checks it.",
     "timeout": "The run took longer than its limit: raise the limit, or ask for fewer iterations or a smaller size.",

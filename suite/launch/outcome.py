@@ -24,6 +24,7 @@ FailureKind = Literal[
     "gpu_unavailable",
     "driver_mismatch",
     "disk_full",
+    "port_taken",
     "config",
     "timeout",
     "interrupted",

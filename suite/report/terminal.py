@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK
 from suite.report.facts.kind import WorkKind
@@ -34,10 +34,20 @@ def headline_rows(model: ReportModel) -> list[Cells]:
     """The headline table, one row per row of the report; cells hold no control characters."""
     verdicts = {ranked.row.number: _verdict(ranked) for group in model.ranking.groups for ranked in group.places}
     etas = {point.row.number: point.eta for curve in model.scaling.curves for point in curve.points}
+    apart = _set_apart(model.rows)
     return [
-        _headline(row, interval(etas.get(row.number), 1), verdicts.get(row.number, _unranked(row)))
+        _headline(row, interval(etas.get(row.number), 1), verdicts.get(row.number, _unranked(row)), apart)
         for row in model.rows
     ]
+
+
+def _set_apart(rows: Sequence[Row]) -> dict[int, str]:
+    """By number of the row, what tells rows apart that would look the same here; empty where none would."""
+    alike: dict[tuple, list[Row]] = {}
+    for row in rows:
+        alike.setdefault((row.work, row.size, row.ranks, row.backend, row.layout), []).append(row)
+    several = [same for same in alike.values() if len({(row.launcher, row.variant) for row in same}) > 1]
+    return {row.number: row.variant or f"launcher={row.launcher}" for same in several for row in same}
 
 
 def _unranked(row: Row) -> str:
@@ -67,12 +77,13 @@ def print_headline(model: ReportModel) -> None:
         print(f"and {len(rows) - HEADLINE_ROWS} more rows in the report")
 
 
-def _headline(row: Row, eta: str, verdict: str) -> Cells:
+def _headline(row: Row, eta: str, verdict: str, apart: Mapping[int, str]) -> Cells:
     return {
         "size": visible(row.size, _NAME_LENGTH),
         "ranks": str(row.ranks),
         "backend": visible(row.backend, _NAME_LENGTH),
         "layout": row.layout,
+        **({"variant": visible(apart.get(row.number, UNKNOWN), _NAME_LENGTH)} if apart else {}),
         "runs ok": row.ok_runs,
         "samples/s [95 %]": interval(row.samples_per_second) if row.measured else row.without_rate,
         "tokens/s": number(row.tokens_per_second.value if row.tokens_per_second else None),

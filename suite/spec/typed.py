@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
@@ -51,3 +52,20 @@ def share(option: str, text: str) -> float:
     if not 0 < value <= 1:
         raise UsageError(f"{option} is a percentage such as 3%, not {text!r}")
     return value
+
+
+def counts(option: str, texts: Sequence[str]) -> tuple[int, ...]:
+    """Whole numbers from 1 on, each text one or several with commas between: ``1,2,4``; each number once.
+
+    Raises UsageError for anything else.
+    """
+    from suite.spec.base import UsageError
+
+    found = []
+    for text in texts:
+        for word in text.split(","):
+            number = int(word) if word.strip().isdecimal() and len(word) < 8 else 0
+            if number < 1:
+                raise UsageError(f"{option} is a number from 1 on, or several such as 1,2,4, not {text!r}")
+            found.append(number)
+    return tuple(dict.fromkeys(found))

@@ -11,6 +11,7 @@ from suite.worker.rank import ConfigError
 _MESSAGES = (
     ("oom_device", ("CUDA out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDA error: out of memory")),
     ("oom_host", ("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory")),
+    ("port_taken", ("EADDRINUSE", "ddress already in use")),
     ("driver_mismatch", ("NVIDIA driver on your system is too old", "CUDA driver version is insufficient")),
     (
         "gpu_unavailable",
@@ -42,6 +43,8 @@ def failure_kind(error: BaseException, phase: str) -> str:
         return "gpu_unavailable"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "disk_full"
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return "port_taken"
     if isinstance(error, ConfigError) or (phase == "setup" and isinstance(error, (ValueError, ImportError))):
         return "config"
     if isinstance(error, (RuntimeError, AssertionError)):

@@ -191,6 +191,18 @@ def test_an_array_holds_all_runs_that_ask_for_the_same(suite: Suite, tmp_path: P
     assert "done, so not submitted" in again.stdout
 
 
+def test_a_smoke_run_that_fails_keeps_the_others_from_starting(suite: Suite, tmp_path: Path) -> None:
+    trouble = script(at={"iteration": 1, "rank": 1, "do": "oom", "others": "hang"})
+    submitted(suite, tmp_path, *BY_SLURM, *trouble, "--repeats", "2", "--smoke")
+    assert suite("collect", "--wait", "--runs", str(tmp_path)).returncode == 1
+    records = [bundle.record() for bundle in find_bundles([tmp_path])]
+    assert [record and (record.status, record.throughput) for record in records] == [("interrupted", None)] * 2
+    assert suite("collect", "--wait", "--runs", str(tmp_path / ".smoke")).returncode == 1
+    (smoke,) = find_bundles([tmp_path / ".smoke"])
+    record = smoke.record()
+    assert record is not None and record.failure is not None and record.failure.kind == "oom_device"
+
+
 def test_what_a_driver_that_died_left_behind_is_enough(suite: Suite, tmp_path: Path) -> None:
     """It ended between handing the job over and writing down its id."""
     (submission,) = submitted(suite, tmp_path, *BY_SLURM)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from suite.launch.kubernetes.client import Cluster, connect
 from tests.kubernetes_server.server import Server, missing, started_server
 from tests.needs import skip_outside_ci, started_or_skipped
 
@@ -42,3 +43,22 @@ def namespace(server: Server) -> str:
     api = config.new_client_from_config(str(server.kubeconfig()))
     client.CoreV1Api(api).create_namespace({"metadata": {"name": name}})
     return name
+
+
+@pytest.fixture
+def cluster(server: Server, namespace: str, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """That namespace, with the classes that the fullest settings name."""
+    from kubernetes import client, config
+
+    path = server.kubeconfig(namespace=namespace)
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    api = config.new_client_from_config(str(path))
+    for make in (
+        lambda: client.SchedulingV1Api(api).create_priority_class({"metadata": {"name": "batch-high"}, "value": 1}),
+        lambda: client.NodeV1Api(api).create_runtime_class({"metadata": {"name": "nvidia"}, "handler": "nvidia"}),
+    ):
+        try:
+            make()
+        except client.ApiException as error:
+            assert error.status == 409, error
+    return connect()

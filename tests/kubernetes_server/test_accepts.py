@@ -7,14 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kubernetes import client, config
 
-from suite.launch.kubernetes.client import Cluster, Refused, connect
+from suite.launch.kubernetes.client import Cluster, Refused
 from suite.launch.kubernetes.hand_over import hand_over
 from suite.launch.kubernetes.read_back import pod_templates
 from suite.launch.kubernetes.render import parse, render, render_reader
 from suite.spec.base import UsageError
-from tests.kubernetes_server.server import Server
 from tests.launch.kubernetes.runs import FOLDER, FULL, VARIANTS, job_of, settings_of
 
 pytestmark = pytest.mark.daemon
@@ -22,22 +20,6 @@ FILES = {"manifest.json": "{}\n", "environment.json": "{}\n"}
 Objects = list[dict[str, Any]]
 #: of Kubernetes after 1.20; tests/launch/kubernetes holds them to newer schemas and to what these pass
 NEWER = ("completionMode", "podFailurePolicy")
-
-
-@pytest.fixture
-def cluster(server: Server, namespace: str, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    path = server.kubeconfig(namespace=namespace)
-    monkeypatch.setenv("KUBECONFIG", str(path))
-    api = config.new_client_from_config(str(path))
-    for make in (
-        lambda: client.SchedulingV1Api(api).create_priority_class({"metadata": {"name": "batch-high"}, "value": 1}),
-        lambda: client.NodeV1Api(api).create_runtime_class({"metadata": {"name": "nvidia"}, "handler": "nvidia"}),
-    ):
-        try:
-            make()
-        except client.ApiException as error:
-            assert error.status == 409, error
-    return connect()
 
 
 def rendered(variant: str, given: dict[str, Any], namespace: str) -> Objects:

@@ -38,6 +38,13 @@ REAL_LINES = [
         "RuntimeError: The NVIDIA driver on your system is too old (found version 11040). Please update",
     ),
     ("driver_mismatch", "RuntimeError: CUDA error: CUDA driver version is insufficient for CUDA runtime version"),
+    (
+        "port_taken",
+        "RuntimeError: The server socket has failed to listen on any local network address. port: 15001, useIpv6: no, "
+        "code: -98, name: EADDRINUSE, message: address already in use",
+    ),
+    ("port_taken", "torch.distributed.DistNetworkError: port: 15001, code: -98, name: EADDRINUSE"),
+    ("port_taken", "OSError: [Errno 98] Address already in use"),
     ("driver_mismatch", "Error 804: forward compatibility was attempted on non supported HW"),
     ("driver_mismatch", "Error 803: system has unsupported display driver / cuda driver combination"),
     ("driver_mismatch", "Failed to initialize NVML: Driver/library version mismatch"),

@@ -3,9 +3,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from suite.report.facts.entry import Entry
 from suite.report.facts.model import ReportModel, build
 from suite.report.terminal import headline_rows, print_headline
 from tests.report import entries as made
@@ -103,3 +105,15 @@ def test_in_a_pipe_the_headline_is_whole(columns: Callable[..., list[str]]) -> N
     assert lines == columns(200, lambda: print_headline(build(made.matrix())))
     for title in headline_rows(build(made.matrix()))[0]:
         assert title in lines[0]
+
+
+def test_rows_that_only_their_launcher_tells_apart_are_told_apart() -> None:
+    def launched(one: Entry, launcher: str) -> Entry:
+        run = one.record.run.model_copy(update={"launcher": launcher, "id": f"{one.record.run.id}-{launcher}"})
+        return replace(one, record=one.record.model_copy(update={"run": run}))
+
+    slurm = [launched(one, "slurm") for one in made.repeats(3, rate=20)]
+    rows = headline_rows(build([*made.repeats(3, rate=20), *slurm]))
+    assert len(rows) == 2 and len({tuple(row.items()) for row in rows}) == 2
+    assert all("launcher=" in row["variant"] for row in rows)
+    assert "variant" not in headline_rows(build(made.repeats(3, rate=20)))[0]

@@ -33,6 +33,8 @@ def raised_by_torch_without_cuda() -> Exception:
         (ConfigError("the iteration was not the manifest's work"), "config"),
         (RuntimeError("[gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:2"), "rank_lost"),
         (RuntimeError("[unbound_buffer.cc:81] Timed out waiting 1000ms for recv operation"), "nccl_timeout"),
+        (RuntimeError("The server socket has failed to listen. port: 1, code: -98, name: EADDRINUSE"), "port_taken"),
+        (OSError(errno.EADDRINUSE, "Address already in use"), "port_taken"),
         (RuntimeError("The NVIDIA driver on your system is too old"), "driver_mismatch"),
         (ValueError("something in the middle of training"), "unknown"),
         (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), "unknown"),

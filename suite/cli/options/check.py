@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from suite.conduct.planning.preflight import Preflight
     from suite.conduct.planning.request import RunState
     from suite.spec.manifest import Manifest
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def still_to_do(states: Sequence[tuple[Manifest, RunState]], retry_failed: bool) -> set[str]:
@@ -49,8 +52,12 @@ def show_plan(
     work: Work,
     as_json: bool,
     elsewhere: Sequence[str] = (),
+    more: Mapping[str, Any] = NOTHING,
 ) -> int:
-    """The dry run of every launcher; ``elsewhere``: what of the plan this machine cannot run. Raises as ``refuse``."""
+    """The dry run of every launcher; ``elsewhere``: what of the plan this machine cannot run; ``more``: of the JSON.
+
+    Raises as ``refuse``.
+    """
     from suite.cli.exits import DONE
     from suite.cli.options.reading import print_json
     from suite.conduct.running import display
@@ -62,7 +69,7 @@ def show_plan(
     if as_json:
         skipped = [entry.model_dump() for entry in plan.skipped]
         body = {"plan": plan.id, "runs": rows, "skipped": skipped, "notes": plan.notes, "expected": left.totals()}
-        print_json({**body, "not_here": elsewhere})
+        print_json({**body, "not_here": elsewhere, **more})
     else:
         display.print_plan(plan, rows, left)
     for line in elsewhere:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from suite.conduct.cluster.to_do import ToDo
     from suite.conduct.planning.plan import Plan
     from suite.conduct.planning.preflight import Preflight
+    from suite.conduct.planning.request import Request
     from suite.launch.cluster.launcher import ClusterLauncher, Document
     from suite.launch.job import Mount
     from suite.spec.manifest import Manifest
@@ -34,7 +35,13 @@ class Nodes:
 
     HEADING: ClassVar = "Nodes"
 
-    nodes: Annotated[int | None, typer.Option(min=1, help="nodes of each run [default: 1, or the preset's]")] = None
+    nodes: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="N",
+            help="nodes of each run; 1,2,4 or repeated: a run on each [default: 1, or the preset's]",
+        ),
+    ] = None
     gpus_per_node: Annotated[
         int | None, typer.Option(min=1, help="GPUs, and so ranks, of each node [default: 8, or the preset's]")
     ] = None
@@ -61,6 +68,14 @@ class Nodes:
     require_idle: Annotated[
         bool, typer.Option("--require-idle", help="fail a run whose GPUs something else uses, before it measures")
     ] = False
+    site: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="site file: what these options are on this cluster, unless given here; none: go without "
+            "[default: ~/.config/suite/site.yaml, where there is one]",
+        ),
+    ] = None
     runs: Annotated[Path, typer.Option(help="results folder", rich_help_panel="Output")] = Path("runs")
     retry_failed: Annotated[bool, typer.Option(help="run again what failed before", rich_help_panel="Measuring")] = (
         False
@@ -90,10 +105,7 @@ class Nodes:
                 "give --repeats"
             )
         machine = self.machine(launcher.image_python)
-        given = self.nodes is not None or self.gpus_per_node is not None or work.preset is None
-        ranks = ((self.nodes or 1) * self.ranks_per_node,) if given else ()
-        requests = work.requests(machine, ranks, (self.nodes or 1) if given else None)
-        backends = work.backends
+        requests, backends = self._requests(work, machine), work.backends
         plan = make_joint_plan(requests, machine.stacks(backends), machine.images(backends))
         machine.require_generation(plan.manifests)
         return plan, preflight(plan.manifests, machine.device_name, work.price)
@@ -115,6 +127,28 @@ class Nodes:
         for line in found.of({manifest.run.id for manifest in to_do.manifests}).summary():
             warn("note: ", line)
         return documents, to_do
+
+    def smoke(self, work: Work, launcher: ClusterLauncher, manifests: Sequence[Manifest]) -> tuple[Manifest, ...]:
+        """The short first runs before these, one for each backend. Raises UsageError."""
+        from suite.conduct.cluster.smoke import smoke_plan
+
+        machine = self.machine(launcher.image_python)
+        backends = work.backends
+        memory = machine.device_memory_bytes
+        return smoke_plan(manifests, machine.stacks(backends), machine.images(backends), self.runs, memory)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The numbers of nodes that were given. Raises UsageError."""
+        from suite.spec.typed import counts
+
+        return counts("--nodes", self.nodes or ())
+
+    def _requests(self, work: Work, machine: ClusterMachine) -> tuple[Request, ...]:
+        counts = self.counts
+        if counts or self.gpus_per_node is not None or work.preset is None:
+            return work.over_nodes(machine, counts or (1,), self.ranks_per_node)
+        return work.requests(machine, ())
 
     @property
     def ranks_per_node(self) -> int:
@@ -145,7 +179,7 @@ class Nodes:
             python=self.interpreter(image_python),
             image=self.image,
             stack=dict(pair("--stack", text) for text in self.stack or ()),
-            ranks=(self.nodes or 1) * self.ranks_per_node,
+            ranks=max(self.counts or (1,)) * self.ranks_per_node,
         )
 
     def variables(self) -> dict[str, str]:

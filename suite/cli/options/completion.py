@@ -69,6 +69,13 @@ def submitted_runs(context: typer.Context, incomplete: str) -> list[str]:
     return [name for name in _starting(names, incomplete) if name not in already]
 
 
+def runs_of_any_kind(context: typer.Context, incomplete: str) -> list[str]:
+    """Ids of runs that have a bundle in the results folder of the same command line, or were submitted from it."""
+    from suite.conduct.cluster.logs import known_runs
+
+    return _starting(known_runs(Path(context.params.get("runs") or "runs")), incomplete)
+
+
 def _starting(names: Iterable[str], incomplete: str) -> list[str]:
     """The names that continue what was typed, in any case."""
     return [name for name in names if name.lower().startswith(incomplete.lower())]

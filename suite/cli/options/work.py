@@ -215,6 +215,22 @@ class Work(LayoutOptions, WorkloadOptions, Basics):
 
         Raises UsageError. Values of a preset that an option overrides are listed on standard error.
         """
+        requests, lines = self._asked(machine, ranks, nodes)
+        for line in lines:
+            typer.echo(line, err=True)
+        return requests
+
+    def over_nodes(self, machine: Machine, nodes: tuple[int, ...], ranks_per_node: int) -> tuple[Request, ...]:
+        """The same on each number of nodes."""
+        asked = [self._asked(machine, (count * ranks_per_node,), count) for count in nodes]
+        for line in dict.fromkeys(line for _, lines in asked for line in lines):
+            typer.echo(line, err=True)
+        return tuple(request for requests, _ in asked for request in requests)
+
+    def _asked(
+        self, machine: Machine, ranks: tuple[int, ...], nodes: int | None
+    ) -> tuple[tuple[Request, ...], list[str]]:
+        """The requests, and a line for each part of a preset that an option replaces."""
         from suite.cli.options.reading import checked
         from suite.conduct.planning.preset import GivenOptions, cross_product, preset_requests, replaced
 
@@ -233,11 +249,9 @@ class Work(LayoutOptions, WorkloadOptions, Basics):
         common = self._common(machine)
         preset = self._preset
         if preset is None:
-            return checked(lambda: cross_product(given, common, machine.usual_workload, machine.usual_precision))
+            return checked(lambda: cross_product(given, common, machine.usual_workload, machine.usual_precision)), []
         requests = checked(lambda: preset_requests(preset, given, common))
-        for line in replaced(preset, given, common):
-            typer.echo(line, err=True)
-        return requests
+        return requests, list(replaced(preset, given, common))
 
     @property
     def number_format(self) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from suite.bundle.manifest_file import parse_manifest
@@ -55,7 +56,7 @@ def standing(root: Path, submission: Submission) -> Standing:
 
 def collect_run(root: Path, submission: Submission) -> Record:
     """Make the bundle of a run that is over. Raises UsageError where it is not, or nothing came back."""
-    now = standing(root, submission)
+    now = without_hopeless(root, standing(root, submission))
     if now.collected:
         raise UsageError(f"{root / submission.run_id} exists: the run is collected already; nothing is overwritten")
     if now.state.phase in ("pending", "running"):
@@ -64,6 +65,15 @@ def collect_run(root: Path, submission: Submission) -> Record:
             "wait for it with suite collect --wait, or end it with suite cancel"
         )
     return collect(root, submission, find_scheduler(submission.launcher).gather(submission))
+
+
+def without_hopeless(root: Path, now: Standing) -> Standing:
+    """The same, after a run was ended that can never end well: it would hold its devices until its deadline. Its bundle
+    says why. Raises UsageError."""
+    if now.state.phase not in ("pending", "running") or now.state.hopeless is None:
+        return now
+    find_scheduler(now.submission.launcher).cancel(now.submission)
+    return standing(root, now.submission)
 
 
 def wait_until_over(
@@ -88,6 +98,8 @@ def wait_until_over(
         if now.state != before:
             on_change(now)
             before = now.state
+        with suppress(UsageError):  # a cluster that does not answer now is asked again
+            now = without_hopeless(root, now)
         if now.state.phase not in ("pending", "running"):
             return
         time.sleep(pause)

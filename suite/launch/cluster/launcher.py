@@ -60,6 +60,9 @@ class ClusterLauncher(ABC):
     #: `suite submit` waits for each run and collects it, unless --detach is given; otherwise it submits all and returns
     waits: ClassVar[bool] = False
 
+    #: its cluster can keep runs back until others have ended well; of one that does not wait
+    chains: ClassVar[bool] = False
+
     #: for the user to know, a line each
     notes: tuple[str, ...] = ()
 
@@ -97,6 +100,20 @@ class ClusterLauncher(ABC):
     @abstractmethod
     def where(self, submission: Submission) -> str:
         """What to call a submitted run in the scheduler's own commands, such as ``job 12``."""
+
+    def by_hand(self, paths: Sequence[Path]) -> list[str]:
+        """Lines for a shell that hand rendered files over."""
+        from shlex import quote
+
+        return [f"{self.command} {quote(str(path))}" for path in paths]
+
+    def start_after(self, first: Sequence[Submission]) -> None:
+        """Have all that is submitted from now on start only when these runs have ended well; of one that ``chains``."""
+        raise NotImplementedError
+
+    def sent(self, document: Document) -> list[str]:
+        """What a document asks the cluster for, for a dry run: a line each, without the runs' manifests."""
+        return [document.name]
 
     def rendered_json(self, document: Document) -> dict[str, Any]:
         """A document in the output of `suite render --json`."""

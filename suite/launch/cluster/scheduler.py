@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from pydantic import Field
@@ -23,6 +24,9 @@ class SchedulerState(Frozen):
     phase: Phase
     word: str = Field(description="the scheduler's state, e.g. PENDING, Running, OUT_OF_MEMORY")
     detail: str = Field(default="", description="why it waits or ended, where, in one line")
+    hopeless: str | None = Field(
+        default=None, description="why a run that is not over can never end well: it may be cancelled, which keeps why"
+    )
 
 
 class Stream(NamedTuple):
@@ -76,6 +80,16 @@ class Scheduler(Protocol):
 
     def cancel(self, submission: Submission) -> None:
         """Ask for its end; nothing where it is over. Raises UsageError when it cannot be asked or refuses."""
+
+    def printed(self, submission: Submission, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
+        """What the run has printed since the last call with this ``place``, at first its last ``lines``.
+
+        By stream, named as its log in a bundle will be. Bounded, however much there is. Raises UsageError when it
+        cannot be asked for.
+        """
+
+    def files(self, submission: Submission) -> list[Path]:
+        """What this machine keeps of the run, now or of earlier attempts, until its bundle is made."""
 
     def gather(self, submission: Submission) -> Gathered:
         """What a run that is over left behind. Raises UsageError when there is nothing to gather."""

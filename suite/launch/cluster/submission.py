@@ -23,6 +23,8 @@ SUBMISSION_SCHEMA: Literal["suite/submission/1"] = "suite/submission/1"
 FOLDER = ".submitted"
 #: Facts of schedulers that are paths of files of this machine, which lie beside the submission's own.
 FILES = ("output", "spool")
+#: Results folder of first, short runs below a results folder; hidden likewise.
+SMOKE = ".smoke"
 
 
 class Submission(Frozen):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kubernetes.client import ApiClient, ApiException
 
 ASK_SECONDS = (5, 30)  # to connect, to answer
+_MOST_LOG_BYTES = 1 << 20
 PATCH = "application/merge-patch+json"
 _WHERE = {
     "ConfigMap": "api/v1/namespaces/{namespace}/configmaps",
@@ -83,7 +84,16 @@ class Cluster:
 
     def log(self, pod: str, container: str, tail_lines: int | None = None) -> bytes:
         """What a container printed; nothing where it never started. Raises Refused where its node cannot be asked."""
-        query = [("container", container)] + ([("tailLines", str(tail_lines))] if tail_lines else [])
+        return self._log(pod, container, {"tailLines": tail_lines})
+
+    def log_since(self, pod: str, container: str, since: str | None, tail_lines: int) -> bytes:
+        """The same with the moment before each line: the last lines, or those from the second of a moment on. At most a
+        mebibyte of it."""
+        how = {"tailLines": tail_lines} if since is None else {"sinceTime": since}
+        return self._log(pod, container, {**how, "timestamps": "true", "limitBytes": _MOST_LOG_BYTES})
+
+    def _log(self, pod: str, container: str, how: dict[str, Any]) -> bytes:
+        query = [("container", container), *((name, str(value)) for name, value in how.items() if value)]
         try:
             return self._raw("GET", "Pod", f"{pod}/log", query=query)
         except Refused as error:

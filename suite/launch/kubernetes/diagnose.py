@@ -19,6 +19,14 @@ _CANNOT_START = re.compile(
 )
 _STORAGE = re.compile(r"ephemeral.storage|EmptyDir|nodefs|imagefs|inodes", re.IGNORECASE)
 _LOST = re.compile(r"NodeLost|NodeShutdown|NodeAffinity|Shutdown|Terminated|Preempting")
+#: a pull that no later try mends: at once, or after some tries; any other gets longer
+_NEVER_PULLED = re.compile(r"InvalidImageName|ErrImageNeverPull")
+_NOT_TO_BE_HAD = re.compile(
+    r"not found|manifest unknown|does not exist|no match for platform|unauthorized|authentication required|denied"
+    r"|forbidden",
+    re.IGNORECASE,
+)
+_SOME_TRIES_SECONDS, _PULL_SECONDS = 60.0, 900.0
 _GPU = re.compile(r"Insufficient \S*gpu|OutOf\S*gpu|for \S*gpu", re.IGNORECASE)
 _SIGNAL_BASE, _MOST_SIGNAL = 128, 64
 #: KubeRay's pods: their exit codes are Ray's and those of the program that follows its job, not those of ranks
@@ -115,6 +123,21 @@ def _of_container(name: str, status: dict) -> Iterator[Finding]:
         elif _CANNOT_START.search(reason):
             known = strongest([message], PATTERNS, started=False)
             yield Finding(1, known.pattern.kind if known else "config", text)
+
+
+def hopeless(pods: Sequence[Pod], now: float) -> str | None:
+    """Why a run that is not over can never end well: an image that cannot be had; the other pods would hold their GPUs
+    until the run's deadline. ``None`` while it may. ``now``: Unix seconds."""
+    for pod in pods:
+        started = moment(pod.body.get("status", {}).get("startTime"))
+        waited = 0.0 if started is None else now - started
+        for status in pod.statuses():
+            waiting = status.get("state", {}).get("waiting") or {}
+            reason, message = str(waiting.get("reason", "")), " ".join(str(waiting.get("message", "")).split())
+            patience = _SOME_TRIES_SECONDS if _NOT_TO_BE_HAD.search(message) else _PULL_SECONDS
+            if _NEVER_PULLED.search(reason) or (_PULL.search(reason) and waited > patience):
+                return f"pod {pod.name} has no image: {reason}" + (f": {message}" if message else "")
+    return None
 
 
 def _of_run(end: RunEnd | None, pods: list[Pod], nodes: int) -> list[Finding]:

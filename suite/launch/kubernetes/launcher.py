@@ -47,6 +47,7 @@ class KubernetesLauncher(ClusterLauncher):
             raise UsageError("--mount shows folders of a node to a container; pods see none: leave it out")
         self._env = nodes.env
         self._memory_bytes = size(options.memory_per_rank) if options.memory_per_rank else None
+        self.notes += self._binding_notes()
         if cluster is not None:
             self._reach(cluster)
 
@@ -62,6 +63,22 @@ class KubernetesLauncher(ClusterLauncher):
         except ValueError as error:
             raise UsageError(f"--image: {error}") from error
         return image
+
+    def _binding_notes(self) -> tuple[str, ...]:
+        """Where cores were asked for and the kubelet's static CPU manager will not give a pod cores of its own."""
+        from suite.launch.kubernetes.names import quantity_number
+
+        cpus = self._settings.cpus
+        if cpus is None:
+            return ()
+        if quantity_number(cpus).denominator != 1:
+            return (f"--cpus-per-node {cpus} is no whole number: a static CPU manager gives such pods no own cores",)
+        if self._memory_bytes is None:
+            return (
+                f"--cpus-per-node {cpus} without --memory-per-rank: pods are not Guaranteed, and a static CPU manager "
+                "gives them no own cores",
+            )
+        return ()
 
     @staticmethod
     def scheduler() -> KubernetesScheduler:
@@ -99,6 +116,14 @@ class KubernetesLauncher(ClusterLauncher):
 
     def where(self, submission: Submission) -> str:
         return f"{'/'.join(submission.scheduler['objects'][-1])} in namespace {self._settings.namespace}"
+
+    def sent(self, document: Document) -> list[str]:
+        (submission,) = document.submissions
+        image, layout = f"image {self._image}", submission.manifest.layout
+        asked = f"{layout.nodes} x {layout.devices_per_node} {submission.manifest.measure.device} ranks, {image}"
+        objects = [f"{kind}/{name}" for kind, name in submission.fact("objects", list)]
+        where = "" if self._namespace is None else f" in namespace {self._namespace}"
+        return [f"{', '.join(objects)}{where}", asked]
 
     def rendered_json(self, document: Document) -> dict[str, Any]:
         return {"run": document.name, "text": document.text}

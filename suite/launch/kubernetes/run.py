@@ -20,6 +20,8 @@ from suite.spec.manifest import Manifest
 from suite.spec.version import suite_version
 
 ENVIRONMENT = "environment.json"
+#: images need not know one, and a read-only root has none: caches of compilers go where a rank may write
+_HOME = {"HOME": "/tmp"}
 #: NCCL looks for its peers on the first interface that it likes; in a pod that is the cluster's network
 _NETWORK = {"NCCL_DEBUG": "WARN", "NCCL_SOCKET_IFNAME": "eth0"}
 
@@ -34,7 +36,7 @@ def kubernetes_site(
         python=python,
         bundle=f"{RUNS}/{manifest.run.id}",
         python_path=PYTHON_PATH,
-        env={**EVENTS_ON_OUTPUT, "SUITE_IMAGE": image, **network, **env},
+        env={**EVENTS_ON_OUTPUT, **_HOME, "SUITE_IMAGE": image, **network, **env},
         image=image,
         device_count=manifest.layout.devices_per_node if on_gpus else 0,
         memory_bytes=memory_bytes,

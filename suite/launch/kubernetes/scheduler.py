@@ -12,9 +12,10 @@ from suite.launch.cluster.scheduler import Gathered, Phase, SchedulerState, Stre
 from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job
 from suite.launch.kubernetes.client import Cluster, Refused, connect
-from suite.launch.kubernetes.diagnose import scheduler_end
+from suite.launch.kubernetes.diagnose import hopeless, scheduler_end
 from suite.launch.kubernetes.pod import RUN_LABEL, run_labels
 from suite.launch.kubernetes.pods import Pod, read_pods, run_end
+from suite.launch.kubernetes.printed import kept_lines, printed_since
 from suite.launch.kubernetes.ray import PATTERNS, is_ray
 from suite.launch.kubernetes.render import render_reader
 from suite.launch.kubernetes.settings import KubernetesSettings
@@ -47,8 +48,9 @@ class KubernetesScheduler:
         cluster = self._cluster(submission)
         found = self._ask(cluster, submission)
         nodes = submission.job.nodes
-        if read_snapshot(_spool(submission)) is not None:
-            return SchedulerState(phase="over", word="Cancelled")
+        kept = read_snapshot(_spool(submission))
+        if kept is not None:
+            return SchedulerState(phase="over", word="Failed" if kept.given_up else "Cancelled")
         if found.run is None and not found.pods:
             return SchedulerState(phase="gone", word="Deleted", detail=f"nothing is left in {cluster.namespace}")
         end = run_end(found.run) if found.run else None
@@ -66,14 +68,17 @@ class KubernetesScheduler:
         if speakers and speakers[0].role != "ray" and speakers[0].number == 0:
             with suppress(Refused):
                 details += _progress(cluster.log(speakers[0].name, speakers[0].container, _TAIL_LINES))
-        return SchedulerState(phase=phase, word=phase.capitalize(), detail="; ".join(details))
+        why = hopeless(own, time.time())
+        return SchedulerState(phase=phase, word=phase.capitalize(), detail="; ".join(details), hopeless=why)
 
     def cancel(self, submission: Submission) -> None:
         """Keep the output so far, then delete the run: what Kubernetes ends, it forgets."""
-        if self.look(submission).phase not in ("pending", "running"):
+        state = self.look(submission)
+        if state.phase not in ("pending", "running"):
             return
         cluster = self._cluster(submission)
-        write_snapshot(_spool(submission), _with_logs(cluster, self._ask(cluster, submission), needed=False))
+        found = _with_logs(cluster, self._ask(cluster, submission), needed=False)
+        write_snapshot(_spool(submission), found._replace(given_up=state.hopeless is not None))
         _delete(cluster, submission)
 
     def gather(self, submission: Submission) -> Gathered:
@@ -103,8 +108,19 @@ class KubernetesScheduler:
         end = run_end(found.run) if found.run else None
         if settings.variant == "raycluster" and kept is None:
             _release(cluster, submission)
-        told = scheduler_end(pods, end, nodes, found.warnings, cancelled=kept is not None)
+        told = scheduler_end(pods, end, nodes, found.warnings, cancelled=kept is not None and not kept.given_up)
         return Gathered(tuple(streams), told, PATTERNS if is_ray(settings) else ())
+
+    def printed(self, submission: Submission, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
+        kept = read_snapshot(_spool(submission))
+        if kept is not None:
+            return kept_lines(kept, place, lines)
+        cluster = self._cluster(submission)
+        pods = [pod for pod in read_pods(_pods_of(cluster, submission)) if pod.role != "reader"]
+        return [(pod.stream, printed_since(cluster, pod, place, lines)) for pod in pods]
+
+    def files(self, submission: Submission) -> list[Path]:
+        return [_spool(submission)] if _spool(submission).exists() else []
 
     def _cluster(self, submission: Submission) -> Cluster:
         cluster = self._reach(submission.scheduler.get("context"), _settings(submission).namespace)

@@ -21,6 +21,7 @@ class Snapshot(NamedTuple):
     pods: list[dict[str, Any]]
     warnings: list[str]  # what the cluster reported of them, oldest first; it forgets this within hours
     logs: dict[str, bytes]  # by pod
+    given_up: bool = False  # ended because it could never end well; else because somebody asked for it
 
 
 def write_snapshot(path: Path, snapshot: Snapshot) -> None:
@@ -43,7 +44,7 @@ def read_snapshot(path: Path) -> Snapshot | None:
     try:
         body = json.loads(read_bytes(path, str(path), _MOST_BYTES).decode("ascii"))
         logs = {pod: text.encode(errors="surrogateescape") for pod, text in body["logs"].items()}
-        return Snapshot(body["run"], body["pods"], body["warnings"], logs)
+        return Snapshot(body["run"], body["pods"], body["warnings"], logs, body.get("given_up") is True)
     except FileNotFoundError:
         return None
     except Unreadable as error:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+from collections.abc import Collection
 from typing import NamedTuple
 
 from suite.spec.base import UsageError
@@ -27,13 +29,14 @@ class QueueEntry(NamedTuple):
     folder: str = ""  # working directory; sacct does not report it
 
 
-def submit(script: str) -> str:
-    """Hand a script over and give back the job's id. Raises UsageError with sbatch's message when it is refused.
+def submit(script: str, *options: str) -> str:
+    """Hand a script over and give back the job's id. ``options``: of sbatch, before the script's own.
 
-    It is asked for a trial first: a job that can never start is refused then, where it would wait for ever.
+    It is asked for a trial first: a job that can never start is refused then, where it would wait for ever. Raises
+    UsageError with sbatch's message when it is refused.
     """
-    _call("sbatch", "--test-only", text=script)
-    return _call("sbatch", "--parsable", text=script).split(";")[0].strip()
+    _call("sbatch", "--test-only", *options, text=script)
+    return _call("sbatch", "--parsable", *options, text=script).split(";")[0].strip()
 
 
 def find(job: str) -> QueueEntry | None:
@@ -48,6 +51,27 @@ def find_by_name(name: str, folder: str, index: int | None) -> QueueEntry | None
     """
     jobs = [job for job in _queued("--me", f"--name={name}") if job.folder == folder]
     return _last([job for job in jobs if index is None or job.job.endswith(f"_{index}")])
+
+
+def unfinished(folders: Collection[str]) -> list[str]:
+    """The user's own jobs of these working directories that wait or run, oldest first; an array is one job."""
+    if shutil.which("sbatch") is None:
+        return []  # whoever submits is told
+    lines = _call("squeue", "--me", "--noheader", "--format=%F|%Z").splitlines()
+    jobs = [line.strip().split("|", 1) for line in lines if "|" in line]
+    return list(dict.fromkeys(sorted((job for job, where in jobs if where in folders), key=_number)))
+
+
+def _number(job: str) -> int:
+    return int(job) if job.isdecimal() else 0
+
+
+def show(kind: str, name: str) -> str:
+    """What scontrol says of a job or a partition, in one line; nothing where it does not know it or is not there."""
+    try:
+        return _call("scontrol", "show", kind, name, "--oneliner").strip() if name else ""
+    except UsageError:
+        return ""
 
 
 def cancel(job: str) -> None:

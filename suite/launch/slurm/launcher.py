@@ -13,6 +13,7 @@ from suite.launch.slurm.options import SlurmOptions
 if TYPE_CHECKING:
     from suite.launch.cluster.submission import Submission
     from suite.launch.job import Site
+    from suite.launch.slurm.lanes import Lanes
     from suite.launch.slurm.scheduler import SlurmScheduler
     from suite.spec.manifest import Manifest
 
@@ -27,6 +28,7 @@ class SlurmLauncher(ClusterLauncher):
     documents = "scripts"
     suffix = ".sbatch"
     command = "sbatch"
+    chains = True
 
     def __init__(self, options: SlurmOptions, nodes: NodeSetup) -> None:
         from suite.spec.base import UsageError
@@ -34,6 +36,8 @@ class SlurmLauncher(ClusterLauncher):
 
         self._settings = options.settings(nodes)
         self._as_array = options.array
+        self._lanes: Lanes | None = None
+        self._after_good: tuple[str, ...] = ()
         self._memory_bytes = size(options.memory_per_rank) if options.memory_per_rank else None
         self._nodes = nodes
         if nodes.image is None and nodes.mounts:
@@ -93,8 +97,48 @@ class SlurmLauncher(ClusterLauncher):
     def submit(self, document: Document, earlier: Sequence[Submission]) -> tuple[Submission, ...]:
         from suite.launch.slurm.scheduler import submit
 
-        job = submit(document.text)
+        lanes, is_array = self._own_lanes(document), len(document.submissions) > 1
+        job = submit(document.text, *lanes.options(is_array))
+        lanes.take(job, is_array)
         return tuple(each.with_scheduler(job=_member(job, each)) for each in document.submissions)
+
+    def start_after(self, first: Sequence[Submission]) -> None:
+        self._after_good = tuple(submission.fact("job", str) for submission in first)
+        self._lanes = None
+
+    def by_hand(self, paths: Sequence[Path]) -> list[str]:
+        """A chain of jobs where one run at a time is asked for."""
+        from shlex import quote
+
+        if len(paths) == 1 or self._settings.at_once > 1:
+            return super().by_hand(paths)
+        lines, waits = [], ""
+        for path in paths:
+            lines.append(f"job=$(sbatch --parsable{waits} {quote(str(path))})")
+            waits = " --dependency=afterany:${job%%;*}"
+        return lines
+
+    def sent(self, document: Document) -> list[str]:
+        """Every option of sbatch, and the step without what its tasks run."""
+        lines = document.text.splitlines()
+        options = [line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH ")]
+        step = document.text.partition("command=(\n")[2].partition("    bash\n")[0].split()
+        return [f"sbatch {' '.join(options)}", " ".join(step)]
+
+    def _own_lanes(self, document: Document) -> Lanes:
+        """Behind whatever this results folder has under way; asked once."""
+        from suite.launch.slurm import client
+        from suite.launch.slurm.lanes import Lanes
+
+        if self._lanes is None:
+            from suite.launch.cluster.submission import FOLDER, SMOKE
+
+            root = Path(document.submissions[0].fact("output", str)).parent.parent
+            root = root.parent if root.name == SMOKE else root
+            folders = (str(root / FOLDER), str(root / SMOKE / FOLDER))
+            ahead = [job for job in client.unfinished(folders) if job not in self._after_good]
+            self._lanes = Lanes(self._settings.at_once, ahead, self._after_good)
+        return self._lanes
 
     def where(self, submission: Submission) -> str:
         return f"job {submission.scheduler['job']}"

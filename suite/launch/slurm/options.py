@@ -45,7 +45,22 @@ class SlurmOptions:
         str, typer.Option(help="who starts the ranks: torchrun, once per node, or srun, as one task per rank")
     ] = "torchrun"
     array: Annotated[bool, typer.Option("--array", help="join runs that ask for the same into one array job")] = False
-    array_limit: Annotated[int, typer.Option(help="runs of an array at the same time; they disturb each other")] = 1
+    at_once: Annotated[
+        int,
+        typer.Option(
+            "--at-once",
+            "--array-limit",
+            min=1,
+            help="runs of this results folder at the same time; they disturb each other",
+        ),
+    ] = 1
+    cpus_per_task: Annotated[
+        int | None, typer.Option(min=1, help="CPUs of each task, a node under torchrun, a rank under srun")
+    ] = None
+    cpu_bind: Annotated[
+        Text, typer.Option(help="how srun binds ranks, e.g. cores or ldoms; with --starter srun [default: none]")
+    ] = None
+    hint: Annotated[Text, typer.Option(help="how tasks share cores, e.g. nomultithread")] = None
     sbatch: Annotated[list[str] | None, typer.Option(help="a further option of sbatch, e.g. --sbatch=--exclude=n7")] = (
         None
     )
@@ -63,6 +78,7 @@ class SlurmOptions:
             raise UsageError(f"--container {container} without an image: name one with --image, or leave it out")
         if nodes.image is not None and nodes.image.endswith((".sqsh", ".sif")) and not nodes.image.startswith("/"):
             raise UsageError(f"--image {nodes.image}: write the whole path of an image file, as the nodes see it")
+        self._check_binding()
         body = {
             "partition": self.partition,
             "account": self.account,
@@ -77,7 +93,23 @@ class SlurmOptions:
             "requeue": self.requeue,
             "container": container,
             "starter": self.starter,
-            "array_limit": self.array_limit,
+            "at_once": self.at_once,
+            "cpus_per_task": self.cpus_per_task,
+            "cpu_bind": self.cpu_bind,
+            "hint": self.hint,
             "options": tuple(self.sbatch or ()),
         }
         return SlurmSettings.model_validate(body)
+
+    def _check_binding(self) -> None:
+        from suite.spec.base import UsageError
+
+        if self.cpu_bind is not None and self.starter == "torchrun":
+            raise UsageError(
+                f"--cpu-bind {self.cpu_bind}: torchrun starts the ranks of a node, so srun cannot bind them; add "
+                "--starter srun"
+            )
+        if self.cpu_bind is not None and self.hint is not None:
+            raise UsageError("--cpu-bind and --hint exclude each other: srun takes one of them")
+        if self.cpus_per_task is not None and self.cpus_per_node is not None:
+            raise UsageError("--cpus-per-task and --cpus-per-node say the same: leave one of them out")

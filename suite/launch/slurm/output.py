@@ -30,6 +30,10 @@ _SIGNALS = {
 }
 _JOB_ENDED = re.compile(r"error: \*\*\* JOB \S+ ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+[A-Z]))?")
 _OOM = re.compile(r"[Dd]etected \d+ oom.kill event|: Out Of Memory$")
+#: Slurm's own watch over memory, on clusters without control groups: it ends the job itself
+_OVER_LIMIT = re.compile(r"[Ee]xceeded (?:(?:job|step|virtual) )?memory limit")
+#: names the node that was lost; the line of the job's end names the job's first node, whichever was lost
+_NODE_LOST = re.compile(r"srun: error: Node failure on \S+")
 _DUE_TO: dict[str, FailureKind] = {"TIME LIMIT": "timeout", "NODE FAILURE": "rank_lost", "PREEMPTION": "interrupted"}
 OWN_STREAM = "slurm"
 
@@ -39,6 +43,7 @@ OWN_STREAM = "slurm"
 SLURM_PATTERNS: tuple[Pattern, ...] = (
     Pattern("oom_host", "cause", r"[Dd]etected \d+ oom.kill event"),
     Pattern("oom_host", "cause", r"srun: error: \S+: tasks? \S+: Out Of Memory"),
+    Pattern("oom_host", "cause", _OVER_LIMIT.pattern),
     Pattern("image_missing", "cause", r"\[ERROR\] No such file or directory: \S+"),
     Pattern("image_missing", "cause", r"FATAL: .*could not open image"),
     Pattern("image_pull", "cause", r"pyxis: failed to import docker image"),
@@ -102,10 +107,14 @@ def ranks_of(task: int, layout: Layout, starter: StarterName) -> tuple[int, ...]
 
 def verdict(own_lines: Sequence[str], word: str | None, reason: str) -> Failure | None:
     """Why Slurm itself ended the job, by its state and its own lines; ``None`` where the job ended by itself."""
-    lines = [line for line in own_lines if _JOB_ENDED.search(line) or _OOM.search(line)]
-    kind = _KIND_OF_STATE.get(word or "") or _kind_of_lines(lines)
+    over = _over_limit(own_lines) if word != "COMPLETED" else []
+    lines = [*over, *(line for line in own_lines if _JOB_ENDED.search(line) or _OOM.search(line))]
+    kind = "oom_host" if over else _KIND_OF_STATE.get(word or "") or _kind_of_lines(lines)
     if kind is None:
         return None
+    lost = [line for line in own_lines if _NODE_LOST.search(line)]
+    if kind == "rank_lost" and lost:
+        lines = [*lost, *(line for line in lines if not _JOB_ENDED.search(line))]
     state = f"Slurm's state of the job: {word}" + (f" ({reason})" if reason not in ("", "None") else "")
     return Failure(kind=kind, evidence=(*([state] if word else []), *lines))
 
@@ -120,6 +129,14 @@ _KIND_OF_STATE: dict[str, FailureKind] = {
     "PREEMPTED": "interrupted",
     "REVOKED": "interrupted",
 }
+
+
+def _over_limit(own_lines: Sequence[str]) -> list[str]:
+    """The lines by which Slurm ended the job for its memory; its state is CANCELLED or FAILED then, as if somebody had
+    asked for it. That the limit was met "at some point" proves it only beside a task that was killed."""
+    over = [line for line in own_lines if _OVER_LIMIT.search(line)]
+    killed = any(line.startswith("srun: error: ") and ": Killed" in line for line in own_lines)
+    return over if killed or any("at some point" not in line for line in over) else []
 
 
 def _kind_of_lines(lines: Sequence[str]) -> FailureKind | None:

@@ -10,9 +10,11 @@ from typing import Any
 from suite.launch.cluster.scheduler import Gathered, Phase, SchedulerEnd, SchedulerState
 from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job
+from suite.launch.log_lines import read_on
 from suite.launch.slurm import client
+from suite.launch.slurm.limits import facts_of, why_never
 from suite.launch.slurm.output import SLURM_PATTERNS, Output, read_output, verdict
-from suite.launch.slurm.settings import starter_of
+from suite.launch.slurm.settings import StarterName, starter_of
 from suite.spec.base import UsageError
 from suite.spec.foreign import lines_of, open_plain
 
@@ -92,6 +94,22 @@ class SlurmScheduler:
         )
         return Gathered(output.streams, end, SLURM_PATTERNS)
 
+    def printed(self, submission: Submission, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
+        path = _output_path(submission, None if _job(submission) else self._find(submission))
+        layout, starter, is_first = submission.manifest.layout, _starter(submission), not place
+        tasks = layout.nodes if starter == "torchrun" else layout.ranks
+        output = read_output(read_on(path, place, lines * (tasks + 1)), layout, starter)
+        found = [(stream.name, list(stream.lines)) for stream in output.streams]
+        return [(name, printed[-lines:] if is_first else printed) for name, printed in found]
+
+    def files(self, submission: Submission) -> list[Path]:
+        start, index = Path(submission.fact("output", str)), _index(submission)
+        member = "" if index is None else f"_{index}"
+        # an attempt may have had a mark of its own behind the name
+        name = re.escape(re.sub(r"-[0-9a-f]{8}$", "", start.name))
+        own = re.compile(rf"{name}(-[0-9a-f]{{8}})?-\d+{member}\.out")
+        return [path for path in start.parent.glob("*.out") if own.fullmatch(path.name)]
+
     @staticmethod
     def _find(submission: Submission) -> client.QueueEntry | None:
         job = _job(submission)
@@ -102,7 +120,7 @@ class SlurmScheduler:
 
     @staticmethod
     def _output(submission: Submission, found: client.QueueEntry | None) -> Output:
-        layout, starter = submission.manifest.layout, starter_of(submission.fact("starter", str))
+        layout, starter = submission.manifest.layout, _starter(submission)
         path = _output_path(submission, found)
         try:
             with open_plain(path, str(path), _MOST_OUTPUT_BYTES) as file:
@@ -118,9 +136,12 @@ class SlurmScheduler:
             raise UsageError(f"cannot read {path}: {error.strerror}") from error
 
 
-def submit(script: str) -> str:
-    """Hand a script over; id of the job. Raises UsageError, and leaves nothing, where it is refused or cannot start."""
-    job = client.submit(script)
+def submit(script: str, *options: str) -> str:
+    """Hand a script over; id of the job. Raises UsageError, and leaves nothing, where it is refused or cannot start.
+
+    ``options``: as `client.submit`'s. Of a job that waits for others Slurm tells no other reason yet.
+    """
+    job = client.submit(script, *options)
     deadline = time.monotonic() + REASON_SECONDS
     while time.monotonic() < deadline:
         found = client.find(job)
@@ -128,12 +149,10 @@ def submit(script: str) -> str:
             break
         time.sleep(0.2)
     if found is not None and found.state == "PENDING" and found.reason in NEVER:
+        asked = client.show("job", job)
+        message = why_never(found.reason, asked, client.show("partition", facts_of(asked).get("Partition", "")))
         client.cancel(job)
-        raise UsageError(
-            f"Slurm can never start this job ({found.reason}): it asks for more nodes, GPUs or time than its "
-            "partition gives (scontrol show partition); change --nodes, --gpus-per-node, --timeout, --allowance or "
-            "--partition"
-        )
+        raise UsageError(message)
     return job
 
 
@@ -151,6 +170,11 @@ def _output_path(submission: Submission, found: client.QueueEntry | None) -> Pat
         if re.fullmatch(rf"-\d+{member}\.out", path.name.removeprefix(start.name))
     ]
     return max(left, key=lambda path: path.stat().st_mtime, default=start.with_name(f"{start.name}.out"))
+
+
+def _starter(submission: Submission) -> StarterName:
+    starter: StarterName = starter_of(submission.fact("starter", str))
+    return starter
 
 
 def _called(submission: Submission) -> str:

@@ -83,7 +83,7 @@ def sbatch_options(names: Sequence[str], job: Job, settings: SlurmSettings, root
         "--requeue" if settings.requeue else "--no-requeue",
     ]
     if len(names) > 1:
-        options.append(f"--array=0-{len(names) - 1}%{settings.array_limit}")
+        options.append(f"--array=0-{len(names) - 1}%{settings.at_once}")
     for name in ("partition", "account", "qos", "reservation", "constraint"):
         value = getattr(settings, name)
         if value is not None:
@@ -92,8 +92,11 @@ def sbatch_options(names: Sequence[str], job: Job, settings: SlurmSettings, root
         options.append(gpu_option(job.device_count, settings))
     if settings.exclusive:
         options.append("--exclusive")
-    if settings.cpus_per_node is not None:
-        options.append(f"--cpus-per-task={_cpus_per_task(settings.cpus_per_node, tasks)}")
+    cpus = _cpus_per_task(settings, tasks)
+    if cpus is not None:
+        options.append(f"--cpus-per-task={cpus}")
+    if settings.hint is not None:
+        options.append(f"--hint={settings.hint}")
     if job.limits.memory_bytes is not None:
         options.append(f"--mem={math.ceil(job.limits.memory_bytes * job.ranks_per_node / 2**20)}M")
     elif settings.exclusive:
@@ -107,7 +110,11 @@ def gpu_option(count: int, settings: SlurmSettings) -> str:
     return f"--gres=gpu:{kind}{count}" if settings.gpu_request == "gres" else f"--gpus-per-node={kind}{count}"
 
 
-def _cpus_per_task(cpus: int, tasks: int) -> int:
+def _cpus_per_task(settings: SlurmSettings, tasks: int) -> int | None:
+    """CPUs that each task asks for; ``None``: whatever Slurm gives. Raises UsageError."""
+    cpus = settings.cpus_per_node
+    if settings.cpus_per_task is not None or cpus is None:
+        return settings.cpus_per_task
     if cpus < tasks:
         raise UsageError(f"{cpus} CPUs of a node are fewer than its {tasks} tasks")
     return cpus // tasks
@@ -116,18 +123,27 @@ def _cpus_per_task(cpus: int, tasks: int) -> int:
 def srun_argv(job: Job, settings: SlurmSettings) -> list[Raw]:
     """The step: one task on each node, or one for each rank, as quoted shell words.
 
-    The ranks of a torchrun are not Slurm's to bind. A task that fails ends the step, so that no node waits for it.
+    Ranks are bound where it is asked for; those of a torchrun are not Slurm's to bind. A task that fails ends the step,
+    so that no node waits for it.
     """
     tasks = 1 if settings.starter == "torchrun" else job.ranks_per_node
     words = ["srun", f"--nodes={job.nodes}", f"--ntasks={job.nodes * tasks}", f"--ntasks-per-node={tasks}"]
-    if settings.cpus_per_node is not None:
-        words.append(f"--cpus-per-task={_cpus_per_task(settings.cpus_per_node, tasks)}")
-    words += ["--cpu-bind=none", "--mpi=none", "--label", "--kill-on-bad-exit=1", "--wait=60"]
+    cpus = _cpus_per_task(settings, tasks)
+    if cpus is not None:
+        words.append(f"--cpus-per-task={cpus}")
+    words += [_binding(settings), "--mpi=none", "--label", "--kill-on-bad-exit=1", "--wait=60"]
     if settings.container == "pyxis":
         words += _pyxis(job)
     command = Raw(" \\\n    ".join(_expanding(word) for word in task_argv(job, settings)))
     task = render_shell(TASK_TEMPLATE, command=command)
     return [shell_word(word) for word in (*words, "bash", "-c", task)]
+
+
+def _binding(settings: SlurmSettings) -> str:
+    """How srun binds its tasks. It takes a hint or a binding, not both; the job's hint is in its environment too."""
+    if settings.hint is not None:
+        return f"--hint={settings.hint}"
+    return f"--cpu-bind={settings.cpu_bind or 'none'}"
 
 
 def task_argv(job: Job, settings: SlurmSettings) -> tuple[str, ...]:

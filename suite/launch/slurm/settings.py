@@ -43,5 +43,8 @@ class SlurmSettings(Frozen):
     requeue: bool = Field(default=False, description="let Slurm start the run again from its beginning")
     container: Container = "none"
     starter: Starter = "torchrun"
-    array_limit: int = Field(default=1, gt=0, description="runs of one array that may run at the same time")
+    at_once: int = Field(default=1, gt=0, description="runs of a results folder that may run at the same time")
+    cpus_per_task: int | None = Field(default=None, gt=0, description="null: the node's CPUs divided among its tasks")
+    cpu_bind: str | None = Field(default=None, description="srun binds each task so; null: not at all")
+    hint: str | None = Field(default=None, description="how tasks share cores, in srun's words, e.g. nomultithread")
     options: tuple[str, ...] = Field(default=(), description="further options of sbatch, each as one word")

@@ -24,6 +24,11 @@ from tests.launch.slurm.jobs import manifest
 SMALL = ("--backend", "megatron", "--size", "1M", "--device", "cpu", "--gpus-per-node", "2", "--repeats", "2")
 
 
+@pytest.fixture(autouse=True)
+def _empty_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("suite.launch.slurm.client.unfinished", lambda folders: [])
+
+
 def prepared(launcher: SlurmLauncher, runs: int) -> list[Submission]:
     manifests = [manifest(2, 2, repeat, "cpu") for repeat in range(1, runs + 1)]
     return prepare(manifests, launcher.scheduler(), launcher.site)
@@ -38,7 +43,7 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What sbatch was given; it answers 70, 71 ..."""
     given: list[str] = []
 
-    def submit(script: str) -> str:
+    def submit(script: str, *options: str) -> str:
         given.append(script)
         return str(69 + len(given))
 
@@ -73,7 +78,7 @@ def test_what_is_refused_leaves_what_was_there(
     (document,) = launcher.render(prepared(launcher, 1), root)
     seen: list[list[Submission]] = []
 
-    def refuse(script: str) -> str:
+    def refuse(script: str, *options: str) -> str:
         seen.append(list(submissions(root)))
         raise error
 
@@ -83,7 +88,7 @@ def test_what_is_refused_leaves_what_was_there(
     assert not root.exists()
     assert [each.run_id for each in seen[0]] == [document.name], "it could be found, had the driver died there"
 
-    monkeypatch.setattr("suite.launch.slurm.scheduler.submit", lambda script: "7")
+    monkeypatch.setattr("suite.launch.slurm.scheduler.submit", lambda script, *options: "7")
     hand_over(launcher, document, root)
     monkeypatch.setattr("suite.launch.slurm.scheduler.submit", refuse)
     with pytest.raises(type(error)):
@@ -112,7 +117,9 @@ class TestSubmitKubernetes:
         assert body["namespace"] == "lab" and set(body["runs"].values()) == {"submitted"}
         assert cluster.kinds() == ["ConfigMap"] * 2 + ["Job"] * 2 + ["Service"] * 2
         assert {objects["metadata"]["namespace"] for objects in cluster.objects.values()} == {"lab"}
-        assert [line.split()[-3:] for line in done.stderr.splitlines()] == [["in", "namespace", "lab"]] * 2
+        note, *lines = done.stderr.splitlines()
+        assert [line.split()[-3:] for line in lines] == [["in", "namespace", "lab"]] * 2
+        assert "measure each other" in note
         assert {each.scheduler["server"] for each in submissions(tmp_path)} == {cluster.server}
         assert {each.scheduler["settings"]["namespace"] for each in submissions(tmp_path)} == {"lab"}
 

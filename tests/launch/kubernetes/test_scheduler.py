@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from suite.bundle.store import Bundle
+from suite.conduct.cluster import standing as clusters
 from suite.conduct.cluster.collect import collect
 from suite.conduct.cluster.hand_over import hand_over, write_documents
 from suite.launch.cluster.launcher import NodeSetup
@@ -284,3 +287,80 @@ class TestComingHome:
             cluster.logs[add_pod(cluster, kept, node, "Succeeded")] = printed(kept, node)
         finish(cluster, kept)
         assert collect(tmp_path, kept, scheduler_of(cluster).gather(kept)).status == "ok"
+
+
+class TestAnImageThatCannotBeHad:
+    """The other pods would hold their GPUs until the run's deadline."""
+
+    def pods(self, cluster: MemoryCluster, handed: Submission, reason: str, message: str, seconds: float) -> None:
+        name = add_pod(cluster, handed, 0, "Running")
+        cluster.logs[name] = b"waiting for the others\n" + b"".join(printed(handed, 0).splitlines(keepends=True)[:1])
+        waiting = {"name": "suite", "state": {"waiting": {"reason": reason, "message": message}}}
+        started = datetime.fromtimestamp(time.time() - seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        add_pod(cluster, handed, 1, "Pending", containerStatuses=[waiting], startTime=started)
+
+    @pytest.mark.parametrize(
+        ("reason", "message", "seconds", "is_hopeless"),
+        [
+            ("ErrImageNeverPull", "", 1, True),
+            ("InvalidImageName", "", 1, True),
+            ("ImagePullBackOff", "manifest unknown", 5, False),
+            ("ImagePullBackOff", "manifest unknown", 120, True),
+            ("ErrImagePull", "pull access denied", 120, True),
+            ("ImagePullBackOff", "dial tcp: i/o timeout", 120, False),
+            ("ImagePullBackOff", "dial tcp: i/o timeout", 1200, True),
+            ("ContainerCreating", "", 9000, False),
+        ],
+    )
+    def test_when_no_later_try_mends_it(
+        self, cluster: MemoryCluster, handed: Submission, reason: str, message: str, seconds: float, is_hopeless: bool
+    ) -> None:
+        self.pods(cluster, handed, reason, message, seconds)
+        found = scheduler_of(cluster).look(handed)
+        assert found.phase == "running"
+        assert (found.hopeless is not None and reason in found.hopeless) is is_hopeless
+
+    @pytest.mark.parametrize("how", ["wait", "collect"])
+    def test_the_run_ends_before_its_deadline_and_says_why(
+        self, cluster: MemoryCluster, handed: Submission, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+    ) -> None:
+        self.pods(cluster, handed, "ImagePullBackOff", "manifest unknown", 120)
+        monkeypatch.setattr(clusters, "find_scheduler", lambda name: scheduler_of(cluster))
+        if how == "wait":
+            clusters.wait_until_over(tmp_path, handed, lambda now: None, poll_seconds=0.001)
+        record = clusters.collect_run(tmp_path, handed)
+        assert ("Job", job_name(handed)) not in cluster.objects, "its pods give their devices back"
+        assert record.failure is not None
+        assert (record.status, record.failure.kind) == ("failed", "image_pull")
+        assert "manifest unknown" in record.failure.evidence[0]
+        assert b"waiting for the others" in (tmp_path / handed.run_id / "logs" / "node-0.log").read_bytes()
+
+
+def test_what_pods_print_is_followed_without_events(cluster: MemoryCluster, handed: Submission) -> None:
+    name = add_pod(cluster, handed, 0, "Running")
+    cluster.logs[name] = b"one\ntwo\n" + printed(handed, 0) + b"three\n"
+    scheduler, place = scheduler_of(cluster), {}
+    assert scheduler.printed(handed, place, 20) == [("node-0", [b"one\n", b"two\n", b"three\n"])]
+    assert scheduler.printed(handed, place, 2) == [("node-0", [])]
+    cluster.logs[name] += b"four\n"
+    assert scheduler.printed(handed, place, 2) == [("node-0", [b"four\n"])]
+    cluster.unreachable.add(name)
+    assert scheduler.printed(handed, place, 2) == [("node-0", [])]
+
+
+def test_the_lines_of_a_run_that_was_cancelled_are_those_that_were_kept(
+    cluster: MemoryCluster, handed: Submission
+) -> None:
+    cluster.logs[add_pod(cluster, handed, 0, "Running")] = b"one\ntwo\n"
+    scheduler, place = scheduler_of(cluster), {}
+    assert scheduler.files(handed) == []
+    scheduler.cancel(handed)
+    cluster.objects.clear()
+    assert scheduler.printed(handed, place, 1) == [("node-0", [b"two\n"])]
+    assert scheduler.printed(handed, place, 1) == []
+    assert [path.name for path in scheduler.files(handed)] == [f"{handed.run_id}.kept"]
+
+
+def test_a_pod_has_a_home_that_can_be_written_unless_its_user_names_another(cluster: MemoryCluster) -> None:
+    assert submission_of(manifest_of()).job.env["HOME"] == "/tmp"
+    assert submission_of(manifest_of(), HOME="/elsewhere").job.env["HOME"] == "/elsewhere"

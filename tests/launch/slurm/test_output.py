@@ -14,6 +14,10 @@ PREEMPTED = CANCELLED.removesuffix("***") + "DUE TO PREEMPTION ***"
 NODE_FAILED = CANCELLED.removesuffix("***") + "DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***"
 STEP_CANCELLED = "0: slurmstepd-n1: error: *** STEP 19.0 ON n1 CANCELLED AT 2026-11-21T13:01:58 ***"
 OOM = "slurmstepd: error: Detected 1 oom_kill event in StepId=5.0. Some of the step tasks have been OOM Killed."
+OVER_LIMIT = "slurmstepd: error: Exceeded job memory limit"
+BEING_KILLED = "slurmstepd: error: Step 7.0 exceeded memory limit (2097152 > 1048576), being killed"
+AT_SOME_POINT = "slurmstepd: error: Exceeded step memory limit at some point."
+KILLED = "srun: error: n1: task 0: Killed"
 
 
 def lines(*texts: str) -> list[bytes]:
@@ -92,10 +96,41 @@ def test_why_slurm_itself_ended_a_job(line: str, word: str | None, kind: str | N
         assert found.evidence, "a verdict is proven"
 
 
+@pytest.mark.parametrize(
+    ("printed", "word", "kind"),
+    [
+        ((OVER_LIMIT, CANCELLED, KILLED), "CANCELLED", "oom_host"),
+        ((BEING_KILLED, KILLED), "FAILED", "oom_host"),
+        (("0: " + OVER_LIMIT, KILLED), None, "oom_host"),
+        ((AT_SOME_POINT, KILLED), "FAILED", "oom_host"),
+        ((AT_SOME_POINT,), "FAILED", None),
+        ((AT_SOME_POINT,), "COMPLETED", None),
+        ((AT_SOME_POINT, CANCELLED), "CANCELLED", "interrupted"),
+    ],
+)
+def test_a_job_that_slurm_ended_for_its_memory_is_no_cancelled_one(
+    printed: tuple[str, ...], word: str | None, kind: str | None
+) -> None:
+    output = read_output(lines(*printed), TWO_NODES, "torchrun")
+    found = verdict(output.own, word, "")
+    assert (found and found.kind) == kind
+    if kind == "oom_host":
+        assert found is not None and any("memory limit" in line for line in found.evidence)
+
+
 def test_a_reason_that_slurm_gives_is_part_of_the_evidence() -> None:
     found = verdict((), "TIMEOUT", "TimeLimit")
     assert found is not None
     assert found.evidence == ("Slurm's state of the job: TIMEOUT (TimeLimit)",)
+
+
+def test_the_evidence_of_a_lost_node_names_the_node_that_was_lost() -> None:
+    """The line of the job's end names its first node, which may live."""
+    lost = "srun: error: Node failure on n2"
+    output = read_output(lines(lost, NODE_FAILED), TWO_NODES, "torchrun")
+    found = verdict(output.own, "NODE_FAIL", "")
+    assert found is not None
+    assert found.evidence == ("Slurm's state of the job: NODE_FAIL", lost)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,9 @@ from suite.launch.slurm.output import SLURM_PATTERNS
     [
         ("slurmstepd: error: Detected 1 oom_kill event in StepId=5.0. Some of the step tasks", "oom_host"),
         ("slurmstepd: error: Detected 2 oom-kill event(s) in StepId=5.0 cgroup.", "oom_host"),
+        ("RuntimeError: the server socket has failed, code: -98, name: EADDRINUSE", "port_taken"),
+        ("slurmstepd: error: Exceeded job memory limit", "oom_host"),
+        ("slurmstepd: error: Step 7.0 exceeded memory limit (2097152 > 1048576), being killed", "oom_host"),
         ("srun: error: n1: task 0: Out Of Memory", "oom_host"),
         ("slurmstepd: error: pyxis: failed to import docker image", "image_pull"),
         (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -123,7 +124,7 @@ def test_a_script_is_shell_and_holds_what_was_asked_for(name: str) -> None:
 
 def test_an_array_holds_every_run_once_and_asks_for_their_nodes_once() -> None:
     runs = [run(nodes=2, gpus=4, repeat=repeat) for repeat in (1, 2, 3)]
-    script = batch_script(runs, SlurmSettings(array_limit=2), ROOT)
+    script = batch_script(runs, SlurmSettings(at_once=2), ROOT)
     assert "--array=0-2%2" in directives(script)
     assert any(word.endswith("-%A_%a.out") for word in directives(script))
     for number, each in enumerate(runs):
@@ -368,3 +369,26 @@ def test_the_whole_ladder_on_every_backend_and_variant_is_rendered_within_a_seco
         assert str(ROOT / FOLDER) in texts[0]
 
     assert within(1.0, render_all)
+
+
+def test_a_port_that_somebody_listens_on_is_not_taken_for_the_meeting(tools: Path) -> None:
+    asked = Job(name="run", argv=(sys.executable, "-c", DUMP), ranks_per_node=1)
+    script = batch_script([SlurmRun(manifest(1, 1), asked)], SlurmSettings(starter="srun"), ROOT)
+
+    def port(**variables: str) -> int:
+        return int(json.loads(run_script(script, tools, **variables)[1])[1]["MASTER_PORT"])
+
+    with socket.socket() as other:
+        taken = next(each for each in range(29999, 10000, -1) if _bound(other, each))
+        other.listen()
+        assert 10000 <= port(SLURM_JOB_ID=str(taken - 10000)) < 30000
+        assert port(SLURM_JOB_ID=str(taken - 10000)) != taken
+    assert port(SLURM_JOB_ID="25001", SLURM_RESTART_COUNT="1") != port(SLURM_JOB_ID="25001"), "another for each try"
+
+
+def _bound(probe: socket.socket, port: int) -> bool:
+    try:
+        probe.bind(("127.0.0.1", port))
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,59 @@
+"""`suite clean`: remove what is left of runs that were collected from a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from suite.cli.exits import DONE, command
+
+
+@command
+def clean(
+    runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs"),
+    older_than: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="only of runs that ended so long ago, e.g. 24h")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="list what would be removed, and remove nothing")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print as JSON; removes only with --yes")] = False,
+) -> int:
+    """Remove the outputs and submission files of runs whose bundles were collected. Bundles are never touched.
+
+    What was not collected stays, and so does a run whose bundle is damaged or older than its last submission.
+    """
+    from suite.cli.options.reading import print_json, seconds
+    from suite.conduct.cluster.cleaning import leftovers, remove
+    from suite.spec.base import UsageError, printable
+
+    found = leftovers(runs, None if older_than is None else seconds(older_than))
+    total = sum(each.bytes for each in found.removable)
+    if not as_json:
+        for each in found.removable:
+            typer.echo(printable(f"{each.run_id}: {len(each.files)} files, {each.bytes / 2**20:.1f} MiB"))
+        for run_id, why in found.kept.items():
+            typer.echo(printable(f"{run_id}: stays, {why}"), err=True)
+        if not found.removable:
+            typer.echo(f"nothing to remove beside the results in {runs}")
+    removed = bool(found.removable) and not dry_run and (yes or not as_json)
+    if removed and not yes:
+        question = f"remove {sum(len(each.files) for each in found.removable)} files, {total / 2**20:.1f} MiB?"
+        if not _confirmed(question):
+            raise UsageError("nothing was removed; --yes removes without asking")
+    if removed:
+        for each in found.removable:
+            remove(each)
+        if not as_json:
+            typer.echo(f"removed {total / 2**20:.1f} MiB of {len(found.removable)} runs")
+    if as_json:
+        print_json({**found.model_dump(mode="json"), "bytes": total, "removed": removed})
+    return DONE
+
+
+def _confirmed(question: str) -> bool:
+    """Asked on a terminal; without one the answer is no."""
+    import sys
+
+    return sys.stdin.isatty() and typer.confirm(question)

@@ -1,0 +1,51 @@
+"""`suite logs`: the last lines that a run printed, wherever it runs or ran."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from suite.cli.exits import command
+from suite.cli.options import completion
+
+
+@command
+def logs(
+    run: Annotated[
+        str, typer.Argument(help="run id, or a bundle's folder", autocompletion=completion.runs_of_any_kind)
+    ],
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on until the run is over")] = False,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=1, max=10_000, help="last lines of each log to begin with")
+    ] = 40,
+    only: Annotated[
+        str | None, typer.Option(metavar="LOG", help="one log alone, e.g. rank-0, node-1 or slurm [default: all]")
+    ] = None,
+    runs: Annotated[Path, typer.Option(help="results folder")] = Path("runs"),
+) -> None:
+    """Show the last lines that a run printed: of a local or Docker run, of one on a cluster, of a bundle.
+
+    Events are left out, and whatever a terminal would obey.
+    """
+    from suite.conduct.cluster.logs import find_log, follow_log
+    from suite.launch.log_lines import shown
+    from suite.spec.base import UsageError
+
+    log = find_log(runs, run)
+    seen: set[str] = set()
+
+    def show(stream: str, found: list[bytes]) -> None:
+        seen.add(stream)
+        if only is None or stream == only:
+            for line in found:
+                typer.echo(f"{stream} | {shown(line)}" if only is None else shown(line))
+
+    def tell(text: str) -> None:
+        typer.echo(text, err=True)
+
+    follow_log(log, lines, follow, show, tell)
+    if only is not None and only not in seen:
+        known = f"; it has {', '.join(sorted(seen))}" if seen else ""
+        raise UsageError(f"{run} has no log {only!r} (yet){known}")

@@ -1,0 +1,131 @@
+"""What `suite submit` does with each document, or would do: shown as it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from suite.bundle.record import Record
+from suite.cli.options.check import show_plan, still_to_do, warn
+from suite.conduct.cluster.hand_over import hand_over
+from suite.conduct.cluster.smoke import smoke_documents, smoke_root
+from suite.conduct.cluster.standing import Standing, collect_run, wait_until_over
+from suite.conduct.cluster.to_do import prepare
+from suite.conduct.running.outcome_line import outcome_line
+from suite.conduct.running.session import states
+from suite.launch.cluster.launcher import ClusterLauncher, Document
+from suite.launch.cluster.submission import Submission
+from suite.launch.next_step import next_step
+from suite.spec.base import UsageError, printable
+from suite.spec.manifest import Manifest
+
+if TYPE_CHECKING:
+    from suite.cli.options.cluster import Nodes
+    from suite.cli.options.work import Work
+
+#: documents of which a dry run shows every line
+_SHOWN = 12
+
+
+class HandingOver:
+    """Documents go to the cluster one after the other; what became of their runs is kept."""
+
+    def __init__(self, launcher: ClusterLauncher, quiet: bool, to_stderr: bool) -> None:
+        self.submitted: list[Submission] = []
+        self.statuses: dict[str, str] = {}
+        #: of the JSON: the first, short runs, where there were any
+        self.first: dict[str, Any] = {}
+        self._launcher, self._quiet, self._to_stderr = launcher, quiet, to_stderr
+
+    def show(self, text: str, note: bool = False) -> None:
+        """A line for the user; a note goes to standard error always."""
+        if note or not self._quiet:
+            typer.echo(text, err=note or self._to_stderr)
+
+    def submit(self, document: Document, root: Path, wait: bool) -> None:
+        """Hand one over; ``wait``: until each of its runs is over, and collect it. Raises UsageError."""
+        for submission in hand_over(self._launcher, document, root):
+            self.submitted.append(submission)
+            self.statuses[submission.run_id] = "submitted"
+            self.show(f"{submission.run_id}: {self._launcher.where(submission)}")
+            if wait:
+                self.statuses[submission.run_id] = self._collected(submission, root).status
+
+    def smoke(self, manifests: Sequence[Manifest], runs: Path) -> bool:
+        """Hand the first, short runs over; false where one failed. Where nothing is waited for, the cluster itself
+        keeps the others back until these have ended well. Raises UsageError."""
+        launcher = self._launcher
+        if not (launcher.waits or launcher.chains):
+            raise UsageError(
+                f"--smoke: {launcher.name} cannot have runs wait for a first one; submit that one by itself"
+            )
+        root = smoke_root(runs)
+        first: list[Submission] = []
+        for document in smoke_documents(self._launcher, manifests, runs):
+            for submission in hand_over(self._launcher, document, root):
+                first.append(submission)
+                self.show(f"first a smoke run, {submission.run_id}: {self._launcher.where(submission)}")
+                self.first.setdefault("smoke", {})[submission.run_id] = "submitted"
+                if self._launcher.waits:
+                    record = self._collected(submission, root)
+                    self.first["smoke"][submission.run_id] = record.status
+                    if record.status != "ok":
+                        self._refuse(submission.run_id, record)
+                        return False
+        if not self._launcher.waits:
+            self._launcher.start_after(first)
+            self.show(f"    the others start when it has ended well; suite collect --runs {root} makes its bundle")
+        return True
+
+    def _collected(self, submission: Submission, root: Path) -> Record:
+        wait_until_over(root, submission, self._show_state)
+        record = collect_run(root, submission)
+        self.show(f"    {outcome_line(record)}")
+        return record
+
+    def _show_state(self, now: Standing) -> None:
+        self.show(f"    {now.state.word}: {now.state.detail}".rstrip(": "))
+
+    def _refuse(self, run_id: str, record: Record) -> None:
+        failure = record.failure
+        for line in () if failure is None else failure.evidence[:3]:
+            warn("smoke run: ", printable(line))
+        advice = "" if failure is None else f" {next_step(failure.kind)}"
+        warn("error: ", f"the smoke run {run_id} {record.status}, so nothing else was submitted.{advice}")
+
+
+def dry(work: Work, nodes: Nodes, launcher: ClusterLauncher, smoke: bool, as_json: bool) -> int:
+    """Show the plan and what would be sent for it. No cluster is asked, nothing is written. Raises UsageError."""
+    plan, found = nodes.look(work, launcher)
+    left = still_to_do(states(plan, nodes.runs), nodes.retry_failed)
+    manifests = [manifest for manifest in plan.manifests if manifest.run.id in left]
+    documents = launcher.render(prepare(manifests, launcher.scheduler(), launcher.site), nodes.runs)
+    first = smoke_documents(launcher, nodes.smoke(work, launcher, manifests), nodes.runs) if smoke and manifests else []
+    more: dict[str, Any] = {"documents": [_described(launcher, each) for each in documents]}
+    if smoke:
+        more["smoke"] = [_described(launcher, each) for each in first]
+    code = show_plan(plan, found, nodes.runs, nodes.retry_failed, work, as_json, more=more)
+    if not as_json:
+        for document in first:
+            _show_document(launcher, document, "first a smoke run, ")
+        for document in documents[:_SHOWN]:
+            _show_document(launcher, document)
+        if len(documents) > _SHOWN:
+            typer.echo(f"and {len(documents) - _SHOWN} more such; suite render shows them whole")
+    return code
+
+
+def _described(launcher: ClusterLauncher, document: Document) -> dict[str, Any]:
+    runs = [each.run_id for each in document.submissions]
+    return {"name": document.name, "runs": runs, "sent": launcher.sent(document)}
+
+
+def _show_document(launcher: ClusterLauncher, document: Document, before: str = "") -> None:
+    count = len(document.submissions)
+    runs = f" ({count} runs)" if count > 1 else ""
+    typer.echo(printable(f"{before}would be sent, {document.name}{runs}:"))
+    for line in launcher.sent(document):
+        typer.echo(f"    {printable(line)}")

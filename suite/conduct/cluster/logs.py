@@ -1,0 +1,104 @@
+"""What a run prints, while it runs and afterwards: from its bundle, or from the cluster that has it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from suite.bundle.store import Bundle
+from suite.launch.cluster.registry import find_scheduler
+from suite.launch.cluster.submission import FOLDER, Submission, read_submission, submission_path
+from suite.launch.log_lines import read_on
+from suite.spec.base import UsageError
+from suite.spec.names import nearest
+
+POLL_SECONDS = 1.0
+Show = Callable[[str, list[bytes]], None]
+Tell = Callable[[str], None]
+
+
+class Log(Protocol):
+    """Where a run's lines come from."""
+
+    def read(self, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
+        """By stream, what came since the last call with this ``place``; at first the last ``lines``."""
+
+    def state(self) -> tuple[bool, str]:
+        """Whether more may come, and how far the run is in a few words; empty where there is nothing to say."""
+
+
+class BundleLog:
+    """The logs of a bundle, whose run may go on."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._bundle = bundle
+
+    def read(self, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
+        files = sorted((self._bundle.path / "logs").glob("*.log"), key=_natural)
+        return [(file.stem, read_on(file, place, lines)) for file in files]
+
+    def state(self) -> tuple[bool, str]:
+        return self._bundle.running(), ""
+
+
+class ClusterLog:
+    """The output of a run that was submitted and not collected."""
+
+    def __init__(self, root: Path, submission: Submission) -> None:
+        self._root, self._submission = root, submission
+        self._scheduler = find_scheduler(submission.launcher)
+
+    def read(self, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
+        return self._scheduler.printed(self._submission, place, lines)
+
+    def state(self) -> tuple[bool, str]:
+        if (self._root / self._submission.run_id).exists():
+            return False, "collected"
+        now = self._scheduler.look(self._submission)
+        return now.phase in ("pending", "running"), f"{now.word} {now.detail}".rstrip()
+
+
+def find_log(root: Path, run: str) -> Log:
+    """The log of a run by its id, or of a bundle by its folder. Raises UsageError where there is none."""
+    for path in (root / run, Path(run)):
+        if (path / "manifest.json").exists():
+            return BundleLog(Bundle(path))
+    if submission_path(root, run).exists():
+        return ClusterLog(root, read_submission(submission_path(root, run)))
+    known = known_runs(root)
+    raise UsageError(f"there is no run {run!r} in {root}{nearest(run, known)}: neither a bundle nor submitted from it")
+
+
+def known_runs(root: Path) -> list[str]:
+    """Ids of the runs of a results folder that have a bundle or were submitted; no cluster is asked."""
+    try:
+        bundles = {path.parent.name for path in root.glob("*/manifest.json")}
+        submitted = {path.stem for path in (root / FOLDER).glob("*.json") if not path.name.startswith(".")}
+    except OSError:
+        return []
+    return sorted(bundles | submitted)
+
+
+def follow_log(log: Log, lines: int, follow: bool, show: Show, tell: Tell, poll_seconds: float = POLL_SECONDS) -> None:
+    """Show the last lines, and with ``follow`` what comes until the run is over. Raises UsageError."""
+    place: dict[str, Any] = {}
+    before = ""
+    while True:
+        # asked first: what is printed between the last look and the end is then still read
+        more, word = log.state()
+        if word and word != before:
+            tell(word)
+            before = word
+        for stream, found in log.read(place, lines):
+            show(stream, found)
+        if not (follow and more):
+            return
+        time.sleep(poll_seconds)
+
+
+def _natural(path: Path) -> tuple[str, int, str]:
+    """rank-2 before rank-10."""
+    head, _, number = path.stem.rpartition("-")
+    return (head, int(number), "") if number.isdecimal() else (path.stem, 0, path.stem)

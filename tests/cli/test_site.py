@@ -1,0 +1,152 @@
+"""The site file: what a cluster's users need not type, and what the command line says all the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from suite.cli.app import app
+
+SMALL = ("--backend", "deepspeed", "--size", "1M", "--device", "cpu", "--repeats", "1")
+STACK = ("--stack", "torch=1", "--stack", "deepspeed=1", "--stack", "transformers=1")
+SLURM = """
+slurm:
+  partition: gpu
+  account: 4711
+  gpus-per-node: 2
+  array: true
+  env: {NCCL_SOCKET_IFNAME: ib0, TOKEN: hidden-by-name}
+  stack: {torch: "1", deepspeed: "1", transformers: "1"}
+  sbatch: [--exclude=n7]
+kubernetes:
+  namespace: lab
+  queue: lab-queue
+
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's own folder of settings."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(home: Path, text: str) -> Path:
+    path = home / "config" / "suite" / "site.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def suite(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+def render(*more: str) -> Result:
+    return suite("render", "slurm", *SMALL, *more)
+
+
+def test_the_users_own_file_gives_what_was_not_typed_and_tells_it(home: Path) -> None:
+    path = write(home, SLURM.partition("kubernetes:")[0])
+    done = render()
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    for option in ("--partition=gpu", "--account=4711", "--ntasks-per-node=1", "--exclude=n7"):
+        assert f"#SBATCH {option}" in lines
+    assert "NCCL_SOCKET_IFNAME=ib0" in done.stdout and "--nproc_per_node=2" in done.stdout
+    (note,) = [line for line in done.stderr.splitlines() if str(path) in line]
+    assert "--partition gpu" in note and "--env NCCL_SOCKET_IFNAME" in note and "--array" in note
+    assert "hidden-by-name" not in note, "values of variables may be secrets"
+
+
+def test_what_is_typed_wins_and_what_may_be_repeated_comes_after(home: Path) -> None:
+    write(home, SLURM.partition("kubernetes:")[0])
+    done = render("--partition", "debug", "--env", "NCCL_SOCKET_IFNAME=eth0", "--sbatch=--exclude=n8")
+    assert "#SBATCH --partition=debug" in done.stdout and "--partition=gpu" not in done.stdout
+    assert "NCCL_SOCKET_IFNAME=eth0" in done.stdout and "=ib0" not in done.stdout
+    assert done.stdout.index("--exclude=n7") < done.stdout.index("--exclude=n8"), "sbatch takes the last"
+    assert "--partition" not in done.stderr
+
+
+def test_a_file_may_be_named_and_gone_without(home: Path) -> None:
+    write(home, "slurm: {partition: gpu}")
+    (home / "other.yaml").write_text("slurm: {partition: other}")
+    assert "--partition=other" in render(*STACK, "--site", "other.yaml").stdout
+    assert "--partition" not in render(*STACK, "--site", "none").stdout
+    (home / "config/suite/site.yaml").unlink()
+    assert "--partition" not in render(*STACK).stdout
+
+
+def test_the_two_launchers_have_sections_of_their_own(home: Path) -> None:
+    write(home, "slurm: {partition: gpu}\nkubernetes: {namespace: lab, queue: lab-queue, variant: jobset}")
+    done = suite("render", "kubernetes", *SMALL, *STACK, "--image", "registry.example/x@sha256:" + "a" * 64)
+    body = list(yaml.safe_load_all(done.stdout))[-1]
+    assert (body["kind"], body["metadata"]["namespace"]) == ("JobSet", "lab")
+    assert body["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "lab-queue"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("slrum: {}", "unknown section 'slrum', did you mean 'slurm'?"),
+        ("slurm: {partitions: x}", "slurm has no option 'partitions', did you mean 'partition'"),
+        ("kubernetes: {name-space: x}", "kubernetes has no option 'name-space', did you mean 'namespace'"),
+        ("slurm: {size: 66B}", "slurm has no option 'size'"),
+        ("slurm: {account: true}", "slurm.account is a text, not True; put it in quotes"),
+        ("slurm: {exclusive: 1}", "slurm.exclusive is true or false, not 1"),
+        ("slurm: {gpus-per-node: many}", "slurm.gpus-per-node is a number from 1 on, not 'many'"),
+        ("slurm: {env: {A: [1]}}", "slurm.env.A is a text"),
+        ("slurm: [1]", "slurm holds names with values, not list"),
+        ("[1]", "holds names with values, not list"),
+        ("slurm: {", "is not YAML"),
+        ("a" * 300_000, "a site file has at most"),
+    ],
+)
+def test_what_is_wrong_in_any_section_is_one_line(home: Path, text: str, words: str) -> None:
+    path = write(home, text)
+    done = render(*STACK)
+    assert done.exit_code == 2 and done.stdout == ""
+    assert words in done.stderr and str(path) in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (home / "runs").exists()
+
+
+def test_a_named_file_that_is_not_there_is_no_reason_to_go_without(home: Path) -> None:
+    done = render(*STACK, "--site", "nowhere.yaml")
+    assert (done.exit_code, "there is no file nowhere.yaml" in done.stderr) == (2, True)
+
+
+IMAGES = "slurm:\n  images: {engines: /images/engines.sqsh, nemo: /images/nemo.sqsh}\n"
+
+
+def test_images_are_known_by_name_and_by_the_backends_that_they_hold(home: Path) -> None:
+    write(home, IMAGES)
+    for more in ((), ("--image", "engines")):
+        done = render(*more)
+        assert done.exit_code == 0, done.output
+        assert "--container-image=/images/engines.sqsh" in done.stdout
+    assert "--container-image=/images/nemo.sqsh" in render("--image", "nemo").stdout
+    write(home, IMAGES.replace("nemo:", "trl:"))
+    apart = suite("render", "slurm", *SMALL, "--backend", "trl-grpo", "--algorithm", "grpo", "--group", "2")
+    assert (apart.exit_code, "no image in common" in apart.stderr) == (2, True)
+
+
+def test_an_image_file_of_this_folder_is_meant_by_its_whole_path(home: Path) -> None:
+    (home / "engines.sqsh").write_bytes(b"")
+    assert f"--container-image={home}/engines.sqsh" in render("--image", "engines.sqsh").stdout
+    assert "write the whole path" in render("--image", "other.sqsh").stderr
+
+
+def test_a_preset_keeps_its_own_nodes_beside_a_site_of_others(home: Path) -> None:
+    write(home, "slurm: {gpus-per-node: 4}")
+    preset = ("--preset", "ladder", "--backend", "megatron", "--size", "66B", "--repeats", "1", "--dry-run", "--json")
+    done = suite("submit", "slurm", *preset, "--image", "/images/engines.sqsh", "--gpu", "A100-SXM-80GB")
+    assert done.exit_code == 0, done.output
+    (document,) = json.loads(done.stdout)["documents"]
+    assert "--gpus-per-node=8" in document["sent"][0]

@@ -1,0 +1,88 @@
+"""The short run before a ladder: what it is, and that nothing follows where it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from suite.cli.options.handing_over import HandingOver
+from suite.conduct.cluster.smoke import smoke_plan, smoke_root
+from suite.launch.cluster.launcher import Document, NodeSetup
+from suite.launch.cluster.submission import Submission
+from suite.spec.base import UsageError
+from suite.spec.catalogue import find_size, find_workload
+from suite.spec.layout import Layout
+from suite.spec.manifest import Manifest
+from suite.theory.parameters import parameter_count
+from tests import toy_cluster
+from tests.synthetic import synthetic_manifest
+
+STACKS = {"deepspeed": {"torch": "2.13.0", "deepspeed": "0.18.0", "transformers": "4.57.0"}}
+IMAGES = {"deepspeed": "registry.example/engines"}
+
+
+def planned(size: str, nodes: int, device: str = "cuda") -> Manifest:
+    layout = Layout(nodes=nodes, devices_per_node=8, data=8 * nodes)
+    precision = "bf16" if device == "cuda" else "fp32"
+    workload = find_workload("trlx-ds-chat")
+    return synthetic_manifest(
+        size=find_size(size), layout=layout, workload=workload, device=device, precision=precision
+    )
+
+
+def test_it_is_the_smallest_size_on_the_most_nodes_for_two_iterations(tmp_path: Path) -> None:
+    (first,) = smoke_plan([planned("1.3B", 1), planned("6.7B", 4)], STACKS, IMAGES, tmp_path)
+    assert (first.size.name, first.layout.nodes, first.layout.ranks) == ("1.3B", 4, 32)
+    assert (first.measure.warmup, first.measure.iterations) == (1, 1)
+    assert first.limits.run_seconds <= 1800
+
+
+def test_before_large_sizes_alone_it_is_a_small_one_of_their_family(tmp_path: Path) -> None:
+    (first,) = smoke_plan([planned("66B", 4)], STACKS, IMAGES, tmp_path)
+    assert first.size.architecture == "gpt2" and parameter_count(first.size).total < 2e9
+    assert first.layout.nodes == 4
+
+
+def test_each_time_is_another_repeat(tmp_path: Path) -> None:
+    (first,) = smoke_plan([planned("1.3B", 1)], STACKS, IMAGES, tmp_path)
+    (smoke_root(tmp_path) / first.run.id).mkdir(parents=True)
+    (second,) = smoke_plan([planned("1.3B", 1)], STACKS, IMAGES, tmp_path)
+    assert (first.run.repeat, second.run.repeat, second.hash) == (1, 2, first.hash)
+
+
+class Waiting(toy_cluster.ToyLauncher):
+    """A toy whose runs are waited for."""
+
+    waits = True
+
+    def submit(self, document: Document, earlier: Sequence[Submission]) -> tuple[Submission, ...]:
+        (submission,) = document.submissions
+        job = f"{self._lane}-0"  # the toy's slow lane ends every run as if it were cancelled
+        toy_cluster.JOBS[job] = "over"
+        return (submission.with_scheduler(job=job, lane=self._lane),)
+
+
+@pytest.mark.parametrize(("lane", "goes_on"), [("fast", True), ("slow", False)])
+def test_where_runs_are_waited_for_a_failed_one_stops_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lane: str, goes_on: bool
+) -> None:
+    monkeypatch.setattr(toy_cluster, "JOBS", {})
+    monkeypatch.setattr("suite.conduct.cluster.standing.find_scheduler", lambda name: toy_cluster.ToyScheduler())
+    launcher = Waiting(toy_cluster.ToyOptions(lane), NodeSetup(python="python"))
+    first = smoke_plan([planned("1.3B", 1)], STACKS, IMAGES, tmp_path)
+    handing = HandingOver(launcher, quiet=False, to_stderr=False)
+    assert handing.smoke(first, tmp_path) is goes_on
+    assert list(handing.first["smoke"].values()) == ["ok" if goes_on else "interrupted"]
+    assert (smoke_root(tmp_path) / first[0].run.id / "record.json").exists()
+    assert ("nothing else was submitted" in capsys.readouterr().err) is not goes_on
+
+
+def test_a_cluster_that_cannot_keep_runs_back_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toy_cluster, "JOBS", {})
+    launcher = toy_cluster.ToyLauncher(toy_cluster.ToyOptions(), NodeSetup(python="python"))
+    handing = HandingOver(launcher, quiet=True, to_stderr=False)
+    with pytest.raises(UsageError, match="toy cannot have runs wait"):
+        handing.smoke(smoke_plan([planned("1.3B", 1)], STACKS, IMAGES, tmp_path), tmp_path)
+    assert toy_cluster.JOBS == {} and list(tmp_path.iterdir()) == []
