@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterable
 from pathlib import Path
 
 from suite.launch.stream import EVENT_PREFIX
-from suite.spec.base import UsageError
+from suite.spec import foreign
 
 #: so much is read of a log at once, and so many characters of a line are shown
 MOST_BYTES = 1 << 20
@@ -38,9 +37,9 @@ def shown(line: bytes) -> str:
 def last_lines(path: Path, lines: int) -> tuple[list[bytes], int]:
     """The last lines of a file that are no events, of its last mebibyte at most, and the place behind them.
 
-    Raises UsageError for what is no regular file, FileNotFoundError where there is none.
+    Raises Unreadable for what is no regular file, FileNotFoundError where there is none.
     """
-    with open(_descriptor(path), "rb") as file:
+    with foreign.open_plain(path, str(path), None) as file:
         size = os.fstat(file.fileno()).st_size
         start = max(0, size - MOST_BYTES)
         file.seek(start)
@@ -52,7 +51,7 @@ def last_lines(path: Path, lines: int) -> tuple[list[bytes], int]:
 def lines_since(path: Path, place: int) -> tuple[list[bytes], int]:
     """The whole lines behind a place that are no events, of the last mebibyte at most, and the place behind them; all
     of a file that has become shorter. Raises as ``last_lines``."""
-    with open(_descriptor(path), "rb") as file:
+    with foreign.open_plain(path, str(path), None) as file:
         size = os.fstat(file.fileno()).st_size
         start = max(place if place <= size else 0, size - MOST_BYTES)
         file.seek(start)
@@ -66,7 +65,7 @@ def lines_since(path: Path, place: int) -> tuple[list[bytes], int]:
 def read_on(path: Path, place: dict[str, int], lines: int) -> list[bytes]:
     """The last lines of a file at first, afterwards what came since; nothing of one that is not there.
 
-    ``place``: by path, how far it was read. Raises UsageError for what is no regular file.
+    ``place``: by path, how far it was read. Raises Unreadable for what is no regular file.
     """
     key = str(path)
     try:
@@ -79,17 +78,3 @@ def read_on(path: Path, place: dict[str, int], lines: int) -> list[bytes]:
 def without_events(lines: Iterable[bytes]) -> list[bytes]:
     """What a program printed for people."""
     return [line for line in lines if EVENT_PREFIX not in line]
-
-
-def _descriptor(path: Path) -> int:
-    """Never through a link, never waiting for a pipe."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise UsageError(f"{path} is not a regular file")
-    return descriptor

@@ -105,7 +105,7 @@ def test_the_two_launchers_have_sections_of_their_own(home: Path) -> None:
         ("slurm: [1]", "slurm holds names with values, not list"),
         ("[1]", "holds names with values, not list"),
         ("slurm: {", "is not YAML"),
-        ("a" * 300_000, "a site file has at most"),
+        ("a" * 300_000, "more than the 262144 that are read"),
     ],
 )
 def test_what_is_wrong_in_any_section_is_one_line(home: Path, text: str, words: str) -> None:

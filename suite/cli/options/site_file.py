@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS, find_launcher
+from suite.spec import foreign
 from suite.spec.base import UsageError
 from suite.spec.names import nearest
 
@@ -112,15 +113,9 @@ def _parse(path: Path) -> Any:
     import yaml
 
     try:
-        if not path.is_file():
-            raise UsageError(f"{path} is not a regular file")
-        if path.stat().st_size > _MOST_BYTES:
-            raise UsageError(f"{path} has {path.stat().st_size} bytes; a site file has at most {_MOST_BYTES}")
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        found = yaml.safe_load(foreign.read_text(path, str(path), _MOST_BYTES, by_user=True))
         return {} if found is None else found
     except OSError as error:
         raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not a text file (byte {error.start} is not UTF-8)") from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise UsageError(f"{path} is not YAML: {' '.join(str(error).split())[:300]}") from error
