@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, field_validator
 
+from suite.launch.slurm.further import refusal
 from suite.spec.base import Frozen
 
 Container = Literal["none", "pyxis", "apptainer"]
@@ -45,3 +46,14 @@ class SlurmSettings(Frozen):
     starter: Starter = "torchrun"
     array_limit: int = Field(default=1, gt=0, description="runs of one array that may run at the same time")
     options: tuple[str, ...] = Field(default=(), description="further options of sbatch, each as one word")
+
+    @field_validator("options")
+    @classmethod
+    def _lose_no_result(cls, options: tuple[str, ...]) -> tuple[str, ...]:
+        for option in options:
+            if not option.startswith("-"):
+                raise ValueError(f"--sbatch={option}: is no option; write --sbatch=--exclude=n7")
+            why = refusal(option)
+            if why is not None:
+                raise ValueError(why)
+        return options
