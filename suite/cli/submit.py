@@ -81,8 +81,9 @@ def _submit(name: str) -> Callable[..., None]:
         launcher.connect()
         documents, to_do = nodes.documents(work, launcher)
         submitted, statuses = [], {}
+        taken: list[ToDo] = []  # by other drivers since
         for document in documents:
-            for submission in hand_over(launcher, document, nodes.runs):
+            for submission in hand_over(launcher, document, nodes.runs, taken.append):
                 submitted.append(submission)
                 statuses[submission.run_id] = "submitted"
                 show(f"{submission.run_id}: {launcher.where(submission)}")
@@ -92,10 +93,10 @@ def _submit(name: str) -> Callable[..., None]:
                     statuses[submission.run_id] = record.status
                     show(f"    {outcome_line(record)}")
         if as_json:
-            others = to_do.model_dump(mode="json", exclude={"manifests"})
+            others = to_do.with_others(taken).model_dump(mode="json", exclude={"manifests"})
             print_json({**launcher.submitted_json(submitted, statuses), **others})
         else:
-            _show_what_is_left(to_do, nodes, waiting.detach)
+            _show_what_is_left(to_do.with_others(taken), nodes, waiting.detach)
         return DONE if set(statuses.values()) <= {"ok", "submitted"} else RUN_FAILED
 
     submit.__annotations__.update(options=kind.options, waiting=MayWait if kind.waits else NeverWaits)

@@ -62,6 +62,8 @@ class ClusterLauncher(ABC):
 
     #: for the user to know, a line each
     notes: tuple[str, ...] = ()
+    #: how ranks are started, in a word of lower-case letters and digits, where that is not the launcher's usual way
+    starter: str | None = None
 
     @abstractmethod
     def __init__(self, options: Any, nodes: NodeSetup) -> None:
@@ -86,12 +88,17 @@ class ClusterLauncher(ABC):
         ``root``: the results folder. Raises UsageError where the scheduler cannot run a job as the options ask.
         """
 
+    def announced(self, document: Document, token: str) -> Document:
+        """With what the scheduler will find this attempt by, whatever becomes of the answer: written down before it is
+        submitted. ``token``: of this attempt alone, lower-case letters and digits."""
+        return document
+
     @abstractmethod
     def submit(self, document: Document, earlier: Sequence[Submission]) -> tuple[Submission, ...]:
-        """Hand a document to the cluster; its submissions, with what the scheduler calls them.
+        """Hand an announced document to the cluster; its submissions, with what the scheduler calls them.
 
         ``earlier``: what was submitted of these runs before, for the scheduler to clear away. Raises UsageError, and
-        leaves nothing in the cluster, where it is refused.
+        leaves nothing in the cluster, where it is refused; Unanswered where that cannot be told.
         """
 
     @abstractmethod

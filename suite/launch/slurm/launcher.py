@@ -34,6 +34,9 @@ class SlurmLauncher(ClusterLauncher):
 
         self._settings = options.settings(nodes)
         self._as_array = options.array
+        self.starter = None if self._settings.starter == "torchrun" else self._settings.starter
+        if nodes.image is not None and not nodes.image.startswith("/") and "@sha256:" not in nodes.image:
+            self.notes = (f"{nodes.image} is not named by digest; what it holds may change between runs",)
         self._memory_bytes = size(options.memory_per_rank) if options.memory_per_rank else None
         self._nodes = nodes
         if nodes.image is None and nodes.mounts:
@@ -90,10 +93,24 @@ class SlurmLauncher(ClusterLauncher):
         known = [each.with_scheduler(**facts, index=index) for each, index in zip(group, indices, strict=True)]
         return Document(name, text, tuple(known))
 
+    def announced(self, document: Document, token: str) -> Document:
+        """A name and output files of this attempt alone."""
+        from suite.launch.slurm.script import LONGEST_NAME
+
+        known = []
+        for each in document.submissions:
+            output = Path(each.fact("output", str)).with_name(f"{document.name}-{token}")
+            name = f"{document.name[: LONGEST_NAME - len(token) - 1]}-{token}"
+            known.append(each.with_scheduler(name=name, output=str(output), job=None))
+        return document._replace(submissions=tuple(known))
+
     def submit(self, document: Document, earlier: Sequence[Submission]) -> tuple[Submission, ...]:
         from suite.launch.slurm.scheduler import submit
+        from suite.launch.slurm.script import announcement
 
-        job = submit(document.text)
+        first = document.submissions[0]
+        is_array = len(document.submissions) > 1
+        job = submit(document.text, *announcement(first.fact("name", str), first.fact("output", str), is_array))
         return tuple(each.with_scheduler(job=_member(job, each)) for each in document.submissions)
 
     def where(self, submission: Submission) -> str:
