@@ -20,6 +20,8 @@ from tests.synthetic import as_lines, rank_events
 #: the cluster: what it calls a job -> how far the job is
 JOBS: dict[str, Phase] = {}
 NAME = "toy"
+#: how far a job is that was just submitted
+RUNNING: Phase = "running"
 #: the one line that registers it
 REGISTERED_AS = "tests.toy_cluster:ToyLauncher"
 
@@ -96,7 +98,7 @@ class ToyLauncher(ClusterLauncher):
             raise UsageError("the toy cluster is full: cancel a run first")
         (submission,) = document.submissions
         job = f"{self._lane}-{len(JOBS)}"
-        JOBS[job] = "running"
+        JOBS[job] = RUNNING
         return (submission.with_scheduler(job=job, lane=self._lane),)
 
     def where(self, submission: Submission) -> str:

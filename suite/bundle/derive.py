@@ -35,16 +35,21 @@ class StillRunning(UsageError):
 
 
 def derive(
-    bundle: Bundle, manifest: Manifest | None = None, events: Events | None = None, evidence: Evidence | None = None
+    bundle: Bundle,
+    manifest: Manifest | None = None,
+    events: Events | None = None,
+    evidence: Evidence | None = None,
+    is_over: bool = False,
 ) -> Record:
     """The record of a run that is over, by the rules of docs/contracts.md.
 
-    ``manifest``, ``events`` and ``evidence``: the bundle's, where they were read already. Raises DamagedBundle when the
-    bundle cannot be trusted, StillRunning while a driver holds it and has not written its end.
+    ``manifest``, ``events`` and ``evidence``: the bundle's, where they were read already. ``is_over``: as its holder
+    knows. Raises DamagedBundle when the bundle cannot be trusted, StillRunning while a driver holds it and has not
+    written its end.
     """
     manifest = manifest or bundle.manifest()
     events, driver_facts = events or bundle.events(manifest), bundle.environment()
-    if bundle.running() and not any(event["kind"] == "end" for event in events.driver):
+    if not is_over and bundle.running() and not any(event["kind"] == "end" for event in events.driver):
         raise StillRunning(f"run {bundle.id} is still going on; its record is derived when it ends")
     training = training_side(events, manifest)
     timeline = with_sides_compared(events, make_timeline(training, manifest), manifest)
@@ -95,15 +100,15 @@ def derive(
     )
 
 
-def record_of(bundle: Bundle) -> Record:
+def record_of(bundle: Bundle, is_over: bool = False) -> Record:
     """The record as stored; derived where the driver died before it could, or another version of the suite made it.
 
-    Raises DamagedBundle.
+    ``is_over``: as its holder knows. Raises DamagedBundle, StillRunning while another holds a run without its record.
     """
     try:
-        return bundle.record() or derive(bundle)
+        return bundle.record() or derive(bundle, is_over=is_over)
     except OtherSchema:
-        return derive(bundle)
+        return derive(bundle, is_over=is_over)
 
 
 def _run_facts(events: Events, manifest: Manifest) -> RunFacts:

@@ -9,7 +9,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,12 +37,23 @@ from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 from suite.spec.names import SAFE_ID
 
-__all__ = ["ATTIC", "AlreadyThere", "Bundle", "DamagedBundle", "DriverLog", "OtherSchema", "find_bundles"]
+__all__ = [
+    "ATTIC",
+    "AlreadyThere",
+    "Bundle",
+    "DamagedBundle",
+    "DriverLog",
+    "HeldByAnother",
+    "OtherSchema",
+    "find_bundles",
+]
 
 #: Folder below a runs folder where superseded runs lie; never searched.
 ATTIC = "attic"
 _MANIFEST, _ENVIRONMENT, _RECORD, _LOCK = "manifest.json", "environment.json", "record.json", "lock"
 _LOCK_BYTES = 4096
+#: between two tries to hold a run: whoever only looks whether it is held does so for less
+_LOOK_SECONDS = 0.02
 
 
 class OtherSchema(DamagedBundle):
@@ -51,6 +62,10 @@ class OtherSchema(DamagedBundle):
 
 class AlreadyThere(UsageError):
     """There is such a run already, perhaps since a moment ago: another driver works in the same folder."""
+
+
+class HeldByAnother(UsageError):
+    """Another process has the run: it runs it, or has just moved it away."""
 
 
 class DriverLog:
@@ -107,6 +122,21 @@ class Bundle:
 
         Raises AlreadyThere when it exists, UsageError when the root is a file, unwritable or on a full disk.
         """
+        return cls._made(root, manifest, lambda draft: None)
+
+    @classmethod
+    @contextmanager
+    def begin(cls, root: Path, manifest: Manifest) -> Iterator["Bundle"]:
+        """As ``create``; every other driver is kept out from the moment on at which it can be seen."""
+        held: list[int] = []
+        try:
+            yield cls._made(root, manifest, lambda draft: held.append(_locked(draft / _LOCK)))
+        finally:
+            for descriptor in held:
+                os.close(descriptor)
+
+    @classmethod
+    def _made(cls, root: Path, manifest: Manifest, before_shown: Callable[[Path], None]) -> "Bundle":
         if not SAFE_ID.fullmatch(manifest.run.id):
             raise UsageError(f"run id {manifest.run.id!r} cannot be the name of a folder")
         path = root / manifest.run.id
@@ -120,6 +150,7 @@ class Bundle:
                 (draft / "logs").mkdir()
                 write_synced(draft / _MANIFEST, manifest.model_dump_json(by_alias=True, indent=2) + "\n")
                 sync_folder(draft)
+                before_shown(draft)
                 draft.rename(path)
             except OSError as error:
                 shutil.rmtree(draft, ignore_errors=True)
@@ -169,15 +200,24 @@ class Bundle:
         return self.path / "logs" / f"rank-{rank}.log"
 
     @contextmanager
-    def hold(self) -> Iterator[None]:
-        """Keep every other driver out. Raises UsageError when another process holds the run."""
+    def hold(self, patience_seconds: float = 0.0) -> Iterator[None]:
+        """Keep every other driver out, waiting so long for one that only looks.
+
+        Raises HeldByAnother when another process holds the run or has moved it away, UsageError when it cannot be held.
+        """
+        give_up = time.monotonic() + patience_seconds
         with writing(self.path / _LOCK):
-            descriptor = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            while True:
+                try:
+                    descriptor = _locked(self.path / _LOCK)
+                    break
+                except BlockingIOError as error:
+                    if time.monotonic() >= give_up:
+                        raise HeldByAnother(f"{self.path} is being run by another process") from error
+                    time.sleep(_LOOK_SECONDS)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise UsageError(f"{self.path} is being run by another process") from error
+            if not _is_at(descriptor, self.path / _LOCK):
+                raise HeldByAnother(f"{self.path} was moved by another process")
             yield
         finally:
             os.close(descriptor)
@@ -224,6 +264,28 @@ class Bundle:
 
     def _document(self, name: str) -> str:
         return read_text(self.path / name, name)
+
+
+def _locked(path: Path) -> int:
+    """Descriptor of a lock file, made where there is none, that this process alone holds until it is closed.
+
+    Raises OSError, BlockingIOError where somebody else holds it.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether an open file still is what lies at ``path``."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
+    except OSError:
+        return False
 
 
 def written(record: Record) -> str:

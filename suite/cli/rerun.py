@@ -10,8 +10,10 @@ import typer
 from suite.cli.exits import DONE, GATE_NOT_MET, INTERRUPTED, RUN_FAILED, command
 from suite.cli.options.groups import takes_groups
 from suite.cli.options.launchers import HERE, Where
+from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
 
 if TYPE_CHECKING:
+    from suite.conduct.running.reproduction import RerunOutcome
     from suite.spec.manifest import Manifest
     from suite.spec.stopping import Stopping
 
@@ -23,6 +25,10 @@ _MOST_RUNS, _LEAST_RUNS = 30, 4
 @takes_groups
 def rerun(
     manifest: Annotated[Path, typer.Argument(help="a bundle, or its manifest.json")],
+    submit_option: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[-- OPTION...]", help="with --launcher slurm or kubernetes: options of suite submit"),
+    ] = None,
     repeats: Annotated[
         int | None,
         typer.Option(
@@ -56,15 +62,21 @@ def rerun(
 ) -> int:
     """Run a manifest again, exactly as it was, and say whether its rate is reproduced.
 
+    \b
+    suite rerun runs/BUNDLE
+    suite rerun runs/BUNDLE --launcher slurm -- --partition gpu
+
     All repeats beside the named bundle are what the new runs are compared with. A manifest of a plan that asked for a
     precision is repeated until that is reached. Exit 0: reproduced, or it cannot be told; 3: not reproduced; 1: a run
     failed.
     """
     from functools import partial
 
-    from suite.cli.options.reading import print_json
+    from suite.bundle.store import Bundle
+    from suite.cli.options.cluster_rerun import forwarded, runs_on_cluster
     from suite.conduct.planning.plan import Plan
-    from suite.conduct.running.display import live_view, print_rerun
+    from suite.conduct.planning.variables import require_same_variables
+    from suite.conduct.running.display import live_view
     from suite.conduct.running.ledger import Settings
     from suite.conduct.running.pursuit import Pursuit
     from suite.conduct.running.reached import follow
@@ -78,6 +90,7 @@ def rerun(
         rerun_plan,
     )
     from suite.conduct.running.session import run_plan
+    from suite.spec.base import UsageError
     from suite.spec.typed import share
 
     within = share("--margin", margin)
@@ -88,8 +101,22 @@ def rerun(
     if rule is not None:
         rule = rule.model_copy(update={"with_suspect": with_suspect})
     before, unread = repeats_of(wanted, manifest)
+    if where.launcher in CLUSTER_LAUNCHERS:
+        if rule is not None:
+            raise UsageError("a cluster makes a fixed number of runs: give --repeats, and leave out --precision")
+        count = repeats or default_repeats(before)
+        more = [*forwarded(where), *(submit_option or ())]
+        names = runs_on_cluster(where.launcher, manifest, count, runs, more)
+        again = tuple(Bundle(runs / name).manifest() for name in names)
+        plan = Plan(id=again[0].run.plan, manifests=again, skipped=(), notes=())
+        outcome = rerun_outcome(before, plan, runs, within, with_suspect)
+        failed = any(record.status != "ok" for record in outcome.after)
+        return _told(outcome, runs, as_json, RUN_FAILED if failed else None, strict)
+    if submit_option:
+        raise UsageError(f"{submit_option[0]}: what follows -- is for a cluster; add --launcher slurm or kubernetes")
     machine, launcher = where.open(wanted.measure.device, (wanted.backend.name,))
-    machine.require_room(wanted.layout.ranks, oversubscribe, threads=wanted.measure.threads_per_rank)
+    require_same_variables(wanted, machine.variables)
+    machine.require_room(wanted.layout.ranks, oversubscribe, wanted.layout.nodes, wanted.measure.threads_per_rank)
     require_same_stack(wanted, machine.stacks([wanted.backend.name])[wanted.backend.name])
     image = machine.images([wanted.backend.name])[wanted.backend.name]
     where.warn_if_busy(machine, launcher)
@@ -110,14 +137,21 @@ def rerun(
         plan = Plan(id=first.run.plan, manifests=(first,), skipped=(), notes=())
         plan, summary, _ = follow(Pursuit([first], rule, runs, view), plan, work_on)
     outcome = rerun_outcome(before, plan, runs, within, with_suspect)
+    ended = INTERRUPTED if summary.interrupted else RUN_FAILED if summary.failed or summary.failed_before else None
+    return _told(outcome, runs, as_json, ended, strict)
+
+
+def _told(outcome: RerunOutcome, runs: Path, as_json: bool, ended: int | None, strict: bool) -> int:
+    """Show what came of it; the exit code, which is ``ended`` where runs did not all end well."""
+    from suite.cli.options.reading import print_json
+    from suite.conduct.running.display import print_rerun
+
     if as_json:
         print_json(outcome.document())
     else:
         print_rerun(outcome, runs)
-    if summary.interrupted:
-        return INTERRUPTED
-    if summary.failed or summary.failed_before:
-        return RUN_FAILED
+    if ended is not None:
+        return ended
     verdict = outcome.reproduction and outcome.reproduction.verdict
     missed = ("not reproduced", "cannot tell") if strict else ("not reproduced",)
     return GATE_NOT_MET if verdict in missed else DONE

@@ -95,6 +95,8 @@ def run(
     wanted = device or ("cuda" if work.is_for_gpus else "auto")
     machine, launcher = where.open(wanted, work.backends, planning=dry_run)
     require_containers(machine, parallel)
+    if parallel > 1:
+        machine = machine.model_copy(update={"manner": (*machine.manner, f"{parallel}-at-once")})
     work = work.installed(machine)
     source = context.get_parameter_source("ranks")
     if work.preset and source is not None and source.name == "ENVIRONMENT":
@@ -113,7 +115,7 @@ def run(
         retry_failed=retry_failed,
     )
     stacks = machine.found_stacks if elsewhere else machine.stacks
-    plan = make_joint_plan(requests, stacks(largest.backends), machine.images(largest.backends))
+    plan = make_joint_plan(requests, stacks(largest.backends), machine.images(largest.backends), machine.manner)
     found = preflight(plan.manifests, machine.device_name, work.price, machine.host_memory_bytes)
     rule = requests[0].stopping
     for name in [] if rule is None else compared_with_none(plan.firsts, rule):

@@ -92,10 +92,10 @@ def _submit(name: str) -> Callable[..., None]:
         for document in documents:
             handing.submit(document, nodes.runs, wait=not waiting.detach)
         if as_json:
-            others = to_do.model_dump(mode="json", exclude={"manifests"})
+            others = to_do.with_others(handing.taken).model_dump(mode="json", exclude={"manifests"})
             print_json({**launcher.submitted_json(handing.submitted, handing.statuses), **others, **handing.first})
         else:
-            _show_what_is_left(to_do, nodes, waiting.detach)
+            _show_what_is_left(to_do.with_others(handing.taken), nodes, waiting.detach)
         return DONE if set(handing.statuses.values()) <= {"ok", "submitted"} else RUN_FAILED
 
     submit.__annotations__.update(options=kind.options, waiting=MayWait if kind.waits else NeverWaits)

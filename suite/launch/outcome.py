@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 from pydantic import Field
 
 from suite.launch.job import Job, Site
-from suite.spec.base import Frozen
+from suite.spec.base import Frozen, UsageError
 from suite.spec.manifest import Manifest
 
 FailureKind = Literal[
@@ -52,6 +52,10 @@ class Outcome(Frozen):
     failure: Failure | None = Field(default=None, description="null exactly where the status is ok")
 
 
+class LauncherAway(UsageError):
+    """What starts the runs does not answer any more: this one is not over, and no other can be started."""
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """Where a run's files go: all that a launcher needs to know of a bundle."""
@@ -77,6 +81,6 @@ class Launcher(Protocol):
     def run(self, job: Job, folder: RunFolder, on_event: OnEvent) -> Outcome:
         """Run the job to its end, calling ``on_event`` with each event of rank 0 as it arrives.
 
-        When it returns or raises, nothing of the job is running any more. Raises UsageError when the job
-        cannot be started as the job asks; what goes wrong afterwards is an Outcome.
+        When it returns or raises, nothing of the job is running any more, as far as that can be told. Raises UsageError
+        when the job cannot be started as the job asks, and LauncherAway; what goes wrong afterwards is an Outcome.
         """

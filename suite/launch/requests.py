@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
@@ -61,3 +62,33 @@ def stop_requests() -> Iterator[StopRequests]:
             signal.signal(number, handler)
         os.close(reading)
         os.close(writing)
+
+
+@contextmanager
+def held_back(on_request: Callable[[], None]) -> Iterator[None]:
+    """Let the block end before Ctrl-C or SIGTERM does what it does: a KeyboardInterrupt after it, a second one at once.
+
+    ``on_request`` is called at the first. Threads other than the main one get no signals: there it does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    seen: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if seen:
+            raise KeyboardInterrupt
+        seen.append(number)
+        on_request()
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        for number, handler in before.items():
+            if handler is not signal.SIG_IGN:
+                signal.signal(number, note)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if seen:
+        raise KeyboardInterrupt

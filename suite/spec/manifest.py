@@ -33,6 +33,11 @@ class Measure(Declaring):
     bind: Annotated[Literal["none", "near-gpu"], Declared(written="when set")] = Field(
         default="none", description="near-gpu: each rank runs on the CPUs near its GPU, where the node tells them"
     )
+    variables: Annotated[dict[str, str], Declared(written="when set")] = Field(
+        default={},
+        description="variables that the user gave every rank, but for secrets; the manifest tells of them, and whoever "
+        "runs it again gives them again",
+    )
     warmup: int = Field(default=2, ge=1, description="the first iteration never counts")
     iterations: int = Field(default=8, gt=0)
     seed: int = Field(default=1234, ge=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import gcd
 from typing import Any
 
@@ -126,11 +127,14 @@ def make_manifest(
     stack: dict[str, str],
     track: Track = "equal-config",
     image: str | None = None,
+    manner: Sequence[str] = (),
     stopping: Stopping | None = None,
 ) -> Manifest:
-    """Resolve and hash one run. The run id is readable, and unique by the manifest's hash, the image and the repeat.
+    """Resolve and hash one run. The run id is readable, and unique by the manifest's hash, the image, the manner of its
+    start and the repeat.
 
-    ``image``: what names the image it is to run in, if any. It is no part of the manifest, which runs anywhere.
+    ``image``: what names the image it is to run in, if any, and ``manner``: how it is started, in words, where that is
+    not the usual way. They are no part of the manifest, which runs anywhere.
     """
     body: dict[str, Any] = {
         "schema": MANIFEST_SCHEMA,
@@ -148,7 +152,7 @@ def make_manifest(
     body["hash"] = whole
     body["work_hash"] = work_hash(size, workload, layout.ranks, measure.seed)
     body["run"] = Run(
-        id=run_id(backend.name, size.name, layout.ranks, whole, repeat, image),
+        id=run_id(backend.name, size.name, layout.ranks, whole, repeat, image, manner),
         plan=plan,
         repeat=repeat,
         stopping=stopping,
@@ -164,11 +168,21 @@ def as_repeat(manifest: Manifest, repeat: int, iterations: int | None = None) ->
     return manifest.model_copy(update={"run": run})
 
 
-def run_id(backend: str, size: str, ranks: int, whole_hash: str, repeat: int, image: str | None = None) -> str:
-    """``deepspeed-8M-n2-1f3a9c2e-r1``, or ``deepspeed-8M-n2-1f3a9c2e-i5d0c7a91-r1`` for a run in an image.
+def run_id(
+    backend: str,
+    size: str,
+    ranks: int,
+    whole_hash: str,
+    repeat: int,
+    image: str | None = None,
+    manner: Sequence[str] = (),
+) -> str:
+    """``deepspeed-8M-n2-1f3a9c2e-r1``, or ``deepspeed-8M-n2-1f3a9c2e-i5d0c7a91-r1`` for a run in an image, and
+    ``deepspeed-8M-n2-1f3a9c2e-srun-r1`` for one whose ranks are started in that manner.
 
     Safe as a folder name, a container label and a DNS label once lowered.
     """
     safe = "".join(char if char.isalnum() or char in ".-" else "-" for char in size).strip("-.")
     place = "" if image is None else f"-i{digest(image)[:8]}"
-    return f"{backend}-{safe}-n{ranks}-{whole_hash[:8]}{place}-r{repeat}"
+    way = "".join(f"-{word}" for word in manner)
+    return f"{backend}-{safe}-n{ranks}-{whole_hash[:8]}{place}{way}-r{repeat}"

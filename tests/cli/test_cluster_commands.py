@@ -18,7 +18,9 @@ from tests.synthetic import driver_events, rank_events, write_bundle
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ("--backend", "deepspeed", "--size", "1M", "--device", "cpu", "--gpus-per-node", "2", "--repeats", "1")
-BIG = ("--backend", "megatron", "--size", "66B", "--nodes", "4", "--image", "/images/engines.sqsh", "--repeats", "1")
+#: runs are identified by what is in it
+ENGINES = str(ROOT / "tests/cli/engines.sqsh")
+BIG = ("--backend", "megatron", "--size", "66B", "--nodes", "4", "--image", ENGINES, "--repeats", "1")
 
 
 def suite(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -48,6 +50,9 @@ def test_every_command_explains_itself_and_offers_json(command: str) -> None:
         (("render", "slurm", *BIG, "--container", "none"), "beside --image"),
         (("render", "slurm", *BIG, "--container", "podman"), "container"),
         (("render", "slurm", *BIG, "--image", "engines.sqsh"), "the whole path"),
+        (("render", "slurm", *BIG, "--image", "/nowhere/engines.sqsh"), "must be readable here"),
+        (("render", "slurm", *SMALL, "--sbatch=--output=mine"), "output is set by the results folder (--runs)"),
+        (("render", "slurm", *SMALL, "--env", "OMP_NUM_THREADS=4"), "--threads"),
         (("render", "slurm", *SMALL, "--mount", "/data:/data"), "without --image"),
         (("render", "slurm", *BIG, "--mount", "data:/data"), "absolute paths"),
         (("render", "slurm", *SMALL, "--env", "A-B=1"), "cannot be the name of a variable"),
@@ -78,12 +83,12 @@ def test_the_ladders_largest_run_asks_for_four_nodes_of_eight(tmp_path: Path) ->
     lines = script["text"].splitlines()
     assert "#SBATCH --nodes=4" in lines
     assert "#SBATCH --gpus-per-node=8" in lines
-    assert "--container-image=/images/engines.sqsh" in script["text"]
+    assert f"--container-image={ENGINES}" in script["text"]
     assert not (tmp_path / "runs").exists()
 
 
 def test_the_preset_brings_its_own_nodes_and_an_array_joins_what_asks_for_the_same(tmp_path: Path) -> None:
-    preset = ("--preset", "ladder", "--backend", "megatron", "--image", "/images/engines.sqsh", "--array")
+    preset = ("--preset", "ladder", "--backend", "megatron", "--image", ENGINES, "--array")
     preset += ("--timeout", "1h", "--hang-timeout", "10m", "--iterations", "8")  # equal, where the time is not
     done = suite("render", "slurm", *preset, "--repeats", "2", "--json", "--runs", str(tmp_path / "runs"))
     assert done.returncode == 0, done.stderr
@@ -134,7 +139,7 @@ def test_a_folder_from_which_nothing_was_submitted_says_so(tmp_path: Path) -> No
 
 
 LARGEST = ("--preset", "ladder", "--size", "66B", "--repeats", "2")
-IMAGES = {"slurm": "/images/engines.sqsh", "kubernetes": f"registry.example/suite@sha256:{'a' * 64}"}
+IMAGES = {"slurm": ENGINES, "kubernetes": f"registry.example/suite@sha256:{'a' * 64}"}
 
 
 @pytest.mark.parametrize("launcher", ["slurm", "kubernetes"])

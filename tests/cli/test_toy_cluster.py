@@ -113,3 +113,47 @@ def test_the_launchers_are_imported_without_what_is_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_a_runs_manifest_is_submitted_again_by_its_name_alone(call: Call, tmp_path: Path) -> None:
+    run_id = submit(call, tmp_path, "--env", "NCCL_ALGO=Tree")
+    toy_cluster.JOBS.update(dict.fromkeys(toy_cluster.JOBS, "over"))
+    call("collect", "--runs", str(tmp_path))
+    again = ("submit", "toy", "--manifest", str(tmp_path / run_id), "--repeats", "1", *STACK, "--runs", str(tmp_path))
+    wrong = call(*again)
+    assert wrong.exit_code == 2 and "needs again" not in wrong.stdout and "--env NCCL_ALGO=Tree" in wrong.stderr
+    extra = call(*again, "--size", "3M")
+    assert (extra.exit_code, extra.stderr) == (
+        2,
+        "error: --size: a manifest says what is measured; leave it out beside --manifest\n",
+    )
+    done = call(*again, "--env", "NCCL_ALGO=Tree")
+    assert done.exit_code == 0, done.output
+    repeat = run_id.removesuffix("r1") + "r2"
+    assert done.stdout.startswith(f"{repeat}: toy job")
+    handed = {each.run_id: each for each in submissions(tmp_path)}[repeat]
+    assert handed.manifest.run.plan == "rerun-1-of-1" and handed.job.env["NCCL_ALGO"] == "Tree"
+
+
+def test_a_row_of_a_cluster_is_rerun_on_it_and_judged(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rerun = importlib.import_module("suite.cli.rerun")
+    assert rerun.CLUSTER_LAUNCHERS is CLUSTER_LAUNCHERS
+    run_id = submit(call, tmp_path, "--lane", "fast")
+    toy_cluster.JOBS["fast-0"] = "over"
+    call("collect", "--runs", str(tmp_path))
+    monkeypatch.setattr(toy_cluster, "RUNNING", "over")
+    ask = ("rerun", str(tmp_path / run_id), "--launcher", "toy", "--repeats", "1", "--runs", str(tmp_path))
+    refused = call(*ask, "--", "--lane", "left", *STACK)
+    assert refused.exit_code == 2 and "--lane is fast or slow" in refused.stderr
+    unknown = call(*ask, "--", "--wrong", *STACK)
+    assert unknown.exit_code == 2 and "No such option" in unknown.stderr
+    local = call("rerun", str(tmp_path / run_id), "--runs", str(tmp_path), "--", "--lane", "fast")
+    assert local.exit_code == 2 and "--lane: what follows -- is for a cluster" in local.stderr
+    done = call(*ask, "--json", "--", "--lane", "fast", *STACK)
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert told["compared_with"] == [run_id] and told["verdict"] == "cannot tell"
+    (after,) = told["records"]
+    assert (after["run"]["id"], after["status"]) == (run_id.removesuffix("r1") + "r2", "ok")

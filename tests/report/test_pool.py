@@ -276,3 +276,51 @@ def test_a_measured_product_of_another_precision_than_the_runs_says_so() -> None
 
     assert told(None) == told("bfloat16") == {"measured matrix product (bf16 runs)", "measured copy (bf16 runs)"}
     assert told("float16") == {"measured matrix product (in fp16, bf16 runs)", "measured copy (bf16 runs)"}
+
+
+def with_driver(one: made.Entry, launcher: str, **facts: object) -> made.Entry:
+    """The same run, of which its driver tells this."""
+    environment = one.record.environment.model_copy(update={"driver": facts})
+    run = one.record.run.model_copy(update={"launcher": launcher})
+    return replace(one, record=one.record.model_copy(update={"environment": environment, "run": run}))
+
+
+def test_runs_beside_each_other_are_not_pooled_with_quiet_ones() -> None:
+    quiet = [with_driver(one, "docker", runs_at_once=1) for one in made.repeats(3)]
+    beside = [with_driver(one, "docker", runs_at_once=2) for one in made.repeats(2, rate=8.0)]
+    rows = build(quiet + beside).rows
+    assert sorted((row.runs, row.variant) for row in rows) == [(2, "at once=2 runs"), (3, "at once=1 run")]
+    assert len({row.series_hash for row in rows}) == 2, "no scaling curve goes from one to the other"
+    assert {row.series_hash for row in rows} > {row.series_hash for row in build(quiet).rows}, "older rows keep theirs"
+
+
+def test_runs_that_slurm_itself_started_are_rows_of_their_own() -> None:
+    by_torchrun = [with_driver(one, "slurm") for one in made.repeats(2)]
+    by_srun = [with_driver(one, "slurm", starter="srun") for one in made.repeats(2)]
+    rows = build(by_torchrun + by_srun).rows
+    assert {row.variant for row in rows} == {"started=spawned", "started=srun"}
+
+
+def with_variables(one: made.Entry, **variables: str) -> made.Entry:
+    measure = one.manifest.measure.model_copy(update={"variables": variables})
+    return replace(one, manifest=one.manifest.model_copy(update={"measure": measure, "hash": f"{variables}"}))
+
+
+def test_variables_that_differ_are_in_the_heads_of_rows() -> None:
+    model = build([made.entry(), with_variables(made.entry(), NCCL_ALGO="Tree")])
+    assert {row.variant for row in model.rows} == {"NCCL_ALGO unset", "NCCL_ALGO=Tree"}
+    assert len({row.series_hash for row in model.rows}) == 2
+
+
+def test_the_command_of_a_clusters_row_names_what_the_cluster_is_to_be_told() -> None:
+    image = {"reference": "/images/our engines.sqsh", "digest": IMAGE}
+    run = with_driver(with_variables(made.entry(), NCCL_ALGO="Tree"), "slurm", starter="srun", image=image)
+    text = render(build([run]), {})
+    assert (
+        "manifest.json --launcher slurm --env NCCL_ALGO=Tree --image '/images/our engines.sqsh' -- --starter srun\n"
+        in text
+    )
+    assert "follow a `--`" in text
+    bound = with_driver(made.entry(), "slurm", starter="srun cpu-bind=cores", image=image)
+    assert " -- --starter srun --cpu-bind=cores\n" in render(build([bound]), {})
+    assert "follow a `--`" not in render(build([made.entry()]), {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -76,6 +76,13 @@ class Nodes:
             "[default: ~/.config/suite/site.yaml, where there is one]",
         ),
     ] = None
+    manifest: Annotated[
+        Path | None,
+        typer.Option(
+            help="a bundle, or its manifest.json: run that again, --repeats times, in the place of options of the work",
+            rich_help_panel="Measuring",
+        ),
+    ] = None
     runs: Annotated[Path, typer.Option(help="results folder", rich_help_panel="Output")] = Path("runs")
     retry_failed: Annotated[bool, typer.Option(help="run again what failed before", rich_help_panel="Measuring")] = (
         False
@@ -99,15 +106,37 @@ class Nodes:
         from suite.conduct.planning.preflight import preflight
         from suite.spec.base import UsageError
 
+        if self.manifest is not None:
+            return self._look_again(self.manifest, work, launcher)
         if work.stopping is not None:
             raise UsageError(
                 "--precision 3% and --difference add runs by what those before came to, which a submitted plan cannot; "
                 "give --repeats"
             )
-        machine = self.machine(launcher.image_python)
+        machine = self.machine(launcher)
         requests, backends = self._requests(work, machine), work.backends
-        plan = make_joint_plan(requests, machine.stacks(backends), machine.images(backends))
+        plan = make_joint_plan(requests, machine.stacks(backends), machine.images(backends), machine.manner)
         machine.require_generation(plan.manifests)
+        return plan, preflight(plan.manifests, machine.device_name, work.price)
+
+    def _look_again(self, path: Path, work: Work, launcher: ClusterLauncher) -> tuple[Plan, Preflight]:
+        """The runs of a manifest that is measured once more. Raises UsageError for options that it speaks of."""
+        from suite.conduct.cluster.again import plan_again, require_layout
+        from suite.conduct.planning.preflight import preflight
+        from suite.conduct.running.rerun import read_manifest
+        from suite.spec.base import UsageError
+
+        given = [field.name for field in fields(work) if getattr(work, field.name) != field.default]
+        extra = [f"--{name.replace('_', '-')}" for name in given if name not in ("repeats", "force", "price")]
+        if extra:
+            raise UsageError(f"{', '.join(extra)}: a manifest says what is measured; leave it out beside --manifest")
+        wanted, _ = read_manifest(path)
+        require_layout(wanted, self.counts, self.gpus_per_node)
+        layout = wanted.layout
+        nodes, gpus = [str(layout.nodes)], layout.devices_per_node
+        own = replace(self, nodes=nodes, gpus_per_node=gpus, device=wanted.measure.device)
+        machine = own.machine(launcher)
+        plan = plan_again(wanted, self.runs, work.repeats, machine)
         return plan, preflight(plan.manifests, machine.device_name, work.price)
 
     def documents(self, work: Work, launcher: ClusterLauncher) -> tuple[list[Document], ToDo]:
@@ -132,7 +161,7 @@ class Nodes:
         """The short first runs before these, one for each backend. Raises UsageError."""
         from suite.conduct.cluster.smoke import smoke_plan
 
-        machine = self.machine(launcher.image_python)
+        machine = self.machine(launcher)
         backends = work.backends
         memory = machine.device_memory_bytes
         return smoke_plan(manifests, machine.stacks(backends), machine.images(backends), self.runs, memory)
@@ -167,8 +196,10 @@ class Nodes:
             raise UsageError("a cluster's nodes have one interpreter for all: --python is PATH here, not NAME=PATH")
         return asked.usual or sys.executable
 
-    def machine(self, image_python: str) -> ClusterMachine:
+    def machine(self, launcher: ClusterLauncher) -> ClusterMachine:
+        """Raises UsageError."""
         from suite.conduct.cluster.machine import cluster_machine
+        from suite.conduct.planning.variables import measured_with
         from suite.spec.base import UsageError
 
         if self.device not in ("cpu", "cuda"):
@@ -176,10 +207,12 @@ class Nodes:
         return cluster_machine(
             device="cpu" if self.device == "cpu" else "cuda",
             gpu=self.gpu,
-            python=self.interpreter(image_python),
+            python=self.interpreter(launcher.image_python),
             image=self.image,
             stack=dict(pair("--stack", text) for text in self.stack or ()),
             ranks=max(self.counts or (1,)) * self.ranks_per_node,
+            variables=measured_with(self.variables()),
+            manner=launcher.manner,
         )
 
     def variables(self) -> dict[str, str]:

@@ -13,7 +13,7 @@ from suite.cli.options.check import show_plan, still_to_do, warn
 from suite.conduct.cluster.hand_over import hand_over
 from suite.conduct.cluster.smoke import smoke_documents, smoke_root
 from suite.conduct.cluster.standing import Standing, collect_run, wait_until_over
-from suite.conduct.cluster.to_do import prepare
+from suite.conduct.cluster.to_do import ToDo, prepare
 from suite.conduct.running.outcome_line import outcome_line
 from suite.conduct.running.session import states
 from suite.launch.cluster.launcher import ClusterLauncher, Document
@@ -38,6 +38,8 @@ class HandingOver:
         self.statuses: dict[str, str] = {}
         #: of the JSON: the first, short runs, where there were any
         self.first: dict[str, Any] = {}
+        #: by other drivers since
+        self.taken: list[ToDo] = []
         self._launcher, self._quiet, self._to_stderr = launcher, quiet, to_stderr
 
     def show(self, text: str, note: bool = False) -> None:
@@ -47,7 +49,7 @@ class HandingOver:
 
     def submit(self, document: Document, root: Path, wait: bool) -> None:
         """Hand one over; ``wait``: until each of its runs is over, and collect it. Raises UsageError."""
-        for submission in hand_over(self._launcher, document, root):
+        for submission in hand_over(self._launcher, document, root, self.taken.append):
             self.submitted.append(submission)
             self.statuses[submission.run_id] = "submitted"
             self.show(f"{submission.run_id}: {self._launcher.where(submission)}")
@@ -102,7 +104,7 @@ def dry(work: Work, nodes: Nodes, launcher: ClusterLauncher, smoke: bool, as_jso
     plan, found = nodes.look(work, launcher)
     left = still_to_do(states(plan, nodes.runs), nodes.retry_failed)
     manifests = [manifest for manifest in plan.manifests if manifest.run.id in left]
-    documents = launcher.render(prepare(manifests, launcher.scheduler(), launcher.site), nodes.runs)
+    documents = launcher.render(prepare(manifests, launcher.scheduler(), launcher.site, launcher.starter), nodes.runs)
     first = smoke_documents(launcher, nodes.smoke(work, launcher, manifests), nodes.runs) if smoke and manifests else []
     more: dict[str, Any] = {"documents": [_described(launcher, each) for each in documents]}
     if smoke:

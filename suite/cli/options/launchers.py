@@ -32,7 +32,7 @@ class Choice:
     launcher: Annotated[
         str,
         typer.Option(
-            help="local, or docker: a container for each run",
+            help="local, or docker: a container for each run; of suite rerun also slurm and kubernetes",
             autocompletion=completion.launchers,
         ),
     ] = LOCAL
@@ -105,16 +105,20 @@ def _open_local(where: Where, device: str, backends: Sequence[str], planning: bo
     from suite.backends.interpreters import read_interpreters
     from suite.cli.options.reading import checked
     from suite.conduct.planning.machine import look_at_machine
+    from suite.conduct.planning.variables import measured_with
     from suite.launch.idle import REQUIRE_IDLE
     from suite.launch.local import LocalLauncher, find_start
 
     start = find_start(where.start)
-    ids = checked(where.settings).gpu_ids
+    settings = checked(where.settings)
+    ids = settings.gpu_ids
     asked = read_interpreters(where.python or ())
     machine = look_at_machine(asked.usual or sys.executable, device, planning, ids)
-    machine = machine.model_copy(update={"pythons": {name: asked.of(name) for name in backends}})
+    given = settings.env
+    known = {"pythons": {name: asked.of(name) for name in backends}, "variables": measured_with(given)}
+    machine = machine.model_copy(update=known)
     _require_idle(where, machine, planning)
-    env = REQUIRE_IDLE if where.require_idle else {}
+    env = {**given, **(REQUIRE_IDLE if where.require_idle else {})}
     return machine, LocalLauncher(gpus=machine.device_names, env=env, start=start)
 
 
@@ -170,7 +174,7 @@ class RunLauncher(NamedTuple):
 
 #: the launchers of `suite run` by name
 LAUNCHERS = {
-    LOCAL: RunLauncher(_open_local, LocalOptions, shared=("gpu_ids",)),
+    LOCAL: RunLauncher(_open_local, LocalOptions, shared=("gpu_ids", "env")),
     "docker": RunLauncher(_open_docker, DockerOptions),
 }
 HERE = Where()

@@ -315,6 +315,7 @@ class Work(LayoutOptions, WorkloadOptions, Basics):
                 "bind": "near-gpu" if self.bind and machine.device == "cuda" else "none",
                 "warmup": self.warmup,
                 "seed": self.seed,
+                **({"variables": machine.variables} if machine.variables else {}),
                 **({} if self.iterations is None else {"iterations": self.iterations}),
             },
             "limits": {name: value for name, value in limits.items() if value is not None},

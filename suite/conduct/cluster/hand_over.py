@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import secrets
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from suite.bundle.files import writing
 from suite.conduct.cluster.to_do import ToDo, make_room, prepare, to_do
+from suite.conduct.cluster.turn import turn
+from suite.conduct.running.state import put_back
 from suite.launch.cluster.launcher import ClusterLauncher, Document
+from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.cluster.submission import (
     Submission,
     forget_submission,
@@ -15,6 +21,7 @@ from suite.launch.cluster.submission import (
     submission_path,
     write_submission,
 )
+from suite.launch.requests import held_back
 from suite.spec.base import UsageError
 from suite.spec.foreign import read_text
 from suite.spec.manifest import Manifest
@@ -33,47 +40,90 @@ def documents_to_do(
     """
     found = to_do(manifests, root, retry_failed)
     check(found.manifests)
-    return launcher.render(prepare(found.manifests, launcher.scheduler(), launcher.site), root), found
+    return launcher.render(prepare(found.manifests, launcher.scheduler(), launcher.site, launcher.starter), root), found
 
 
 def write_documents(launcher: ClusterLauncher, documents: Sequence[Document], folder: Path, root: Path) -> list[Path]:
-    """Put each into a file of a folder, and what collects its runs beside the results. Raises UsageError."""
+    """Put each into a file of a folder, and what collects its runs beside the results.
+
+    Raises UsageError, also where another driver has submitted one of the runs meanwhile.
+    """
     paths = []
-    for document in documents:
-        path = folder / f"{document.name}{launcher.suffix}"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(document.text, encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from error
-        for submission in document.submissions:
-            write_submission(root, submission)
-        paths.append(path)
+    with turn(root):
+        for document in documents:
+            if len(_still_to_do(document, root, also_rendered=False).manifests) < len(document.submissions):
+                raise UsageError(f"{document.name}: another driver has begun it meanwhile; run the same command again")
+        for document in documents:
+            path = folder / f"{document.name}{launcher.suffix}"
+            with writing(path):
+                folder.mkdir(parents=True, exist_ok=True)
+                path.write_text(document.text, encoding="utf-8")
+            for submission in document.submissions:
+                write_submission(root, submission)
+            paths.append(path)
     return paths
 
 
-def hand_over(launcher: ClusterLauncher, document: Document, root: Path) -> tuple[Submission, ...]:
+def _still_to_do(document: Document, root: Path, also_rendered: bool) -> ToDo:
+    """Whether a run that failed is done again was decided when the document was made."""
+    return to_do([each.manifest for each in document.submissions], root, retry_failed=True, also_rendered=also_rendered)
+
+
+def hand_over(
+    launcher: ClusterLauncher,
+    document: Document,
+    root: Path,
+    on_taken: Callable[[ToDo], None] = lambda found: None,
+) -> tuple[Submission, ...]:
     """Submit one document and write down where its runs are. Raises UsageError, and leaves nothing, when refused.
 
-    It is written down before it is submitted: a driver that dies in between leaves nothing that cannot be found.
+    What of it is still to be done is decided while no other driver submits from this folder; ``on_taken`` gets what
+    others took meanwhile. Each attempt is written down with what the cluster will know it by before it is sent, and
+    with the cluster's answer afterwards: whatever happens in between, a later look asks the cluster, and no job is
+    forgotten.
     """
-    now = time.time()
-    drafts = tuple(each.model_copy(update={"submitted": now}) for each in document.submissions)
+    with turn(root):
+        found = _still_to_do(document, root, also_rendered=True)
+        wanted = {manifest.run.id for manifest in found.manifests}
+        documents = [document]
+        if len(wanted) < len(document.submissions):
+            on_taken(found)
+            left = [each for each in document.submissions if each.run_id in wanted]
+            documents = launcher.render(left, root) if left else []
+        return tuple(submission for each in documents for submission in _sent(launcher, each, root))
+
+
+def _sent(launcher: ClusterLauncher, document: Document, root: Path) -> tuple[Submission, ...]:
+    token, now = secrets.token_hex(4), time.time()
+    announced = launcher.announced(document, token)
+    attempt = {"submitted": now, "sending": token}
+    drafts = tuple(each.model_copy(update=attempt) for each in announced.submissions)
     paths = {each.run_id: submission_path(root, each.run_id) for each in drafts}
     earlier = [read_submission(path) for path in paths.values() if path.exists()]
     texts = {run_id: read_text(path, str(path)) if path.exists() else None for run_id, path in paths.items()}
-    try:
-        for each in drafts:
+    kept: dict[str, Path] = {}
+    with held_back(_tell_to_wait):
+        try:
+            for each in drafts:
+                write_submission(root, each)
+            kept = make_room(root, [each.manifest for each in drafts])
+            submitted = launcher.submit(announced._replace(submissions=drafts), earlier)
+        except Unanswered:
+            raise  # it stays written down as sent without an answer
+        except UsageError:
+            for run_id, text in texts.items():
+                _restore(root, run_id, text)
+            for run_id, path in kept.items():
+                put_back(root, run_id, path)
+            raise
+        answered = tuple(each.model_copy(update={"sending": None}) for each in submitted)
+        for each in answered:
             write_submission(root, each)
-        submitted = launcher.submit(document._replace(submissions=drafts), earlier)
-    except BaseException:
-        for run_id, text in texts.items():
-            _restore(root, run_id, text)
-        raise
-    for each in submitted:
-        write_submission(root, each)
-    make_room(root, [each.manifest for each in submitted])
-    return submitted
+    return answered
+
+
+def _tell_to_wait() -> None:
+    print("waiting for the cluster's answer, so that the job is not forgotten; again to leave at once", file=sys.stderr)
 
 
 def _restore(root: Path, run_id: str, text: str | None) -> None:

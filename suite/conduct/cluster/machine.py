@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from suite.backends.base import optional_packages
 from suite.backends.registry import find_backend
+from suite.conduct.cluster.image_file import content_name
 from suite.conduct.planning.machine import USUAL_THREADS, Machine, without_missing
 from suite.images.locks import normal, pins_of
 from suite.images.project import Project
@@ -24,6 +26,7 @@ class ClusterMachine(Machine):
     """Nodes that cannot be examined from here: devices and stacks are what the user and the catalogues say."""
 
     image: str | None = Field(description="what the ranks run in; null: on the nodes themselves")
+    image_name: str | None = Field(description="what names it by its content, as far as that is known")
     given: Mapping[str, str] = Field(description="package -> version as the user gave it")
     holder: ClassVar[str] = "version with --stack PACKAGE=VERSION"
 
@@ -48,7 +51,7 @@ class ClusterMachine(Machine):
         return []
 
     def images(self, backends: object) -> dict[str, str | None]:
-        return dict.fromkeys(backends, self.image)  # type: ignore[call-overload]
+        return dict.fromkeys(backends, self.image_name)  # type: ignore[call-overload]
 
     def where(self, backend: str) -> str:
         if self.image is None:
@@ -65,8 +68,11 @@ def cluster_machine(
     image: str | None,
     stack: Mapping[str, str],
     ranks: int,
+    variables: Mapping[str, str] = MappingProxyType({}),
+    manner: tuple[str, ...] = (),
 ) -> ClusterMachine:
-    """``gpu``: a device of the catalogue, by name or by enough of its words. Raises UsageError for an unknown one."""
+    """``gpu``: a device of the catalogue, by name or by enough of its words. Raises UsageError for an unknown one, and
+    for an image file that cannot be read."""
     found = None if gpu is None else known_device(gpu)
     return ClusterMachine(
         python=python,
@@ -76,7 +82,10 @@ def cluster_machine(
         device_name=found.name if found else None,
         threads_per_rank=USUAL_THREADS if device == "cuda" else 1,
         image=image,
+        image_name=None if image is None else content_name(image),
         given=dict(stack),
+        variables=dict(variables),
+        manner=manner,
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from suite.bundle.manifest_file import parse_manifest
 from suite.bundle.record import Record
 from suite.conduct.cluster.collect import collect
+from suite.conduct.cluster.looking import look
 from suite.launch.cluster.registry import find_scheduler
 from suite.launch.cluster.scheduler import SchedulerState
 from suite.launch.cluster.submission import Submission, read_submission, submission_path, submissions
@@ -48,7 +49,7 @@ def standing(root: Path, submission: Submission) -> Standing:
     """Raises UsageError when the cluster cannot be asked."""
     if (root / submission.run_id).exists():
         return Standing(submission=submission, state=_COLLECTED, collected=True)
-    state = find_scheduler(submission.launcher).look(submission)
+    state = look(find_scheduler(submission.launcher), submission)
     if state.phase == "gone" and submission.submitted is None:
         state = _RENDERED
     return Standing(submission=submission, state=state, collected=False)

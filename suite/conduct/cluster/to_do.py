@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from suite.conduct.cluster.image_file import content_name, is_file
+from suite.conduct.cluster.looking import look
 from suite.conduct.running.execute import make_job
 from suite.conduct.running.provenance import driver_facts
-from suite.conduct.running.state import move_aside, state_of
+from suite.conduct.running.state import set_aside, state_of
 from suite.launch.cluster.registry import find_scheduler
 from suite.launch.cluster.scheduler import Scheduler
 from suite.launch.cluster.submission import Submission, read_submission, submission_path
@@ -27,13 +29,20 @@ class ToDo(Frozen):
     under_way: tuple[str, ...] = ()
     uncollected: tuple[str, ...] = ()
 
+    def with_others(self, found: Sequence["ToDo"]) -> "ToDo":
+        """With the runs that others are found to have done or begun since."""
+        lists = ("done", "failed", "under_way", "uncollected")
+        more = {name: sum((getattr(each, name) for each in found), getattr(self, name)) for name in lists}
+        return self.model_copy(update=more)
 
-def to_do(manifests: Sequence[Manifest], root: Path, retry_failed: bool) -> ToDo:
-    """What of a plan no bundle and no cluster has yet. Raises UsageError when a cluster cannot be asked."""
+
+def to_do(manifests: Sequence[Manifest], root: Path, retry_failed: bool, also_rendered: bool = False) -> ToDo:
+    """What of a plan no bundle and no cluster has yet. ``also_rendered``: ask for runs that were rendered here, which
+    the user may have handed over. Raises UsageError when a cluster cannot be asked."""
     others: dict[str, list[str]] = {"done": [], "failed": [], "under_way": [], "uncollected": []}
     left = []
     for manifest in manifests:
-        list_name = _list_of(root, manifest, retry_failed)
+        list_name = _list_of(root, manifest, retry_failed, also_rendered)
         if list_name is None:
             left.append(manifest)
         else:
@@ -41,41 +50,53 @@ def to_do(manifests: Sequence[Manifest], root: Path, retry_failed: bool) -> ToDo
     return ToDo(manifests=tuple(left), **{name: tuple(ids) for name, ids in others.items()})
 
 
-def _list_of(root: Path, manifest: Manifest, retry_failed: bool) -> str | None:
+def _list_of(root: Path, manifest: Manifest, retry_failed: bool, also_rendered: bool) -> str | None:
     """The list of ``ToDo`` that a run belongs to; ``None`` where it is still to be done."""
     state = state_of(root, manifest)
     if state == "to run":
-        return _with_cluster(root, manifest.run.id)
+        return _with_cluster(root, manifest.run.id, also_rendered)
     if state == "failed before":
         return None if retry_failed else "failed"
     return {"done": "done", "running": "under_way"}.get(state)
 
 
-def _with_cluster(root: Path, run_id: str) -> str | None:
+def _with_cluster(root: Path, run_id: str, also_rendered: bool) -> str | None:
     """The same for a run without a bundle, by what the cluster says of an earlier submission."""
     path = submission_path(root, run_id)
     if not path.exists():
         return None
     submission = read_submission(path)
-    if submission.submitted is None:
+    if submission.submitted is None and not also_rendered:
         return None
-    phase = find_scheduler(submission.launcher).look(submission).phase
+    phase = look(find_scheduler(submission.launcher), submission).phase
     return {"pending": "under_way", "running": "under_way", "over": "uncollected"}.get(phase)
 
 
-def make_room(root: Path, manifests: Sequence[Manifest]) -> None:
-    """Move aside the bundles of runs that are done once more."""
+def make_room(root: Path, manifests: Sequence[Manifest]) -> dict[str, Path]:
+    """Move aside the bundles of runs that are done once more; where each is kept, by run id."""
+    kept = {}
     for manifest in manifests:
-        if state_of(root, manifest) != "to run":
-            move_aside(root, manifest.run.id)
+        moved = set_aside(root, manifest, lambda state: state not in ("done", "running")).kept
+        if moved is not None:
+            kept[manifest.run.id] = moved
+    return kept
 
 
-def prepare(manifests: Sequence[Manifest], scheduler: Scheduler, site_of: SiteOf) -> list[Submission]:
-    """Each run's job on the cluster, and what its environment.json is to hold."""
+def prepare(
+    manifests: Sequence[Manifest], scheduler: Scheduler, site_of: SiteOf, starter: str | None = None
+) -> list[Submission]:
+    """Each run's job on the cluster, and what its environment.json is to hold.
+
+    ``starter``: who starts the ranks, where that is not the launcher's usual way.
+    """
     prepared = []
     for manifest in manifests:
         site = site_of(manifest)
         job = make_job(manifest, site)
         facts = driver_facts(scheduler, job, site.bundle)
+        if starter is not None:
+            facts["starter"] = starter
+        if job.image is not None and is_file(job.image):
+            facts["image"] = {"reference": job.image, "digest": content_name(job.image)}
         prepared.append(Submission(launcher=scheduler.name, manifest=manifest, job=job, environment=facts))
     return prepared

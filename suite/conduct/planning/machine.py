@@ -40,6 +40,8 @@ class Machine(Frozen):
     threads_per_rank: int = Field(default=1, description="of a run that does not ask for another number")
     host_memory_bytes: int | None = None
     device_names: tuple[str, ...] = Field(default=(), description="UUIDs of the GPUs that runs may use")
+    variables: dict[str, str] = Field(default={}, description="given to every rank, and part of what is measured")
+    manner: tuple[str, ...] = Field(default=(), description="how ranks are started, where that is not the usual way")
     holder: ClassVar[str] = "interpreter with --python"
 
     @property

@@ -53,18 +53,25 @@ class _Point(Frozen):
 
 
 def make_plan(
-    request: Request, stacks: Mapping[str, Mapping[str, str]], images: Mapping[str, str | None] = NO_IMAGES
+    request: Request,
+    stacks: Mapping[str, Mapping[str, str]],
+    images: Mapping[str, str | None] = NO_IMAGES,
+    manner: Sequence[str] = (),
 ) -> Plan:
     """Resolve the cross product. ``stacks``: backend -> package -> version found in the stack's interpreter;
-    ``images``: backend -> what names the image it runs in, if any.
+    ``images``: backend -> what names the image it runs in, if any; ``manner``: how ranks are started, where that is not
+    the usual way.
 
     Raises UsageError when a backend is left without a single possible run, with every reason.
     """
-    return make_joint_plan((request,), stacks, images)
+    return make_joint_plan((request,), stacks, images, manner)
 
 
 def make_joint_plan(
-    requests: Sequence[Request], stacks: Mapping[str, Mapping[str, str]], images: Mapping[str, str | None] = NO_IMAGES
+    requests: Sequence[Request],
+    stacks: Mapping[str, Mapping[str, str]],
+    images: Mapping[str, str | None] = NO_IMAGES,
+    manner: Sequence[str] = (),
 ) -> Plan:
     """One plan of several requests that differ in sizes, ranks, layout and workload only, as those of a preset.
 
@@ -98,6 +105,7 @@ def make_joint_plan(
             stack=stack_of(find_backend(point.backend), point.layout, stacks[point.backend]),
             track=request.track,
             image=images.get(point.backend),
+            manner=manner,
             stopping=request.stopping,
         )
         for point, repeat in ordered

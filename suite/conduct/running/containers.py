@@ -16,6 +16,7 @@ from suite.conduct.planning.machine import (
     smallest_memory,
     threads_of_a_full_node,
 )
+from suite.conduct.planning.variables import measured_with
 from suite.launch.docker.connection import Runtime, connect
 from suite.launch.docker.gpus import may_have_gpus, usable_gpus
 from suite.launch.docker.images import ImageFacts, find_image, usual_image
@@ -85,6 +86,7 @@ def open_containers(
         device_memory_bytes=smallest_memory(gpus) if gpus else None,
         device_name=name_of_all(gpus) if gpus else None,
         threads_per_rank=threads_of_a_full_node(_cores(runtime, settings), len(gpus)) if chosen == "cuda" else 1,
+        variables=measured_with(settings.env),
         references=references,
         image_ids={name: image.id for name, image in images.items()},
         found={name: _versions(runtime, images[name], python or PYTHON, name) for name in backends},

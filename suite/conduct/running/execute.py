@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from suite.backends.registry import find_backend
@@ -13,12 +14,14 @@ from suite.bundle.derive import derive
 from suite.bundle.last_words import end_fields, failure_fields
 from suite.bundle.record import Record
 from suite.bundle.shown_events import is_shown
-from suite.bundle.store import Bundle
+from suite.bundle.store import Bundle, DamagedBundle, DriverLog
 from suite.conduct.planning.prediction import with_prediction
 from suite.conduct.running.provenance import driver_facts
+from suite.conduct.running.spare_room import spare_room
 from suite.launch.job import Job, JobLimits, Site
-from suite.launch.outcome import Launcher, RunFolder
+from suite.launch.outcome import Failure, Launcher, LauncherAway, Outcome, RunFolder
 from suite.launch.requests import StopRequests, stop_requests
+from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 
 
@@ -61,27 +64,53 @@ def execute(
 ) -> Record:
     """Run one manifest to its end and derive its record. A failed run is a record too.
 
-    Events that a bundle could not hold are not passed on. Raises UsageError when the bundle cannot be made. An
-    interrupt ends the run, whose record says ``interrupted``; one that comes when the run is over already is raised as
-    KeyboardInterrupt once the record is written.
+    Raises UsageError when the bundle cannot be made, or cannot be written to its end; what there is of it has a record
+    then, as far as there is room. Raises LauncherAway, with the run recorded as interrupted, when no other can be
+    started. Events that a bundle could not hold are not passed on. An interrupt ends the run, whose record says
+    ``interrupted``; one that comes when the run is over already is raised as KeyboardInterrupt once the record is
+    written.
     """
-    bundle = Bundle.create(root, manifest)
-    with bundle.hold(), _stop_requests() as requests:
-        with bundle.driver_events() as log:
-            site = launcher.site(manifest, bundle.path.resolve(), python)
-            job = make_job(manifest, site)
-            bundle.write_environment(driver_facts(launcher, job, site.bundle))
-            log.write("launch", schema="suite/events/1", launcher=launcher.name, ranks=job.ranks, pid=os.getpid())
-            folder = RunFolder(events_dir=bundle.path / "events", logs_dir=bundle.path / "logs")
-            outcome = launcher.run(job, folder, lambda event: on_event(event) if is_shown(event) else None)
-            if outcome.failure is not None:
-                log.write("failure", **failure_fields(outcome.failure))
-            log.write("end", **end_fields(outcome, job.ranks))
+    with Bundle.begin(root, manifest) as bundle, _stop_requests() as requests, spare_room(bundle.path) as spare:
+        away: LauncherAway | None = None
+        try:
+            with bundle.driver_events() as log:
+                site = launcher.site(manifest, bundle.path.resolve(), python)
+                job = make_job(manifest, site)
+                bundle.write_environment(driver_facts(launcher, job, site.bundle))
+                log.write("launch", schema="suite/events/1", launcher=launcher.name, ranks=job.ranks, pid=os.getpid())
+                folder = RunFolder(events_dir=bundle.path / "events", logs_dir=bundle.path / "logs")
+                began = time.monotonic()
+                try:
+                    outcome = launcher.run(job, folder, lambda event: on_event(event) if is_shown(event) else None)
+                except LauncherAway as error:
+                    away, outcome = error, _without_launcher(job, error, time.monotonic() - began)
+                spare.release()
+                _write_end(log, outcome, job.ranks)
+        except (OSError, UsageError):
+            spare.release()
+            with suppress(OSError, UsageError, DamagedBundle):
+                bundle.write_record(derive(bundle, is_over=True))
+            raise
         record = with_prediction(derive(bundle), manifest)
         bundle.write_record(record)
+        if away is not None:
+            raise away
         if requests is not None and requests.take() is not None and record.status != "interrupted":
             raise KeyboardInterrupt
     return record
+
+
+def _write_end(log: DriverLog, outcome: Outcome, ranks: int) -> None:
+    if outcome.failure is not None:
+        log.write("failure", **failure_fields(outcome.failure))
+    log.write("end", **end_fields(outcome, ranks))
+
+
+def _without_launcher(job: Job, error: LauncherAway, seconds: float) -> Outcome:
+    """Nobody saw the run end, so it is done again as one that was interrupted."""
+    failure = Failure(kind="interrupted", evidence=(str(error),))
+    codes: dict[int, int | None] = dict.fromkeys(range(job.ranks))
+    return Outcome(status="interrupted", exit_codes=codes, elapsed_seconds=seconds, failure=failure)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pydantic import Field
 from suite.bundle.record import Record
 from suite.bundle.store import AlreadyThere, DamagedBundle
 from suite.conduct.planning.request import RunState
-from suite.conduct.running.state import move_aside
+from suite.conduct.running.state import set_aside, state_of
 from suite.report.facts.suspect import is_suspect
 from suite.spec.base import Frozen
 from suite.spec.manifest import Manifest
@@ -124,12 +124,13 @@ class Ledger:
     def take(self, fits: Callable[[Manifest], bool] = lambda manifest: True) -> Manifest | None:
         """The next run for which there is room; ``None`` when none fits, none is left, or the budget is spent.
 
-        One that another driver of the same folder has begun meanwhile is left to it.
+        One that another driver of the same folder has begun meanwhile is left to it, or done again where that was cut
+        off.
         """
         manifest = next(filter(fits, self.waiting), None)
         while manifest is not None and (self._settings.root / manifest.run.id).exists():
             self.waiting.remove(manifest)
-            self._leave_to_others(manifest)
+            self._sort(manifest, state_of(self._settings.root, manifest))
             manifest = next(filter(fits, self.waiting), None)
         if manifest is None:
             return None
@@ -161,17 +162,25 @@ class Ledger:
             self._note("suspect", manifest)
 
     def _sort(self, manifest: Manifest, state: RunState) -> None:
-        if state == "done":
-            self._note("done_before", manifest)
-        elif state == "failed before" and not self._settings.retry_failed:
-            self._note("failed_before", manifest)
-        elif state == "running":
-            self._leave_to_others(manifest)
-        else:
-            if state != "to run":
-                kept = move_aside(self._settings.root, manifest.run.id)
+        """Into the list that a run belongs to. What is to be done again is moved aside, if it still is by then."""
+        if state != "to run" and self._is_to_do(state):
+            state, kept = set_aside(self._settings.root, manifest, self._is_to_do)
+            if kept is not None:
                 self._view.notice(f"{manifest.run.id} is {state}: kept as {kept}, done again")
+                state = "to run"
+        if state == "to run":
             self.waiting.append(manifest)
+        elif state == "done":
+            self._note("done_before", manifest)
+        elif state == "failed before":
+            self._note("failed_before", manifest)
+        else:
+            self._leave_to_others(manifest)
+
+    def _is_to_do(self, state: RunState) -> bool:
+        return state in ("to run", "interrupted", "damaged") or (
+            state == "failed before" and self._settings.retry_failed
+        )
 
     def _leave_to_others(self, manifest: Manifest) -> None:
         self._note("busy", manifest)

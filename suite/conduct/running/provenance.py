@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import re
 import subprocess
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +16,11 @@ from suite.launch.probe import host_facts
 from suite.spec.version import suite_version
 
 _SECRETS = re.compile("TOKEN|SECRET|KEY|PASSWORD|PASSWD|CREDENTIAL|AUTH", re.IGNORECASE)
+
+
+def public_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Those whose name does not speak of a secret."""
+    return {name: value for name, value in variables.items() if not _SECRETS.search(name)}
 
 
 class Described(Protocol):
@@ -29,7 +35,7 @@ def driver_facts(launcher: Described, job: Job, bundle: str) -> dict:
     """What ``environment.json`` holds. A bundle is meant to be published: paths of this machine and values of variables
     whose name speaks of a secret are left out."""
     argv = [part.replace(bundle, ".") for part in job.argv]
-    own = {name: value for name, value in job.env.items() if name != "PYTHONPATH" and not _SECRETS.search(name)}
+    own = public_variables({name: value for name, value in job.env.items() if name != "PYTHONPATH"})
     return {
         **launcher.facts(job),
         "launcher": launcher.name,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 
-from suite.bundle.derive import record_of
+from suite.bundle.derive import StillRunning, record_of
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle
 from suite.conduct.running.ledger import Ledger, View
@@ -174,9 +173,12 @@ class Pursuit:
         name = manifest.run.id
         bundle = Bundle(self._root / name)
         if name not in self._records and bundle.path.is_dir() and not bundle.running():
-            self._records[name] = None
-            with suppress(DamagedBundle):
+            try:
                 self._records[name] = record_of(bundle)
+            except DamagedBundle:
+                self._records[name] = None
+            except StillRunning:
+                return False  # another driver has begun it since
         return name in self._records
 
     def _choose_iterations(self) -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from suite.bundle.derive import record_of
+from suite.bundle.derive import StillRunning, record_of
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle
 from suite.conduct.planning.plan import Plan
@@ -178,7 +178,7 @@ def rerun_outcome(
     for manifest in plan.manifests:
         bundle = Bundle(root / manifest.run.id)
         if bundle.path.is_dir() and not bundle.running():
-            with suppress(DamagedBundle):
+            with suppress(DamagedBundle, StillRunning):
                 after.append(record_of(bundle))
     return RerunOutcome(
         reproduction=reproduction(measured_runs(before, with_suspect), measured_runs(after, with_suspect), margin)

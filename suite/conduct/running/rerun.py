@@ -14,6 +14,7 @@ from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle, find_bundles
 from suite.conduct.planning.plan import Plan
 from suite.conduct.running.state import state_of
+from suite.launch.cluster.submission import FOLDER, Submission, read_submission
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 from suite.spec.resolve import run_id
@@ -79,13 +80,20 @@ def repeats_of(manifest: Manifest, path: Path) -> tuple[list[Record], list[str]]
     return found, unread
 
 
-def rerun_plan(manifest: Manifest, root: Path, runs: int, image: str | None = None, extend: bool = False) -> Plan:
-    """So many runs of the manifest under ``root``, as further repeats beside those that are there.
+def rerun_plan(
+    manifest: Manifest,
+    root: Path,
+    runs: int,
+    image: str | None = None,
+    extend: bool = False,
+    manner: Sequence[str] = (),
+) -> Plan:
+    """So many runs of the manifest under ``root``, as further repeats beside those that are there or with a cluster.
 
     They belong together by the plan's id, which says how many they are to be: where fewer were done, the series is gone
     on with; where all were, a new one begins, unless the last is to be extended to so many.
     """
-    prefix, present = _row_there(manifest, root, image)
+    prefix, present = _row_there(manifest, root, image, manner)
     latest, begun = _latest_series(manifest, present)
     wanted = {_wanted(each.run.plan) for each in begun.values()}
     done = sum(state_of(root, each) in ("done", "failed before") for each in begun.values())
@@ -118,18 +126,32 @@ def _repeat(manifest: Manifest, prefix: str, repeat: int, plan: str, rule: Stopp
     return manifest.model_copy(update={"run": manifest.run.model_copy(update=changes)})
 
 
-def _row_there(manifest: Manifest, root: Path, image: str | None) -> tuple[str, dict[int, Bundle]]:
+def _row_there(
+    manifest: Manifest, root: Path, image: str | None, manner: Sequence[str] = ()
+) -> tuple[str, dict[int, Bundle | Submission]]:
     """What the ids of the row's runs begin with on the host or in that image, and its runs under ``root``."""
-    row = run_id(manifest.backend.name, manifest.size.name, manifest.layout.ranks, manifest.hash, 1, image)
-    return _prefix(row), _repeats(root, _prefix(row))
+    row = run_id(manifest.backend.name, manifest.size.name, manifest.layout.ranks, manifest.hash, 1, image, manner)
+    prefix = _prefix(row)
+    return prefix, {**_submitted(root, prefix), **_repeats(root, prefix)}
 
 
-def _latest_series(manifest: Manifest, present: Mapping[int, Bundle]) -> tuple[int, dict[int, Manifest]]:
+def _submitted(root: Path, prefix: str) -> dict[int, Submission]:
+    """The runs of a row that a cluster has or had, by their repeat."""
+    found = {}
+    for path in (root / FOLDER).glob(f"{prefix}*.json"):
+        number = re.fullmatch(r"[1-9]\d{0,8}", path.stem.removeprefix(prefix))
+        with suppress(UsageError):
+            if number:
+                found[int(number.group())] = read_submission(path)
+    return found
+
+
+def _latest_series(manifest: Manifest, present: Mapping[int, Bundle | Submission]) -> tuple[int, dict[int, Manifest]]:
     """Number of the last rerun of a row, 0 where there is none, and its runs by their repeat."""
     series: dict[int, dict[int, Manifest]] = {}
     for repeat, bundle in present.items():
         with suppress(DamagedBundle):
-            found = bundle.manifest()
+            found = bundle.manifest() if isinstance(bundle, Bundle) else bundle.manifest
             if found.hash == manifest.hash and (number := _series_of(found.run.plan)):
                 series.setdefault(number, {})[repeat] = found
     latest = max(series, default=0)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from suite.bundle.derive import record_of
+from suite.bundle.derive import StillRunning, record_of
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle
 from suite.conduct.planning.plan import Plan
@@ -54,7 +54,7 @@ def results(plan: Plan, root: Path) -> list[Result]:
     for manifest in plan.manifests:
         bundle, records = Bundle(root / manifest.run.id), repeats.setdefault(manifest.hash, [])
         if bundle.path.is_dir() and not bundle.running():
-            with suppress(DamagedBundle):
+            with suppress(DamagedBundle, StillRunning):
                 records.append(record_of(bundle))
     measured = {row: _measured(records, _takes_suspect(manifests[row])) for row, records in repeats.items()}
     prior = moderate([log_rates(runs) for runs in measured.values()])

@@ -2,44 +2,112 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
+from typing import NamedTuple
 
-from suite.bundle.derive import record_of
-from suite.bundle.store import ATTIC, Bundle, DamagedBundle
+from suite.bundle.derive import StillRunning, record_of
+from suite.bundle.files import writing
+from suite.bundle.record import Record
+from suite.bundle.store import ATTIC, Bundle, DamagedBundle, HeldByAnother
 from suite.conduct.planning.request import RunState
+from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
+
+#: how long a look of another driver at a run may keep this one from it
+_PATIENCE_SECONDS = 2.0
+
+
+class SetAside(NamedTuple):
+    """What became of a run's bundle: how it was found, and where it is kept now; None where it was left."""
+
+    state: RunState
+    kept: Path | None
 
 
 def state_of(root: Path, manifest: Manifest) -> RunState:
-    """How far the run is that ``manifest`` asks for, judged from its bundle under ``root``."""
+    """How far the run is that ``manifest`` asks for, judged from its bundle under ``root``.
+
+    Other drivers may be at work on the same folder: before anything is done about it, it is to be looked at again under
+    its lock (``set_aside``).
+    """
     path = root / manifest.run.id
     if not path.exists():
         return "to run"
     bundle = Bundle(path)
+    if bundle.running():
+        return "running"
+    state = _judged(bundle, manifest)
+    return state if path.exists() else "to run"
+
+
+def _judged(bundle: Bundle, manifest: Manifest, is_over: bool = False) -> RunState:
     try:
-        if bundle.running():
-            return "running"
         found = bundle.manifest()
-        record = record_of(bundle)
+        record = record_of(bundle, is_over)
+    except StillRunning:
+        return "running"
     except DamagedBundle:
         return "damaged"
     if (found.hash, found.run.id) != (manifest.hash, manifest.run.id):
         return "damaged"
+    return _state_in(record)
+
+
+def _state_in(record: Record) -> RunState:
+    """A run that a full disk ended had no room: it is done again, as one that was interrupted."""
+    if record.status == "failed" and record.failure is not None and record.failure.kind == "disk_full":
+        return "interrupted"
     states: dict[str, RunState] = {"ok": "done", "failed": "failed before", "interrupted": "interrupted"}
     return states[record.status]
 
 
-def move_aside(root: Path, run_id: str) -> Path:
-    """Keep a bundle that is to be done again under ``attic/``; nothing is ever overwritten."""
-    bundle = Bundle(root / run_id)
+def set_aside(root: Path, manifest: Manifest, is_to_do: Callable[[RunState], bool]) -> SetAside:
+    """Keep a bundle that is to be done again under ``attic/``; nothing is ever overwritten.
+
+    Whether it is to be done again is decided under the run's lock: until then another driver may have moved it, begun
+    it or finished it. Raises UsageError when it cannot be moved.
+    """
+    path = root / manifest.run.id
+    bundle = Bundle(path)
+    try:
+        with _held(bundle):
+            state = _judged(bundle, manifest, is_over=True)
+            if not os.path.lexists(path):
+                return SetAside("to run", None)
+            return SetAside(state, _to_attic(root, bundle) if is_to_do(state) else None)
+    except HeldByAnother:
+        return SetAside("running" if os.path.lexists(path) else "to run", None)
+    except UsageError:
+        if os.path.lexists(path):
+            raise
+        return SetAside("to run", None)
+
+
+def put_back(root: Path, run_id: str, kept: Path) -> None:
+    """Take back what ``set_aside`` did, unless the run was begun again meanwhile. Raises UsageError."""
+    with writing(root / run_id):
+        if not os.path.lexists(root / run_id):
+            kept.rename(root / run_id)
+
+
+def _held(bundle: Bundle) -> AbstractContextManager[None]:
+    """A file in the place of a bundle has no lock, and nobody runs it."""
+    return bundle.hold(_PATIENCE_SECONDS) if bundle.path.is_dir() else nullcontext()
+
+
+def _to_attic(root: Path, bundle: Bundle) -> Path:
+    """With its record, which a driver that died did not write."""
     with suppress(DamagedBundle):
-        bundle.write_record(record_of(bundle))
+        bundle.write_record(record_of(bundle, is_over=True))
     attic = root / ATTIC
-    attic.mkdir(exist_ok=True)
-    number = 1
-    while (attic / f"{run_id}.{number}").exists():
-        number += 1
-    target = attic / f"{run_id}.{number}"
-    (root / run_id).rename(target)
+    with writing(attic):
+        attic.mkdir(exist_ok=True)
+        number = 1
+        while (attic / f"{bundle.id}.{number}").exists():
+            number += 1
+        target = attic / f"{bundle.id}.{number}"
+        bundle.path.rename(target)
     return target

@@ -65,6 +65,9 @@ class ClusterLauncher(ABC):
 
     #: for the user to know, a line each
     notes: tuple[str, ...] = ()
+    #: how ranks are started, in a word of lower-case letters and digits, and bound: ``srun cpu-bind=cores``; null
+    #: where that is its usual way
+    starter: str | None = None
 
     @abstractmethod
     def __init__(self, options: Any, nodes: NodeSetup) -> None:
@@ -74,6 +77,16 @@ class ClusterLauncher(ABC):
     @abstractmethod
     def scheduler() -> Scheduler:
         """Who is asked where submitted runs are, whatever the options were."""
+
+    @property
+    def manner(self) -> tuple[str, ...]:
+        """What a run's id says of ``starter``."""
+        from suite.spec.base import digest
+
+        if self.starter is None:
+            return ()
+        first, _, more = self.starter.partition(" ")
+        return (first, digest(self.starter)[:6]) if more else (first,)
 
     def connect(self) -> None:  # noqa: B027 (most schedulers are reached by their commands)
         """Reach the cluster before anything is rendered for it. Raises UsageError."""
@@ -89,12 +102,17 @@ class ClusterLauncher(ABC):
         ``root``: the results folder. Raises UsageError where the scheduler cannot run a job as the options ask.
         """
 
+    def announced(self, document: Document, token: str) -> Document:
+        """With what the scheduler will find this attempt by, whatever becomes of the answer: written down before it is
+        submitted. ``token``: of this attempt alone, lower-case letters and digits."""
+        return document
+
     @abstractmethod
     def submit(self, document: Document, earlier: Sequence[Submission]) -> tuple[Submission, ...]:
-        """Hand a document to the cluster; its submissions, with what the scheduler calls them.
+        """Hand an announced document to the cluster; its submissions, with what the scheduler calls them.
 
         ``earlier``: what was submitted of these runs before, for the scheduler to clear away. Raises UsageError, and
-        leaves nothing in the cluster, where it is refused.
+        leaves nothing in the cluster, where it is refused; Unanswered where that cannot be told.
         """
 
     @abstractmethod

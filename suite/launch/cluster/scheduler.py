@@ -12,10 +12,14 @@ from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job
 from suite.launch.outcome import Failure
 from suite.launch.patterns import Pattern
-from suite.spec.base import Frozen
+from suite.spec.base import Frozen, UsageError
 
 #: ``over``: nothing of it runs any more. ``gone``: the scheduler does not know it (any more).
 Phase = Literal["pending", "running", "over", "gone"]
+
+
+class Unanswered(UsageError):
+    """A cluster was given a run and did not answer: whether it took it is to be found out."""
 
 
 class SchedulerState(Frozen):
@@ -76,7 +80,11 @@ class Scheduler(Protocol):
         """What environment.json says of where the job is to run, as far as it is known before the job starts."""
 
     def look(self, submission: Submission) -> SchedulerState:
-        """Raises UsageError when the scheduler cannot be asked."""
+        """By its id, or by what ``ClusterLauncher.announced`` gave an attempt that has none yet.
+
+        A run that the scheduler has forgotten and whose output is there is over. Raises UsageError when the scheduler
+        cannot be asked.
+        """
 
     def cancel(self, submission: Submission) -> None:
         """Ask for its end; nothing where it is over. Raises UsageError when it cannot be asked or refuses."""

@@ -6,13 +6,14 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
 from suite.launch.job import Job
-from suite.spec.base import Frozen, UsageError
+from suite.spec.base import UsageError
+from suite.spec.fields import Declared, Declaring
 from suite.spec.foreign import read_text
 from suite.spec.lengths import lengths_as_text
 from suite.spec.manifest import Manifest
@@ -27,7 +28,7 @@ FILES = ("output", "spool")
 SMOKE = ".smoke"
 
 
-class Submission(Frozen):
+class Submission(Declaring):
     """One run that a cluster has, or had. The driver may end: this is what the next one goes on from."""
 
     model_config = ConfigDict(populate_by_name=True)  # the file calls the scheduler's facts "engine"
@@ -38,6 +39,10 @@ class Submission(Frozen):
     job: Job
     environment: dict[str, Any] = Field(description="what environment.json is to hold")
     submitted: float | None = Field(default=None, description="Unix seconds; null: rendered, not submitted")
+    sending: Annotated[str | None, Declared(written="when set")] = Field(
+        default=None,
+        description="what marks an attempt whose answer was not written down: the cluster may have it or not",
+    )
     scheduler: dict[str, Any] = Field(
         default={}, alias="engine", description="where the scheduler has it: its own names and numbers"
     )
@@ -74,7 +79,11 @@ def write_submission(root: Path, submission: Submission) -> Path:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(submission.model_dump_json(by_alias=True, indent=2) + "\n", encoding="utf-8")
+        draft.unlink(missing_ok=True)
+        with draft.open("x", encoding="utf-8") as file:  # through no link that somebody left there
+            file.write(submission.model_dump_json(by_alias=True, indent=2) + "\n")
+            file.flush()
+            os.fsync(file.fileno())  # it may be all that is known of a job that a cluster has
         draft.replace(path)
     except OSError as error:
         with suppress(OSError):

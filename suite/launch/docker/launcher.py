@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +17,7 @@ from suite.launch.docker.connection import Runtime
 from suite.launch.docker.document import RuntimeRules, container_document
 from suite.launch.docker.gpus import access_of
 from suite.launch.docker.images import ImageFacts
-from suite.launch.docker.patterns import essence, runtime_failure
+from suite.launch.docker.patterns import essence, reason_of, runtime_failure
 from suite.launch.docker.session import (
     DRIVER_LABEL,
     PLAN_LABEL,
@@ -30,7 +31,7 @@ from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import RETRY_SECONDS, USUAL_PATIENCE, ContainerPatience, ContainerWatch
 from suite.launch.image_paths import PYTHON_PATH, RUNS
 from suite.launch.job import Job, Mount, Site
-from suite.launch.outcome import Failure, OnEvent, Outcome, RunFolder
+from suite.launch.outcome import Failure, FailureKind, LauncherAway, OnEvent, Outcome, RunFolder
 from suite.launch.requests import StopRequests, stop_requests
 from suite.spec.manifest import Manifest
 
@@ -107,7 +108,8 @@ class DockerLauncher:
         }
 
     def run(self, job: Job, folder: RunFolder, on_event: OnEvent) -> Outcome:
-        """See ``Launcher.run``. Raises UsageError for several nodes; all that a runtime refuses is an Outcome."""
+        """See ``Launcher.run``. Raises UsageError for several nodes, LauncherAway where the runtime stays away; all
+        that a runtime refuses is an Outcome."""
         from docker.errors import DockerException
         from requests.exceptions import RequestException
 
@@ -124,6 +126,8 @@ class DockerLauncher:
                     copying.put_bundle(self._api, container, job.name, folder.events_dir.parent, document["User"])
                 return self._watch(container, job, folder, on_event, requests)
             except (DockerException, RequestException, OSError) as error:
+                if _is_silence(error):
+                    raise self._away(error) from error
                 return _refused(job, error, time.monotonic() - began)
 
     @property
@@ -171,6 +175,8 @@ class DockerLauncher:
             watch.attach()
             self._api.start(container)
             watch.watch()
+            if watch.is_unseen:
+                raise self._away()
             end = watch.end(None if watch.is_lost else self._state(container))
         finally:
             watch.close()
@@ -186,6 +192,15 @@ class DockerLauncher:
         with suppress(DockerException, RequestException):
             return self._patiently(lambda: self._api.inspect_container(container))["State"]
         return None
+
+    def _away(self, error: Exception | None = None) -> LauncherAway:
+        """Every further run would wait as long and come to nothing."""
+        why = "" if error is None else f" ({reason_of(error)})"
+        return LauncherAway(
+            f"the container runtime at {self.runtime.host} has not answered for "
+            f"{self.patience.runtime_seconds:g} s{why}: no further run was started; start it, and run the same command "
+            "again"
+        )
 
     def _take_back(self, container: str, job: Job, folder: RunFolder) -> str | None:
         """Copy the ranks' files here, also after a failure; a line when that cannot be done."""
@@ -223,15 +238,21 @@ def _with_evidence(outcome: Outcome, line: str) -> Outcome:
     return outcome.model_copy(update={"failure": failure})
 
 
+def _is_silence(error: Exception) -> bool:
+    """Whether nobody answered, rather than refused."""
+    from docker.errors import APIError, DockerException
+    from requests.exceptions import RequestException
+
+    silent = (DockerException, RequestException, ConnectionError, TimeoutError)
+    return isinstance(error, silent) and not isinstance(error, APIError)
+
+
 def _refused(job: Job, error: Exception, seconds: float) -> Outcome:
     """The container could not be made, filled, attached to or started."""
-    from docker.errors import APIError
-
     text = str(getattr(error, "explanation", None) or error)
     failure = runtime_failure(text)
     if failure is None:
-        kind = "unknown" if isinstance(error, APIError) else "rank_lost"
-        word = essence(text) if isinstance(error, APIError) else f"the runtime does not answer: {essence(text)}"
-        failure = Failure(kind=kind, evidence=(word,))  # type: ignore[arg-type]
+        kind: FailureKind = "disk_full" if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) else "unknown"
+        failure = Failure(kind=kind, evidence=(essence(text),))
     codes = dict.fromkeys(range(job.ranks))
     return Outcome(status="failed", exit_codes=codes, elapsed_seconds=seconds, failure=failure)

@@ -32,7 +32,7 @@ class DockerOptions:
     network: Annotated[str, typer.Option(help="docker: bridge, host, none, or a network's name")] = "bridge"
     memory: Annotated[str | None, typer.Option(help="docker: host memory of one rank, e.g. 64g")] = None
     env: Annotated[
-        list[str] | None, typer.Option(help="docker: NAME=VALUE, or NAME as it is here; repeat for several")
+        list[str] | None, typer.Option(help="NAME=VALUE for every rank, or NAME as it is here; repeat for several")
     ] = None
     copy_back: Annotated[
         bool,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from suite.launch.outcome import Failure
@@ -85,3 +86,21 @@ def runtime_failure(*lines: str) -> Failure | None:
 def essence(text: str) -> str:
     """A container runtime's error in one line, without the names of the programs that handed it on."""
     return _HANDED_ON.sub("", " ".join(text.split())).removesuffix(": unknown")
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a runtime was not reached, in words: its client wraps what the system said into exceptions in tuples."""
+    wrapped = list(_wrapped(error))
+    for each in reversed(wrapped):
+        if isinstance(each, OSError) and each.strerror:
+            return each.strerror.lower()
+    told = [text for each in wrapped if len(each.args) == 1 and isinstance(text := each.args[0], str) and text]
+    return " ".join(told[-1].split())[:200] if told else type(error).__name__
+
+
+def _wrapped(error: BaseException) -> Iterator[BaseException]:
+    """An exception, and those among its arguments, the innermost last."""
+    yield error
+    for each in error.args:
+        if isinstance(each, BaseException):
+            yield from _wrapped(each)

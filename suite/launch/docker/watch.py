@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from suite.launch.docker.conclude import ContainerEnd
 from suite.launch.docker.mailbox import Mailbox
 from suite.launch.docker.output import Output, Stream
+from suite.launch.docker.patterns import reason_of
 from suite.launch.job import Job
 from suite.launch.logs import MOST_BYTES, LogLimit
 from suite.launch.node import OUTCOME_KIND
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 CONTAINER_LOG = "container.log"
 REMOVED = "the container was removed in mid-run by somebody else"
+_AWAY = "the runtime has not answered for"
 RETRY_SECONDS = 0.3
 
 
@@ -111,6 +113,12 @@ class ContainerWatch:
     def is_lost(self) -> bool:
         """Whether the container, or its runtime, can be asked nothing more."""
         return self._gone is not None
+
+    @property
+    def is_unseen(self) -> bool:
+        """Whether the runtime stayed away and nothing tells how the run ended: it may even go on."""
+        away = self._gone is not None and self._gone.startswith(_AWAY)
+        return away and self._outcome is None and self._interrupted_by is None
 
     def end(self, state: dict[str, Any] | None) -> ContainerEnd:
         """All that is known. ``state``: what the runtime says of the container, None when it knows it no longer."""
@@ -257,12 +265,8 @@ class ContainerWatch:
             except (DockerException, RequestException, OSError, ValueError) as error:
                 if away_since is None:
                     away_since = time.monotonic()
-                    self._trouble.append(f"the runtime broke off in mid-run: {_short(error)}")
+                    self._trouble.append(f"the runtime broke off in mid-run: {reason_of(error)}")
                 if time.monotonic() - away_since > self._patience.runtime_seconds:
-                    away = f"the runtime has not answered for {self._patience.runtime_seconds:g} s"
+                    away = f"{_AWAY} {self._patience.runtime_seconds:g} s"
                     return self._mailbox.post(partial(self._take_exit, None, away))
             self._closing.wait(RETRY_SECONDS)
-
-
-def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

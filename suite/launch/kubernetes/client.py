@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from suite.launch.cluster.scheduler import Unanswered
 from suite.spec.base import UsageError
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def _api_errors(cluster: Cluster, call: str) -> Iterator[None]:
     except ApiException as error:
         raise _refused(cluster, call, error) from error
     except (HTTPError, OSError) as error:
-        raise UsageError(f"the cluster at {cluster.server} does not answer: {_line(error)}") from error
+        raise Unanswered(f"the cluster at {cluster.server} does not answer: {_line(error)}") from error
 
 
 def _refused(cluster: Cluster, call: str, error: ApiException) -> Refused:

@@ -106,6 +106,11 @@ class KubernetesLauncher(ClusterLauncher):
 
         return [run_document(each, self._settings, self._context, root) for each in submissions]
 
+    def announced(self, document: Document, token: str) -> Document:
+        """Marked by the attempt, so that an earlier one of the same name is not taken for it."""
+        known = (each.with_scheduler(server=self._cluster.server, attempt=token) for each in document.submissions)
+        return document._replace(submissions=tuple(known))
+
     def submit(self, document: Document, earlier: Sequence[Submission]) -> tuple[Submission, ...]:
         from suite.launch.kubernetes.run import submit_run
         from suite.launch.kubernetes.scheduler import clear_away

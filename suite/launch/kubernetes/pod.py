@@ -23,7 +23,7 @@ from suite.launch.kubernetes.ray import (
 from suite.launch.kubernetes.settings import KubernetesSettings, Variant
 from suite.spec.base import UsageError
 
-RUN_LABEL, ROLE_LABEL = "suite/run", "suite/role"
+RUN_LABEL, ROLE_LABEL, ATTEMPT_LABEL = "suite/run", "suite/role", "suite/attempt"
 #: user and group of the images
 USER = 1000
 _PLAIN_WORD = re.compile(r"[\w./+-]+")

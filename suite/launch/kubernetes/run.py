@@ -13,7 +13,7 @@ from suite.launch.image_paths import PYTHON, PYTHON_PATH, RUNS
 from suite.launch.job import Job, Site
 from suite.launch.kubernetes.client import Cluster, kind_of
 from suite.launch.kubernetes.hand_over import hand_over
-from suite.launch.kubernetes.pod import MANIFEST
+from suite.launch.kubernetes.pod import ATTEMPT_LABEL, MANIFEST
 from suite.launch.kubernetes.render import parse, render
 from suite.launch.kubernetes.settings import KubernetesSettings
 from suite.spec.manifest import Manifest
@@ -94,7 +94,11 @@ def run_document(submission: Submission, settings: KubernetesSettings, context: 
 def submit_run(cluster: Cluster, document: Document) -> Submission:
     """Create the objects of a run. Raises UsageError, and leaves nothing in the cluster, where it is refused."""
     (submission,) = document.submissions
-    hand_over(cluster, parse(document.text))
+    objects = parse(document.text)
+    attempt = submission.scheduler.get("attempt")
+    if attempt is not None:
+        objects[-1]["metadata"].setdefault("labels", {})[ATTEMPT_LABEL] = attempt
+    hand_over(cluster, objects)
     Path(submission.fact("spool", str)).unlink(missing_ok=True)
     return submission.with_scheduler(server=cluster.server)
 

@@ -13,7 +13,7 @@ from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job
 from suite.launch.kubernetes.client import Cluster, Refused, connect
 from suite.launch.kubernetes.diagnose import hopeless, scheduler_end
-from suite.launch.kubernetes.pod import RUN_LABEL, run_labels
+from suite.launch.kubernetes.pod import ATTEMPT_LABEL, RUN_LABEL, run_labels
 from suite.launch.kubernetes.pods import Pod, read_pods, run_end
 from suite.launch.kubernetes.printed import kept_lines, printed_since
 from suite.launch.kubernetes.ray import PATTERNS, is_ray
@@ -30,8 +30,8 @@ _TAIL_LINES = 40
 
 class KubernetesScheduler:
     """See ``Scheduler``. A submission's scheduler facts: ``context``, ``server``, ``settings``, ``objects`` (kind and
-    name of each, the run last), ``folder`` (the bundle as the ranks see it), and ``spool``, a file of this machine for
-    what is read before the cluster forgets it.
+    name of each, the run last), ``attempt`` (the run's label), ``folder`` (the bundle as the ranks see it), and
+    ``spool``, a file of this machine for what is read before the cluster forgets it.
     """
 
     name = "kubernetes"
@@ -51,7 +51,7 @@ class KubernetesScheduler:
         kept = read_snapshot(_spool(submission))
         if kept is not None:
             return SchedulerState(phase="over", word="Failed" if kept.given_up else "Cancelled")
-        if found.run is None and not found.pods:
+        if (found.run is None and not found.pods) or _is_of_another_attempt(submission, found.run):
             return SchedulerState(phase="gone", word="Deleted", detail=f"nothing is left in {cluster.namespace}")
         end = run_end(found.run) if found.run else None
         own = [pod for pod in read_pods(found.pods) if pod.role not in ("reader", "submitter")]
@@ -183,6 +183,13 @@ def _warnings(cluster: Cluster, name: str) -> list[str]:
     own = [event for event in events if str(event["involvedObject"].get("name", "")).startswith(name)]
     own.sort(key=lambda event: str(event.get("lastTimestamp") or event["metadata"].get("creationTimestamp")))
     return list(dict.fromkeys(" ".join(f"{event.get('reason')}: {event.get('message')}".split()) for event in own))
+
+
+def _is_of_another_attempt(submission: Submission, run: dict[str, Any] | None) -> bool:
+    """Of an attempt whose answer is not known: what the cluster still has of the one before it has the same name."""
+    if submission.sending is None:
+        return False
+    return run is None or run["metadata"].get("labels", {}).get(ATTEMPT_LABEL) != submission.sending
 
 
 def _is_suspended(run: dict[str, Any]) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Collection
 from typing import NamedTuple
 
+from suite.launch.cluster.scheduler import Unanswered
 from suite.spec.base import UsageError
 
 ASK_SECONDS = 60.0
@@ -15,6 +17,22 @@ _FIELDS = "%i|%T|%S|%e|%N|%r|%Z"
 _NO_SUCH_JOB = "Invalid job id specified"
 #: which cluster is meant; all else that a job finds under SLURM_ speaks of that job
 _CLUSTER = frozenset(("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"))
+#: what overrides a script's own lines, so that its output would not be found or not come at all
+_MISLEADING = frozenset(
+    (
+        *("SBATCH_ARRAY_INX", "SBATCH_ERROR", "SBATCH_INPUT", "SBATCH_JOB_NAME", "SBATCH_OPEN_MODE", "SBATCH_OUTPUT"),
+        *("SBATCH_REQUEUE", "SBATCH_NO_REQUEUE", "SBATCH_TIMELIMIT", "SBATCH_WAIT"),
+    )
+)
+#: of slurm_strerror(): the request was sent, and no answer came back
+_NO_ANSWER = re.compile(
+    r"timed out|timeout|Zero Bytes were transmitted|not responding|Unable to contact|Connection (reset|closed|aborted)"
+    r"|[Cc]ommunication|Unexpected message received|Send/Recv"
+)
+
+
+class NoAnswer(UsageError):
+    """The controller did not answer, or not in time: what it was asked for may have happened."""
 
 
 class QueueEntry(NamedTuple):
@@ -33,10 +51,15 @@ def submit(script: str, *options: str) -> str:
     """Hand a script over and give back the job's id. ``options``: of sbatch, before the script's own.
 
     It is asked for a trial first: a job that can never start is refused then, where it would wait for ever. Raises
-    UsageError with sbatch's message when it is refused.
+    UsageError with sbatch's message when it is refused, Unanswered where the controller may have taken it.
     """
     _call("sbatch", "--test-only", *options, text=script)
-    return _call("sbatch", "--parsable", *options, text=script).split(";")[0].strip()
+    try:
+        return _call("sbatch", "--parsable", *options, text=script).split(";")[0].strip()
+    except NoAnswer as error:
+        raise Unanswered(
+            f"{error}; it may have taken the job all the same, which the next suite status, collect or submit finds out"
+        ) from error
 
 
 def find(job: str) -> QueueEntry | None:
@@ -45,11 +68,13 @@ def find(job: str) -> QueueEntry | None:
 
 
 def find_by_name(name: str, folder: str, index: int | None) -> QueueEntry | None:
-    """The user's own job of that name and working directory, where the driver ended before it could write its id down.
+    """The user's own job of that name and working directory, where its id was not written down.
 
     ``index``: which one of an array.
     """
     jobs = [job for job in _queued("--me", f"--name={name}") if job.folder == folder]
+    if not jobs:
+        jobs = _accounted_jobs(f"--name={name}", f"--uid={os.getuid()}", "--starttime=now-30days")
     return _last([job for job in jobs if index is None or job.job.endswith(f"_{index}")])
 
 
@@ -94,13 +119,17 @@ def _last(jobs: list[QueueEntry]) -> QueueEntry | None:
 
 
 def _accounted(job: str) -> QueueEntry | None:
+    return _last(_accounted_jobs("-j", job))
+
+
+def _accounted_jobs(*which: str) -> list[QueueEntry]:
     """Clusters without accounting, or without this job in it, know nothing more."""
     fields = "JobID,State,Start,End,NodeList,Reason"
     try:
-        lines = _call("sacct", "-X", "-n", "-P", "-j", job, "-o", fields).splitlines()
+        lines = _call("sacct", "-X", "-n", "-P", *which, "-o", fields).splitlines()
     except UsageError:
-        return None
-    return _entry(lines[-1]) if lines else None
+        return []
+    return [_entry(line) for line in lines]
 
 
 def _entry(line: str) -> QueueEntry:
@@ -116,28 +145,36 @@ def _moment(text: str) -> float | None:
 def _call(*command: str, text: str | None = None) -> str:
     """Standard output. Raises UsageError when there is no such command, it fails, or does not answer."""
     try:
+        # in a session of its own: a Ctrl-C in this terminal must not end it between the controller and its answer
         done = subprocess.run(
-            command, input=text, capture_output=True, text=True, env=_environment(), timeout=ASK_SECONDS
+            command,
+            input=text,
+            capture_output=True,
+            text=True,
+            env=_environment(),
+            timeout=ASK_SECONDS,
+            start_new_session=True,
         )
     except FileNotFoundError as error:
         raise UsageError(
             f"there is no Slurm here: {command[0]} is not on the PATH; run this on a login node of the cluster"
         ) from error
     except subprocess.TimeoutExpired as error:
-        raise UsageError(f"Slurm did not answer within {ASK_SECONDS:g} s ({command[0]})") from error
+        raise NoAnswer(f"Slurm did not answer within {ASK_SECONDS:g} s ({command[0]})") from error
     except OSError as error:
         raise UsageError(f"{command[0]} cannot be run: {error.strerror}") from error
     if done.returncode != 0:
-        raise UsageError(
-            f"Slurm refuses ({command[0]}): {_error_message(done.stderr) or f'exit code {done.returncode}'}"
-        )
+        message = _error_message(done.stderr) or f"exit code {done.returncode}"
+        if done.returncode < 0 or _NO_ANSWER.search(message):
+            raise NoAnswer(f"Slurm did not answer ({command[0]}): {message}")
+        raise UsageError(f"Slurm refuses ({command[0]}): {message}")
     return done.stdout
 
 
 def _environment() -> dict[str, str]:
     """Without what describes the allocation that this process runs in: a job would inherit it, and its srun obey it."""
     inside = "SLURM_JOB_ID" in os.environ
-    own = {name for name in os.environ if inside and name.startswith("SLURM_")} - _CLUSTER
+    own = {name for name in os.environ if inside and name.startswith("SLURM_")} - _CLUSTER | _MISLEADING
     return {**{name: os.environ[name] for name in os.environ.keys() - own}, "SLURM_TIME_FORMAT": "%s"}
 
 

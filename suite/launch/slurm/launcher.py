@@ -38,6 +38,9 @@ class SlurmLauncher(ClusterLauncher):
         self._as_array = options.array
         self._lanes: Lanes | None = None
         self._after_good: tuple[str, ...] = ()
+        self.starter = self._settings.manner
+        if nodes.image is not None and not nodes.image.startswith("/") and "@sha256:" not in nodes.image:
+            self.notes = (f"{nodes.image} is not named by digest; what it holds may change between runs",)
         self._memory_bytes = size(options.memory_per_rank) if options.memory_per_rank else None
         self._nodes = nodes
         if nodes.image is None and nodes.mounts:
@@ -94,11 +97,25 @@ class SlurmLauncher(ClusterLauncher):
         known = [each.with_scheduler(**facts, index=index) for each, index in zip(group, indices, strict=True)]
         return Document(name, text, tuple(known))
 
+    def announced(self, document: Document, token: str) -> Document:
+        """A name and output files of this attempt alone."""
+        from suite.launch.slurm.script import LONGEST_NAME
+
+        known = []
+        for each in document.submissions:
+            output = Path(each.fact("output", str)).with_name(f"{document.name}-{token}")
+            name = f"{document.name[: LONGEST_NAME - len(token) - 1]}-{token}"
+            known.append(each.with_scheduler(name=name, output=str(output), job=None))
+        return document._replace(submissions=tuple(known))
+
     def submit(self, document: Document, earlier: Sequence[Submission]) -> tuple[Submission, ...]:
         from suite.launch.slurm.scheduler import submit
+        from suite.launch.slurm.script import announcement
 
-        lanes, is_array = self._own_lanes(document), len(document.submissions) > 1
-        job = submit(document.text, *lanes.options(is_array))
+        first, is_array = document.submissions[0], len(document.submissions) > 1
+        lanes = self._own_lanes(document)
+        own = announcement(first.fact("name", str), first.fact("output", str), is_array)
+        job = submit(document.text, *own, *lanes.options(is_array))
         lanes.take(job, is_array)
         return tuple(each.with_scheduler(job=_member(job, each)) for each in document.submissions)
 

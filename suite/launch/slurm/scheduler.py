@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,12 @@ class SlurmScheduler:
 
     def look(self, submission: Submission) -> SchedulerState:
         found = self._find(submission)
+        if found is None and submission.submitted is not None and _output_path(submission, None).is_file():
+            return SchedulerState(
+                phase="over",
+                word="forgotten",
+                detail=f"Slurm knows no job {_called(submission)} any more; its output is there",
+            )
         if found is None:
             return SchedulerState(
                 phase="gone", word="unknown", detail=f"Slurm knows no job {_called(submission)} (any more)"
@@ -137,14 +144,17 @@ class SlurmScheduler:
 
 
 def submit(script: str, *options: str) -> str:
-    """Hand a script over; id of the job. Raises UsageError, and leaves nothing, where it is refused or cannot start.
+    """Hand a script over; id of the job. Raises UsageError, and leaves nothing, where it is refused or cannot start;
+    Unanswered where that cannot be told.
 
     ``options``: as `client.submit`'s. Of a job that waits for others Slurm tells no other reason yet.
     """
     job = client.submit(script, *options)
     deadline = time.monotonic() + REASON_SECONDS
+    found = None
     while time.monotonic() < deadline:
-        found = client.find(job)
+        with suppress(UsageError):  # it is in the queue: that the queue is not shown now is no refusal
+            found = client.find(job)
         if found is None or found.state != "PENDING" or found.reason not in ("", "None"):
             break
         time.sleep(0.2)

@@ -23,7 +23,7 @@ _MEETING = Rendezvous(address="\0SUITE_ADDRESS\0", port="\0SUITE_PORT\0", node_r
 _RANK = RankNumbers(rank="\0SLURM_PROCID\0", local_rank="\0SLURM_LOCALID\0", node_rank="\0SLURM_NODEID\0")
 _FOLDER = "\0folder\0"
 _VARIABLE = re.compile("\0([A-Za-z_]+)\0")
-_LONGEST_NAME = 200
+LONGEST_NAME = 200
 
 
 class SlurmRun(NamedTuple):
@@ -63,17 +63,29 @@ def same_request(job: Job) -> Job:
 
 def output_pattern(names: Sequence[str], root: Path) -> str:
     """Where a job's output goes, in sbatch's spelling: ``%j`` the job, ``%A_%a`` the array and its member."""
-    text = str(root / FOLDER / names[0])
-    if "\\" in text:
-        raise UsageError(f"{root}: Slurm writes no output below a folder whose name holds a backslash; choose --runs")
-    return text.replace("%", "%%") + ("-%A_%a.out" if len(names) > 1 else "-%j.out")
+    return output_files(str(root / FOLDER / names[0]), len(names) > 1)
+
+
+def output_files(start: str, is_array: bool) -> str:
+    """The same for files that begin so."""
+    if "\\" in start:
+        raise UsageError(
+            f"{Path(start).parent.parent}: Slurm writes no output below a folder whose name holds a backslash; choose "
+            "--runs"
+        )
+    return start.replace("%", "%%") + ("-%A_%a.out" if is_array else "-%j.out")
+
+
+def announcement(name: str, start: str, is_array: bool) -> tuple[str, str]:
+    """Options of sbatch, before those of the script, by which one attempt is told from every other."""
+    return f"--job-name={name}", f"--output={output_files(start, is_array)}"
 
 
 def sbatch_options(names: Sequence[str], job: Job, settings: SlurmSettings, root: Path) -> list[str]:
     """Every #SBATCH line, each as one word."""
     tasks = 1 if settings.starter == "torchrun" else job.ranks_per_node
     options = [
-        f"--job-name={names[0][:_LONGEST_NAME]}",
+        f"--job-name={names[0][:LONGEST_NAME]}",
         f"--output={output_pattern(names, root)}",
         f"--chdir={root / FOLDER}",
         "--open-mode=truncate",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, field_validator
 
+from suite.launch.slurm.further import refusal
 from suite.spec.base import Frozen
 
 Container = Literal["none", "pyxis", "apptainer"]
@@ -48,3 +49,21 @@ class SlurmSettings(Frozen):
     cpu_bind: str | None = Field(default=None, description="srun binds each task so; null: not at all")
     hint: str | None = Field(default=None, description="how tasks share cores, in srun's words, e.g. nomultithread")
     options: tuple[str, ...] = Field(default=(), description="further options of sbatch, each as one word")
+
+    @property
+    def manner(self) -> str | None:
+        """How ranks are started and bound, in words, where that is not the usual way."""
+        named = {"cpus-per-task": self.cpus_per_task, "cpu-bind": self.cpu_bind, "hint": self.hint}
+        bound = [f"{name}={value}" for name, value in named.items() if value is not None]
+        return None if self.starter == "torchrun" and not bound else " ".join((self.starter, *bound))
+
+    @field_validator("options")
+    @classmethod
+    def _lose_no_result(cls, options: tuple[str, ...]) -> tuple[str, ...]:
+        for option in options:
+            if not option.startswith("-"):
+                raise ValueError(f"--sbatch={option}: is no option; write --sbatch=--exclude=n7")
+            why = refusal(option)
+            if why is not None:
+                raise ValueError(why)
+        return options

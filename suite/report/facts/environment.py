@@ -123,6 +123,7 @@ READERS: tuple[FactReader, ...] = (
     FactReader("suite's commit", "version", _commit),
     FactReader("image", "version", _image),
     FactReader("launcher", "launch", lambda record: record.run.launcher or ""),
+    FactReader("runs at once", "launch", lambda record: str(launch_setting_of(record).at_once or "")),
     FactReader("container runtime", "launch", _driver("engine", "name")),
     FactReader("container runtime's version", "version", _driver("engine", "version")),
     FactReader("torch threads", "setting", _worker("threads", "torch")),

@@ -12,6 +12,7 @@ from suite.report.facts.asynchronous import Asynchronous, asynchronous_of
 from suite.report.facts.clock import clock_of
 from suite.report.facts.entry import SUITE_CLOCK, Entry, Setting
 from suite.report.facts.kind import WorkKind, kind_of
+from suite.report.facts.rerun_options import rerun_options
 from suite.report.facts.rollout import Generation, Unevenness, generation_of, lengths_hash_of, unevenness_of
 from suite.report.facts.suspect import doubts_of, is_invalid, is_suspect, pooled
 from suite.report.facts.variants import LaunchSetting, assign_launch_settings, variants
@@ -105,6 +106,7 @@ class Row:
     predicted_samples_per_second: float | None
     run_ids: tuple[str, ...]
     path: str
+    rerun_options: tuple[str, ...] = ()
     prior: Prior | None = None
     two_modes: TwoModes | None = None
 
@@ -197,6 +199,7 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
     rate = pooled_rate(runs) if runs else None
     tokens = (counts.prompt_tokens + counts.response_tokens) / counts.samples if counts else 0.0
     iterations = sum(len(run.seconds) for run in runs)
+    shown = next((entry for entry in entries if entry.record.status == "ok"), entries[0])
     return Row(
         number=number,
         size=manifest.size.name,
@@ -259,7 +262,8 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
         energy=costs.energy_of(measured),
         predicted_samples_per_second=costs.predicted_of(records),
         run_ids=tuple(entry.record.run.id for entry in entries),
-        path=next((entry.path for entry in entries if entry.record.status == "ok"), entries[0].path),
+        path=shown.path,
+        rerun_options=rerun_options(manifest, group.launch, shown.record),
     )
 
 

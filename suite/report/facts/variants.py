@@ -14,25 +14,34 @@ from suite.spec.manifest import Manifest
 
 _SHOWN_ANYWAY = ("schema", "run", "hash", "work_hash", "note", "source", "global_rollouts", "lengths", "algorithm")
 _MOST_DIFFERENCES = 3
+_VARIABLES = "measure.variables."
 _SHORT_DIGEST = len("sha256:") + 12
 
 
 class LaunchSetting(NamedTuple):
-    """Launcher and image, None where it is not known or there was no image; and how ranks were started, where that is
-    not by themselves."""
+    """Launcher and image, None where it is not known or there was no image; how ranks were started, where that is not
+    in the usual way; and how many runs went on at once on one host, where that is more than one."""
 
     launcher: str | None
     image: str | None
     started: str | None = None
+    at_once: int | None = None
 
     def settings(self) -> dict[str, str]:
         """By the names that a table has for them."""
         image = short_image(self.image) if self.image else "none"
-        return {"launcher": self.launcher or "?", "image": image, "started": self.started or "spawned"}
+        at_once = f"{self.at_once} runs" if self.at_once else "1 run"
+        return {
+            "launcher": self.launcher or "?",
+            "image": image,
+            "started": self.started or "spawned",
+            "at once": at_once,
+        }
 
     def place(self) -> tuple[str | None, ...]:
         """What sets it apart: no more than launcher and image where nothing else does."""
-        return self[:2] if self.started is None else tuple(self)
+        beside = () if self.at_once is None else (f"{self.at_once} at once",)
+        return (*self[:2], *(() if self.started is None else (self.started,)), *beside)
 
 
 def launch_setting_of(record: Record) -> LaunchSetting:
@@ -41,8 +50,15 @@ def launch_setting_of(record: Record) -> LaunchSetting:
     named = (stated.get("digest") or stated.get("id")) if isinstance(stated, Mapping) else None
     facts = record.environment.worker or {}
     image: Any = named or facts.get("image")
-    started = "forked" if facts.get("started") == "forked" else None
-    return LaunchSetting(record.run.launcher, image if isinstance(image, str) else None, started)
+    driver = record.environment.driver or {}
+    starter, at_once = driver.get("starter"), driver.get("runs_at_once")
+    started = "forked" if facts.get("started") == "forked" else starter if isinstance(starter, str) else None
+    return LaunchSetting(
+        record.run.launcher,
+        image if isinstance(image, str) else None,
+        started,
+        at_once if type(at_once) is int and at_once > 1 else None,
+    )
 
 
 def assign_launch_settings(entries: Sequence[Entry]) -> list[LaunchSetting]:
@@ -71,7 +87,7 @@ def assign_launch_settings(entries: Sequence[Entry]) -> list[LaunchSetting]:
 
 def _like_its_repeats(launch: LaunchSetting, repeats: Iterable[LaunchSetting]) -> LaunchSetting:
     """With the start of the repeats by the same launcher, where all of them were started alike."""
-    alike = {other for other in repeats if other[:2] == launch[:2]}
+    alike = {other for other in repeats if other._replace(started=launch.started) == launch}
     return next(iter(alike)) if len(alike) == 1 else launch
 
 
@@ -111,9 +127,16 @@ def _appearance(machine: str, manifest: Manifest) -> tuple:
 
 
 def _name(differing: Sequence[str], values: dict[str, Any]) -> str:
-    settings = [f"{key.split('.', 1)[-1]}={values.get(key)}" for key in differing]
+    settings = [_setting(key, values.get(key)) for key in differing]
     rest = len(settings) - _MOST_DIFFERENCES
     return " ".join(settings[:_MOST_DIFFERENCES] + ([f"and {rest} more"] if rest > 0 else []))
+
+
+def _setting(key: str, value: Any) -> str:
+    if key.startswith(_VARIABLES):
+        name = key.removeprefix(_VARIABLES)
+        return f"{name} unset" if value is None else f"{name}={value}"
+    return f"{key.split('.', 1)[-1]}={value}"
 
 
 def flattened(value: dict[str, Any], without: Collection[str], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
@@ -133,10 +134,11 @@ def test_a_run_that_another_driver_begins_meanwhile_is_left_to_it_and_the_rest_g
     class Meanwhile(Remembering):
         def run_started(self, manifest: Manifest, seconds_left: float | None) -> None:
             if manifest == (first if moment == "before it is taken" else second):
-                Bundle.create(tmp_path, second)
+                others.enter_context(Bundle.begin(tmp_path, second))
 
     seen = Meanwhile()
-    summary = run_plan(plan, Settings(root=tmp_path, python=sys.executable), LocalLauncher(), seen)
+    with ExitStack() as others:
+        summary = run_plan(plan, Settings(root=tmp_path, python=sys.executable), LocalLauncher(), seen)
     assert (summary.measured, summary.busy) == ((first.run.id, third.run.id), (second.run.id,))
     assert seen.notices == [f"{second.run.id} is being run by another process and was left to it"]
 

@@ -15,6 +15,7 @@ from suite.conduct.cluster import standing as clusters
 from suite.conduct.cluster.collect import collect
 from suite.conduct.cluster.hand_over import hand_over, write_documents
 from suite.launch.cluster.launcher import NodeSetup
+from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.cluster.submission import Submission, submissions
 from suite.launch.kubernetes.client import Refused
 from suite.launch.kubernetes.hand_over import hand_over as hand_objects_over
@@ -62,6 +63,36 @@ def job_name(submission: Submission) -> str:
     return str(submission.scheduler["objects"][-1][1])
 
 
+def test_an_attempt_without_an_answer_is_found_by_its_own_mark_alone(
+    cluster: MemoryCluster, handed: Submission
+) -> None:
+    """The objects of the attempt before it have the same names."""
+    scheduler, attempt = scheduler_of(cluster), handed.scheduler["attempt"]
+    assert cluster.objects["Job", job_name(handed)]["metadata"]["labels"]["suite/attempt"] == attempt
+    assert handed.sending is None and handed.scheduler["server"] == cluster.server
+    assert scheduler.look(handed.model_copy(update={"sending": attempt})).phase == "pending"
+    assert scheduler.look(handed.model_copy(update={"sending": "another"})).phase == "gone"
+
+
+def test_a_server_that_does_not_answer_may_have_taken_the_run(
+    cluster: MemoryCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(body: dict[str, Any], dry_run: bool) -> None:
+        if not dry_run and body["kind"] == "Job":
+            cluster.objects["Job", body["metadata"]["name"]] = body
+            raise Unanswered("the cluster does not answer")
+
+    def away(kind: str, name: str) -> None:
+        raise Unanswered("the cluster does not answer")
+
+    cluster.on_create = silent
+    monkeypatch.setattr(cluster, "delete", away)
+    with pytest.raises(Unanswered):
+        submit(cluster, submission_of(manifest_of(NODES)), tmp_path)
+    (left,) = submissions(tmp_path)
+    assert left.sending is not None and scheduler_of(cluster).look(left).phase == "pending"
+
+
 def add_pod(cluster: MemoryCluster, submission: Submission, number: int, phase: str, **status: Any) -> str:
     job = cluster.objects["Job", job_name(submission)]
     template = job["spec"]["template"]
@@ -106,7 +137,12 @@ class TestHandingOver:
         with pytest.raises(type(error)):
             submit(cluster, submission_of(manifest_of()), tmp_path)
         assert cluster.kinds() == []
-        assert list(submissions(tmp_path)) == []
+        left = list(submissions(tmp_path))
+        if isinstance(error, Refused):
+            assert left == []
+        else:  # a second Ctrl-C comes before any answer: the next look asks the cluster
+            assert [each.sending is not None for each in left] == [True]
+            assert scheduler_of(cluster).look(left[0]).phase == "gone"
 
     def test_a_run_that_is_there_already_is_left_alone(self, cluster: MemoryCluster, handed: Submission) -> None:
         before = dict(cluster.objects)
@@ -257,6 +293,7 @@ class TestComingHome:
     ) -> None:
         scheduler_of(cluster).cancel(handed)
         assert spool_path(tmp_path, handed.run_id).exists()
+        collect(tmp_path, handed, scheduler_of(cluster).gather(handed))
         submit(cluster, handed, tmp_path)
         assert scheduler_of(cluster).look(handed).phase == "pending"
 
@@ -265,6 +302,7 @@ class TestComingHome:
     ) -> None:
         add_pod(cluster, handed, 0, "Failed")
         finish(cluster, handed, "Failed")
+        collect(tmp_path, handed, scheduler_of(cluster).gather(handed))
         submit(cluster, handed, tmp_path)
         assert cluster.kinds() == ["ConfigMap", "Job", "Service"]
         assert scheduler_of(cluster).look(handed).phase == "pending"

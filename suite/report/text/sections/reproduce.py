@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
 from suite.report.facts.evidence import ReportEvidence
 from suite.report.facts.model import ReportModel
 from suite.report.facts.pool import Row
@@ -15,16 +16,21 @@ from suite.report.text.section import Section, few
 
 def _blocks(model: ReportModel) -> Iterator[str]:
     yield "One command per row; it takes everything from the manifest, whose hash is shown."
+    if any(row.launcher in CLUSTER_LAUNCHERS for row in model.rows):
+        yield (
+            "A cluster's own options, such as a partition, follow a `--`; `suite submit LAUNCHER --manifest FILE` "
+            "submits the same runs without waiting for them."
+        )
     yield fenced([line for row in model.rows for line in _command(row)], "sh")
     yield from _evidence(model.evidence)
 
 
 def _command(row: Row) -> tuple[str, str]:
     names = visible(f"{row.size} {row.backend} {row.layout}")
-    launcher = " --launcher docker" if row.launcher == "docker" else ""
+    more = "".join(f" {shlex.quote(visible(word, 4096))}" for word in row.rerun_options)
     return (
         f"# {row.name}: {names}, {counted(row.ranks, 'rank')}, manifest {row.manifest_hash}",
-        f"suite rerun {shlex.quote(visible(row.path, 4096).rstrip('/') + '/manifest.json')}{launcher}",
+        f"suite rerun {shlex.quote(visible(row.path, 4096).rstrip('/') + '/manifest.json')}{more}",
     )
 
 

@@ -1,0 +1,86 @@
+"""An image that is a file: known by what it holds, since another may lie under the same name tomorrow."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from suite.bundle.cache.place import cache_folder, is_own
+from suite.spec.base import UsageError
+
+_KEPT = "image-digests.json"
+_MOST_KEPT, _MOST_BYTES = 200, 1 << 20
+_BLOCK_BYTES = 1 << 22
+
+
+def is_file(image: str) -> bool:
+    """Whether a file is meant: names in registries do not begin with a slash, and a folder is an unpacked image."""
+    return image.startswith("/") and not os.path.isdir(image)
+
+
+def content_name(image: str) -> str:
+    """What tells an image from every other: a file's digest, else its name, best with a digest in it.
+
+    A folder (an unpacked image) is known by its path alone. Raises UsageError for a file that cannot be read.
+    """
+    return file_digest(Path(image)) if is_file(image) else image
+
+
+def file_digest(path: Path) -> str:
+    """``sha256:...`` of a file. It is read once; after that its size, time and inode tell that it is the same.
+
+    Raises UsageError where it is not there, no plain file, or cannot be read.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise UsageError(
+            f"--image {path}: {(error.strerror or str(error)).lower()}; a run is identified by what its image holds, "
+            "so the file must be readable here under the path that the nodes see"
+        ) from error
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise UsageError(f"--image {path} is no image file")
+        key = f"{os.path.realpath(path)} {status.st_dev}.{status.st_ino} {status.st_size} {status.st_mtime_ns}"
+        kept = _kept()
+        if key in kept:
+            return kept[key]
+        digest = hashlib.sha256()
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+    name = f"sha256:{digest.hexdigest()}"
+    _keep({**kept, key: name})
+    return name
+
+
+def _place() -> Path | None:
+    folder = cache_folder()
+    return None if folder is None else folder / _KEPT
+
+
+def _kept() -> dict[str, str]:
+    """What was read before; nothing where that cannot be used."""
+    path = _place()
+    if path is None or not is_own(path, stat.S_ISREG):
+        return {}
+    with suppress(OSError, ValueError):
+        if path.stat().st_size <= _MOST_BYTES:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+    return {}
+
+
+def _keep(digests: dict[str, str]) -> None:
+    path = _place()
+    if path is None:
+        return
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    newest = dict(list(digests.items())[-_MOST_KEPT:])
+    with suppress(OSError):
+        draft.write_text(json.dumps(newest, indent=1), encoding="utf-8")
+        draft.replace(path)

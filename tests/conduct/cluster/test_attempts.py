@@ -1,0 +1,280 @@
+"""No accepted job is forgotten and none is sent twice, whatever happens between a submission and its answer."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.bundle.store import ATTIC, Bundle
+from suite.conduct.cluster import looking
+from suite.conduct.cluster.hand_over import documents_to_do, hand_over, write_documents
+from suite.conduct.cluster.standing import collect_run, standing
+from suite.conduct.cluster.to_do import ToDo, to_do
+from suite.conduct.cluster.turn import turn
+from suite.launch.cluster.launcher import Document, NodeSetup
+from suite.launch.cluster.scheduler import Unanswered
+from suite.launch.cluster.submission import FOLDER, Submission, read_submission, submission_path, write_submission
+from suite.launch.slurm import client
+from suite.launch.slurm.launcher import SlurmLauncher
+from suite.launch.slurm.options import SlurmOptions
+from suite.spec.base import UsageError
+from suite.spec.manifest import Manifest
+from tests.launch.slurm.jobs import manifest
+from tests.launch.slurm.stand_in import StandIn
+from tests.synthetic import as_lines, make_bundle, rank_events
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    made = StandIn(tmp_path / "slurm")
+    monkeypatch.setenv("PATH", f"{made.folder}:/usr/bin:/bin")
+    monkeypatch.setattr("suite.launch.slurm.scheduler.REASON_SECONDS", 0.0)
+    return made
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    return tmp_path / "runs"
+
+
+def launcher(**options: Any) -> SlurmLauncher:
+    return SlurmLauncher(SlurmOptions(**options), NodeSetup(python="python"))
+
+
+def wanted(count: int) -> list[Manifest]:
+    return [manifest(1, 2, repeat, "cpu") for repeat in range(1, count + 1)]
+
+
+def documents(root: Path, count: int, **options: Any) -> tuple[SlurmLauncher, list[Document]]:
+    made = launcher(**options)
+    return made, documents_to_do(made, wanted(count), root, True, lambda manifests: None)[0]
+
+
+def one(root: Path) -> tuple[SlurmLauncher, Document, Path]:
+    """A launcher, a document of one run, and the path of its submission."""
+    made, (document,) = documents(root, 1)
+    return made, document, submission_path(root, document.name)
+
+
+def left_to_do(root: Path) -> ToDo:
+    return to_do(wanted(1), root, retry_failed=True)
+
+
+def write_output(slurm: StandIn, job: str, of: Manifest) -> None:
+    """What the job's ranks print."""
+    lines = "".join(as_lines(rank_events(of, rank, lambda iteration, rank: 1.0)) for rank in range(of.layout.ranks))
+    slurm.output(job).write_text("".join(f"0: ::suite:: {line}\n" for line in lines.splitlines()))
+
+
+def test_a_run_that_slurm_has_forgotten_and_whose_output_is_there_is_collected_and_not_submitted_again(
+    slurm: StandIn, runs: Path
+) -> None:
+    made, document, path = one(runs)
+    hand_over(made, document, runs)
+    write_output(slurm, "70", wanted(1)[0])
+    slurm.forget()
+    assert left_to_do(runs).uncollected == (document.name,)
+    now = standing(runs, read_submission(path))
+    assert (now.state.phase, now.state.detail) == ("over", "Slurm knows no job 70 any more; its output is there")
+    assert collect_run(runs, read_submission(path)).status == "ok"
+
+
+def test_a_forgotten_job_without_any_output_is_still_to_be_done(slurm: StandIn, runs: Path) -> None:
+    made, document, _ = one(runs)
+    hand_over(made, document, runs)
+    slurm.forget()
+    assert [each.run.id for each in left_to_do(runs).manifests] == [document.name]
+
+
+def submit_all(root: Path, gate: Any, answers: Any) -> None:
+    """One driver: what it found to do before the others began."""
+    made, found = documents(root, 3, array=True)
+    gate.wait()
+    taken: list[ToDo] = []
+    try:
+        sent = [each.run_id for document in found for each in hand_over(made, document, root, taken.append)]
+        answers.put((sent, [run for each in taken for run in each.under_way]))
+    except BaseException as error:  # noqa: BLE001 (told by the parent)
+        answers.put((f"{type(error).__name__}: {error}", []))
+
+
+def test_of_six_drivers_that_submit_the_same_runs_one_does(slurm: StandIn, runs: Path) -> None:
+    slurm.say("sleep", "0.1")
+    forked = multiprocessing.get_context("fork")
+    gate, answers = forked.Barrier(6), forked.Queue()
+    drivers = [forked.Process(target=submit_all, args=(runs, gate, answers)) for _ in range(6)]
+    for driver in drivers:
+        driver.start()
+    told = [answers.get(timeout=60) for _ in drivers]
+    for driver in drivers:
+        driver.join(60)
+    names = sorted(each.run.id for each in wanted(3))
+    assert sorted(map(sorted, (sent for sent, _ in told))) == [[]] * 5 + [names]
+    assert sorted(map(sorted, (taken for _, taken in told))) == [[]] + [names] * 5, "the others say who has them"
+    assert len(slurm.jobs) == 1
+    assert sorted(path.name for path in (runs / FOLDER).iterdir()) == [f"{name}.json" for name in names]
+
+
+def test_of_an_array_only_what_nobody_has_is_sent(slurm: StandIn, runs: Path) -> None:
+    made, (document,) = documents(runs, 3, array=True)
+    _, first, _ = one(runs)
+    hand_over(made, first, runs)
+    sent = hand_over(made, document, runs)
+    assert [each.manifest.run.repeat for each in sent] == [2, 3] and len(slurm.jobs) == 2
+
+
+def in_child(work: Callable[[], object], after_seconds: float, number: int) -> str:
+    """What a process says that gets a signal so long after it began."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        said = "nothing"
+        try:
+            work()
+            said = "done"
+        except BaseException as error:  # noqa: BLE001 (told by the parent)
+            said = type(error).__name__
+        finally:
+            os.write(writing, said.encode())
+            os._exit(0)
+    os.close(writing)
+    time.sleep(after_seconds)
+    os.kill(child, number)
+    os.waitpid(child, 0)
+    with os.fdopen(reading) as answer:
+        return answer.read()
+
+
+def test_ctrl_c_while_slurm_answers_waits_for_the_answer(slurm: StandIn, runs: Path) -> None:
+    slurm.say("sleep", "0.8")
+    made, document, path = one(runs)
+    assert in_child(lambda: hand_over(made, document, runs), 0.4, signal.SIGINT) == "KeyboardInterrupt"
+    handed = read_submission(path)
+    assert (handed.scheduler["job"], handed.sending) == ("70", None)
+    assert left_to_do(runs).under_way == (document.name,)
+
+
+def test_a_driver_that_is_killed_while_slurm_answers_leaves_a_job_that_is_found(slurm: StandIn, runs: Path) -> None:
+    slurm.say("sleep", "0.8")
+    made, document, path = one(runs)
+    assert in_child(lambda: hand_over(made, document, runs), 0.4, signal.SIGKILL) == ""
+    handed = read_submission(path)
+    assert handed.scheduler["job"] is None and handed.sending is not None
+    assert left_to_do(runs).under_way == (document.name,)
+    write_output(slurm, "70", handed.manifest)
+    slurm.forget()
+    assert left_to_do(runs).uncollected == (document.name,)
+    assert collect_run(runs, handed).status == "ok"
+
+
+def test_an_answer_that_does_not_come_in_time_is_found_out_later(
+    slurm: StandIn, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm.say("sleep", "1")
+    made, document, _ = one(runs)
+    monkeypatch.setattr(client, "ASK_SECONDS", 0.5)
+    with pytest.raises(Unanswered, match="it may have taken the job all the same"):
+        hand_over(made, document, runs)
+    monkeypatch.undo()
+    monkeypatch.setenv("PATH", f"{slurm.folder}:/usr/bin:/bin")
+    assert left_to_do(runs).under_way == (document.name,) and len(slurm.jobs) == 1
+
+
+def test_what_a_silent_controller_never_took_is_to_be_done_after_a_while(
+    slurm: StandIn, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm.say("refuse", "Batch job submission failed: Socket timed out on send/recv operation")
+    made, document, path = one(runs)
+    with pytest.raises(Unanswered, match="Socket timed out"):
+        hand_over(made, document, runs)
+    now = standing(runs, read_submission(path)).state
+    assert (now.phase, now.word) == ("pending", "sending")
+    assert left_to_do(runs).under_way == (document.name,)
+    monkeypatch.setattr(looking, "SETTLE_SECONDS", 0.0)
+    assert standing(runs, read_submission(path)).state.word == "not taken"
+    slurm.say("refuse", "")
+    monkeypatch.setattr(looking, "SETTLE_SECONDS", 0.0)
+    (again,) = documents(runs, 1)[1]
+    (handed,) = hand_over(made, again, runs)
+    assert handed.scheduler["job"] == "70" and read_submission(path).sending is None
+
+
+def test_while_the_queue_cannot_be_asked_nothing_is_decided(slurm: StandIn, runs: Path) -> None:
+    made, document, path = one(runs)
+    hand_over(made, document, runs)
+    slurm.say("down", "yes")
+    with pytest.raises(UsageError, match="Unable to contact"):
+        left_to_do(runs)
+    with pytest.raises(UsageError, match="Unable to contact"):
+        hand_over(made, document, runs)
+    assert read_submission(path).scheduler["job"] == "70"
+
+
+def test_a_refusal_leaves_the_failed_run_where_it_was(slurm: StandIn, runs: Path) -> None:
+    make_bundle(runs, wanted(1)[0], status="failed", completed=3)
+    made, document, path = one(runs)
+    slurm.say("refuse", "Invalid partition name specified")
+    with pytest.raises(UsageError, match="Invalid partition"):
+        hand_over(made, document, runs)
+    assert not path.exists() and Bundle(runs / document.name).manifest().run.id == document.name
+    slurm.say("refuse", "")
+    hand_over(made, document, runs)
+    assert not (runs / document.name).exists(), "a run that is with the cluster must not look collected"
+    assert [kept.name for kept in (runs / ATTIC).iterdir()] == [f"{document.name}.1"]
+
+
+def test_attempts_have_names_and_outputs_of_their_own(slurm: StandIn, runs: Path) -> None:
+    made, document, path = one(runs)
+    seen = []
+    for _ in range(2):
+        hand_over(made, document, runs)
+        (job,) = slurm.jobs.values()
+        assert read_submission(path).scheduler["name"] == job[0]
+        seen.append(job)
+        slurm.forget()
+    (first, _, output), (second, _, other) = seen
+    assert first != second and output != other, "what the first still writes is not taken for the second's"
+
+
+def test_what_another_driver_has_submitted_is_not_rendered_over(slurm: StandIn, runs: Path, tmp_path: Path) -> None:
+    made, document, path = one(runs)
+    hand_over(made, document, runs)
+    with pytest.raises(UsageError, match="another driver has begun it meanwhile"):
+        write_documents(made, [document], tmp_path / "scripts", runs)
+    assert read_submission(path).scheduler["job"] == "70" and not (tmp_path / "scripts").exists()
+
+
+def test_only_one_has_its_turn_and_its_folder_goes_when_nothing_is_in_it(runs: Path) -> None:
+    inside: list[int] = []
+
+    def take(number: int) -> None:
+        for _ in range(20):
+            with turn(runs):
+                inside.append(number)
+                assert len(inside) == 1
+                inside.remove(number)
+
+    threads = [threading.Thread(target=take, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert inside == [] and not runs.exists()
+
+
+def test_a_submission_that_was_answered_is_written_as_it_always_was(runs: Path) -> None:
+    _, document, path = one(runs)
+    (known,) = document.submissions
+    write_submission(runs, known)
+    assert "sending" not in path.read_text()
+    write_submission(runs, known.model_copy(update={"sending": "ab12"}))
+    assert read_submission(path).sending == "ab12"
+    assert isinstance(Submission.model_validate_json(path.read_text()), Submission)
