@@ -9,6 +9,7 @@ import typer
 
 from suite.cli.exits import command
 from suite.cli.options import completion
+from suite.spec.terminal import say
 
 
 @command
@@ -35,6 +36,6 @@ def cancel(
         print_json({"cancelled": ended})
         return
     for run_id in ended:
-        typer.echo(f"{run_id}: cancel requested; suite collect --wait makes its bundle")
+        say(f"{run_id}: cancel requested; suite collect --wait makes its bundle")
     if not ended:
-        typer.echo("nothing to cancel: no run is pending or running")
+        say("nothing to cancel: no run is pending or running")

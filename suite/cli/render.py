@@ -13,6 +13,7 @@ from suite.cli.options.cluster import Nodes
 from suite.cli.options.groups import takes_groups
 from suite.cli.options.work import Work
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS, find_launcher
+from suite.spec.terminal import say
 
 
 def _render(name: str) -> Callable[..., None]:
@@ -46,7 +47,7 @@ def _render(name: str) -> Callable[..., None]:
             typer.echo(launcher.separator.join(document.text for document in documents), nl=False)
         else:
             for path in paths:
-                typer.echo(f"{launcher.command} {path}")
+                say(f"{launcher.command} {path}")
 
     render.__annotations__["options"] = kind.options
     render.__doc__ = kind.render_help

@@ -9,6 +9,7 @@ import typer
 
 from suite.cli.exits import command
 from suite.cli.options import completion
+from suite.spec.terminal import say
 
 
 @command
@@ -41,6 +42,6 @@ def status(
         )
         return
     if not rows:
-        typer.echo(f"nothing was submitted to a cluster from {runs}")
+        say(f"nothing was submitted to a cluster from {runs}")
     for row in rows:
-        typer.echo(f"{row.submission.run_id}  {row.state.word}  {row.state.detail}".rstrip())
+        say(f"{row.submission.run_id}  {row.state.word}  {row.state.detail}".rstrip())

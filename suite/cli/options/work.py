@@ -10,6 +10,7 @@ import typer
 
 from suite.cli.options import completion
 from suite.cli.options.fields import WORK, LayoutOptions, WorkloadOptions, layout_choices, workload_changes
+from suite.spec.terminal import say
 
 if TYPE_CHECKING:
     from suite.conduct.planning.machine import Machine
@@ -236,7 +237,7 @@ class Work(LayoutOptions, WorkloadOptions, Basics):
             return checked(lambda: cross_product(given, common, machine.usual_workload, machine.usual_precision))
         requests = checked(lambda: preset_requests(preset, given, common))
         for line in replaced(preset, given, common):
-            typer.echo(line, err=True)
+            say(line, err=True)
         return requests
 
     @property

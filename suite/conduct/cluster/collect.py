@@ -18,6 +18,7 @@ from suite.launch.cluster.submission import FOLDER, Submission
 from suite.launch.cluster.transcript import Transcript, read_streams
 from suite.launch.outcome import Outcome
 from suite.spec.base import UsageError
+from suite.spec.redaction import without_secrets
 
 
 def collect(root: Path, submission: Submission, gathered: Gathered) -> Record:
@@ -84,7 +85,7 @@ def _write_driver(bundle: Bundle, submission: Submission, gathered: Gathered, ou
                 failure=failure.kind,
                 phase=failure.phase,
                 iteration=failure.iteration,
-                evidence=list(failure.evidence),
+                evidence=[without_secrets(line) for line in failure.evidence],
             )
         codes = {str(rank): code for rank, code in outcome.exit_codes.items()}
         log.write("end", time=ended, status=outcome.status, exit_codes=codes, elapsed_seconds=outcome.elapsed_seconds)

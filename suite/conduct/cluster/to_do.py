@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from suite.conduct.running.execute import make_job
+from suite.conduct.running.origin import origin_of
 from suite.conduct.running.provenance import driver_facts
 from suite.conduct.running.state import move_aside, state_of
 from suite.launch.cluster.registry import find_scheduler
@@ -76,6 +77,6 @@ def prepare(manifests: Sequence[Manifest], scheduler: Scheduler, site_of: SiteOf
     for manifest in manifests:
         site = site_of(manifest)
         job = make_job(manifest, site)
-        facts = driver_facts(scheduler, job, site.bundle)
+        facts = {**driver_facts(scheduler, job, site.bundle), **origin_of(manifest)}
         prepared.append(Submission(launcher=scheduler.name, manifest=manifest, job=job, environment=facts))
     return prepared

@@ -11,10 +11,12 @@ from suite.bundle.derive import derive
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle
 from suite.conduct.planning.prediction import with_prediction
+from suite.conduct.running.origin import origin_of
 from suite.conduct.running.provenance import driver_facts
 from suite.launch.job import Job, JobLimits, Site
 from suite.launch.outcome import Launcher, RunFolder
 from suite.spec.manifest import Manifest
+from suite.spec.redaction import without_secrets
 
 
 def make_job(manifest: Manifest, site: Site) -> Job:
@@ -63,7 +65,7 @@ def execute(
         with bundle.driver_events() as log:
             site = launcher.site(manifest, bundle.path.resolve(), python)
             job = make_job(manifest, site)
-            bundle.write_environment(driver_facts(launcher, job, site.bundle))
+            bundle.write_environment({**driver_facts(launcher, job, site.bundle), **origin_of(manifest)})
             log.write("launch", schema="suite/events/1", launcher=launcher.name, ranks=job.ranks, pid=os.getpid())
             folder = RunFolder(events_dir=bundle.path / "events", logs_dir=bundle.path / "logs")
             outcome = launcher.run(job, folder, on_event)
@@ -74,7 +76,7 @@ def execute(
                     failure=failure.kind,
                     phase=failure.phase,
                     iteration=failure.iteration,
-                    evidence=list(failure.evidence),
+                    evidence=[without_secrets(line) for line in failure.evidence],
                 )
             log.write(
                 "end",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
 import subprocess
 from functools import lru_cache
 from pathlib import Path
@@ -12,9 +11,8 @@ from typing import Any, Protocol
 import suite
 from suite.launch.job import Job
 from suite.launch.probe import host_facts
+from suite.spec.redaction import public_variables, without_secrets_in
 from suite.spec.version import suite_version
-
-_SECRETS = re.compile("TOKEN|SECRET|KEY|PASSWORD|PASSWD|CREDENTIAL|AUTH", re.IGNORECASE)
 
 
 class Described(Protocol):
@@ -26,11 +24,11 @@ class Described(Protocol):
 
 
 def driver_facts(launcher: Described, job: Job, bundle: str) -> dict:
-    """What ``environment.json`` holds. A bundle is meant to be published: paths of this machine and values of variables
-    whose name speaks of a secret are left out."""
+    """What ``environment.json`` holds. A bundle is meant to be published: paths of this machine and variables that
+    hold a secret, by name or by value, are left out, and so is any secret in another text."""
     argv = [part.replace(bundle, ".") for part in job.argv]
-    own = {name: value for name, value in job.env.items() if name != "PYTHONPATH" and not _SECRETS.search(name)}
-    return {
+    own = public_variables({name: value for name, value in job.env.items() if name != "PYTHONPATH"})
+    facts = {
         **launcher.facts(job),
         "launcher": launcher.name,
         "suite_version": suite_version(),
@@ -45,6 +43,8 @@ def driver_facts(launcher: Described, job: Job, bundle: str) -> dict:
         },
         "host": host_facts(),
     }
+    found: dict[str, Any] = without_secrets_in(facts)
+    return found
 
 
 @lru_cache(maxsize=1)

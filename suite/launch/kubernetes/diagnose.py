@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from suite.launch.cluster.scheduler import SchedulerEnd
-from suite.launch.kubernetes.pods import Pod, RunEnd, moment
+from suite.launch.kubernetes.answers import moment
+from suite.launch.kubernetes.pods import Pod, RunEnd
 from suite.launch.outcome import Failure, FailureKind
 from suite.launch.patterns import PATTERNS, strongest
 
@@ -105,7 +106,9 @@ def _of_container(name: str, status: dict) -> Iterator[Finding]:
     waiting = status.get("state", {}).get("waiting") or {}
     if ended.get("reason") == "OOMKilled":
         yield Finding(
-            0, "oom_host", f"{name}: container {status['name']} ended with OOMKilled, exit code {ended['exitCode']}"
+            0,
+            "oom_host",
+            f"{name}: container {status.get('name')} ended with OOMKilled, exit code {ended.get('exitCode')}",
         )
     for one in (waiting, ended):
         reason, message = str(one.get("reason", "")), " ".join(str(one.get("message", "")).split())

@@ -11,6 +11,7 @@ from typing import Any
 from suite.launch.cluster.scheduler import Gathered, Phase, SchedulerState, Stream
 from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job
+from suite.launch.kubernetes.answers import run_answer
 from suite.launch.kubernetes.client import Cluster, Refused, connect
 from suite.launch.kubernetes.diagnose import scheduler_end
 from suite.launch.kubernetes.pod import RUN_LABEL, run_labels
@@ -170,7 +171,7 @@ def _warnings(cluster: Cluster, name: str) -> list[str]:
 
 def _is_suspended(run: dict[str, Any]) -> bool:
     """Whether a queue, such as Kueue's, holds the run back; operators of version 1 keep that in their run policy."""
-    spec = run.get("spec", {})
+    spec = run_answer(run).get("spec", {})
     return bool(spec.get("suspend") or spec.get("runPolicy", {}).get("suspend"))
 
 
