@@ -1,7 +1,7 @@
 """What is never kept of an environment: secrets, by the names of variables and by what values look like.
 
-``suite/worker/redaction.json`` declares both, for driver and worker alike. Each of its patterns takes time in proportion to
-the text, and has one group: what of a match is kept before the secret.
+``suite/worker/redaction.json`` declares both, for driver and worker alike. Each of its patterns takes time in
+proportion to the text, and has one group: what of a match is kept before the secret.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def _near(value: Any, random: Random) -> Any:
                 value * 10**6,
                 value * 10**12,
                 value // 2,
-                float(min(value, 10**300)),
+                float(max(-(10**300), min(value, 10**300))),
             )
         )
     if isinstance(value, float):

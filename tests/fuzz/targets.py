@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shutil
 import tarfile
 import tempfile
@@ -17,7 +18,7 @@ import yaml
 from pydantic import ValidationError
 
 from suite.bundle.derive import derive
-from suite.bundle.files import DamagedBundle
+from suite.bundle.files import DamagedBundle, parse_object
 from suite.bundle.manifest_file import parse_manifest
 from suite.bundle.store import Bundle
 from suite.bundle.verify import verify
@@ -34,6 +35,7 @@ from suite.launch.cluster.submission import Submission, read_submission
 from suite.launch.cluster.transcript import read_streams
 from suite.launch.docker.copying import UnsafeCopy, extract
 from suite.launch.job import Job
+from suite.launch.kubernetes.answers import readable
 from suite.launch.kubernetes.diagnose import scheduler_end
 from suite.launch.kubernetes.names import object_name, quantity_number
 from suite.launch.kubernetes.pods import read_pods, run_end
@@ -181,10 +183,11 @@ CONFIGS: list[Any] = [
 
 
 def read_workload(data: bytes) -> None:
-    body = json.loads(data)
+    body = parse_object(text_of(data), "workload")
     workload = Workload.model_validate(body.get("workload"))
     layout = Layout.model_validate(body.get("layout"))
-    changed = workload.changed(body.get("changes") or {})
+    changes = body.get("changes")
+    changed = workload.changed(changes if isinstance(changes, dict) else {})
     resolve_work(GPT, changed, layout)
     layout.label()
 
@@ -438,7 +441,7 @@ def read_words(data: bytes) -> None:
         lambda: device_range(text),
         lambda: quantity_number(text),
         lambda: None if text.startswith("list") else parse_lengths(text),
-        lambda: object_name(text),
+        lambda: object_name(readable(text)),
         lambda: without_secrets(text),
     ):
         try:
@@ -547,11 +550,13 @@ def make_kubernetes(random: Random) -> bytes:
 
 
 def read_kubernetes(data: bytes) -> None:
-    body = json.loads(data)
+    body = parse_object(text_of(data), "answer")
     pods, warnings = body.get("pods"), body.get("warnings")
     found = read_pods(pods if isinstance(pods, list) else [])
     end = run_end(body.get("run") or {})
-    told = scheduler_end(found, end, 2, [str(each) for each in warnings] if isinstance(warnings, list) else [])
+    told = scheduler_end(
+        found, end, 2, [readable(str(each)) for each in warnings] if isinstance(warnings, list) else []
+    )
     told.model_dump_json()
     for pod in found:
         pod.why_pending()
@@ -594,9 +599,8 @@ def read_archive(data: bytes) -> None:
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir()
     extract((data[start : start + 512] for start in range(0, len(data), 512)), target)
-    assert {path.name for path in target.iterdir()} <= {f"rank-{number}.jsonl" for number in range(10**7)} or all(
-        path.name.startswith("rank-") and not path.is_symlink() for path in target.iterdir()
-    )
+    for path in target.iterdir():
+        assert re.fullmatch(r"rank-\d{1,7}\.jsonl", path.name) and path.is_file() and not path.is_symlink()
 
 
 def every_manifest(random: Random) -> bytes:
@@ -638,7 +642,7 @@ TARGETS = {
             "workload",
             mutate.json_document(WORKLOADS, no_files),
             read_workload,
-            (ValidationError, UsageError, json.JSONDecodeError),
+            (ValidationError, UsageError, DamagedBundle),
         ),
         Target("rank-events", make_events("rank-0.jsonl"), read_rank_events, BUNDLE),
         Target("driver-events", make_events("driver.jsonl"), read_driver_events, BUNDLE),
@@ -651,7 +655,7 @@ TARGETS = {
         Target("sizes", make_text(SIZES), read_size, (UsageError,)),
         Target("words", make_text(WORDS), read_words, (UsageError,)),
         Target("slurm", make_slurm, read_slurm, (UsageError,)),
-        Target("kubernetes", make_kubernetes, read_kubernetes, (UsageError,)),
+        Target("kubernetes", make_kubernetes, read_kubernetes, BUNDLE),
         Target("stream", make_stream, read_stream, ()),
         Target("archive", make_archive, read_archive, (UnsafeCopy,)),
     )

@@ -31,8 +31,8 @@ def require_consent(manifest: Manifest, path: Path, runs: str, yes: bool) -> Non
         return
     if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
         raise UsageError(
-            f"{path} is not a bundle that you recorded on this machine: give the same command on a terminal to see what it "
-            "asks for, or run it with --yes"
+            f"{path} is not a bundle that you recorded on this machine: give the same command on a terminal to see "
+            "what it asks for, or run it with --yes"
         )
     say(f"{path} is not a bundle that you recorded on this machine. It asks for:", err=True)
     for line in what_it_asks(manifest, runs):

@@ -1,7 +1,7 @@
 """Whether a bundle's manifest was made by this user on this machine, as a bundle can prove and nobody else can forge.
 
-A user has a key, a file of their own in the folder of ``suite.bundle.cache.place``. With each run ``environment.json`` gets a
-code of the manifest under that key; a manifest that was changed, or came from elsewhere, has none that fits.
+A user has a key, a file of their own in the folder of ``suite.bundle.cache.place``. With each run ``environment.json``
+gets a code of the manifest under that key; a manifest that was changed, or came from elsewhere, has none that fits.
 """
 
 from __future__ import annotations

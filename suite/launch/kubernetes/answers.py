@@ -1,4 +1,4 @@
-"""What an API server answers, made safe to read: what is not of its kind is left out, so that no reader stumbles over it."""
+"""What an API server answers, made safe to read: what is not of its kind is left out, so that nobody stumbles."""
 
 from __future__ import annotations
 
@@ -75,23 +75,28 @@ def moment(text: str | None) -> float | None:
         return None
 
 
+def readable(text: str) -> str:
+    """Without halves of characters, which JSON can spell and no file can hold."""
+    return text.encode(errors="replace").decode()
+
+
 def _tidy(value: Any, kind: Any) -> Any:
     """``value`` without those parts that are not of their kind."""
     if isinstance(kind, list):
         return [_tidy(one, kind[0]) for one in value if isinstance(one, dict)]
     if not isinstance(value, dict):
         return {}
-    return {
-        name: _tidied(inner, kind.get(name, kind.get("*"))) for name, inner in value.items() if _fits(inner, kind, name)
-    }
+    kinds = {name: kind.get(name, kind.get("*")) for name in value}
+    return {name: _tidied(inner, kinds[name]) for name, inner in value.items() if _fits(inner, kinds[name])}
 
 
 def _tidied(value: Any, kind: Any) -> Any:
-    return _tidy(value, kind) if isinstance(kind, (dict, list)) else value
+    if isinstance(kind, (dict, list)):
+        return _tidy(value, kind)
+    return readable(value) if isinstance(value, str) else value
 
 
-def _fits(value: Any, kinds: dict[str, Any], name: str) -> bool:
-    kind = kinds.get(name, kinds.get("*"))
+def _fits(value: Any, kind: Any) -> bool:
     if kind is None:
         return True
     wanted = type(kind) if isinstance(kind, (dict, list)) else kind

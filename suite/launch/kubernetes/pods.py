@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from suite.launch.kubernetes.answers import pod_answer, run_answer
+from suite.launch.kubernetes.answers import pod_answer, readable, run_answer
 from suite.launch.kubernetes.pod import ROLE_LABEL
 
 #: where a scheduler writes the number of a pod among its own kind
@@ -95,7 +95,10 @@ def read_pods(bodies: Iterable[dict[str, Any]]) -> list[Pod]:
 
 
 def run_end(run: dict[str, Any]) -> RunEnd | None:
-    """How the run ended as its Job, JobSet ... says; ``None`` while it goes on. Raises UsageError for no such object."""
+    """How the run ended as its Job, JobSet ... says; ``None`` while it goes on.
+
+    Raises UsageError for no such object.
+    """
     run = run_answer(run)
     status = run.get("status", {})
     for condition in status.get("conditions", ()):
@@ -108,7 +111,7 @@ def run_end(run: dict[str, Any]) -> RunEnd | None:
         return _rayjob_end(status)
     state = status.get("state")  # Volcano's
     if isinstance(state, dict) and state.get("phase") in _VOLCANO_ENDS:
-        words = _sentence(state["phase"], str(state.get("message") or state.get("reason") or ""))
+        words = _sentence(state["phase"], readable(str(state.get("message") or state.get("reason") or "")))
         return RunEnd(state["phase"] == "Completed", f"{run['kind']}: {words}")
     return None
 

@@ -11,7 +11,7 @@ from typing import Any
 from suite.launch.cluster.scheduler import Gathered, Phase, SchedulerState, Stream
 from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job
-from suite.launch.kubernetes.answers import run_answer
+from suite.launch.kubernetes.answers import readable, run_answer
 from suite.launch.kubernetes.client import Cluster, Refused, connect
 from suite.launch.kubernetes.diagnose import scheduler_end
 from suite.launch.kubernetes.pod import RUN_LABEL, run_labels
@@ -166,7 +166,9 @@ def _warnings(cluster: Cluster, name: str) -> list[str]:
         return []
     own = [event for event in events if str(event["involvedObject"].get("name", "")).startswith(name)]
     own.sort(key=lambda event: str(event.get("lastTimestamp") or event["metadata"].get("creationTimestamp")))
-    return list(dict.fromkeys(" ".join(f"{event.get('reason')}: {event.get('message')}".split()) for event in own))
+    return list(
+        dict.fromkeys(readable(" ".join(f"{event.get('reason')}: {event.get('message')}".split())) for event in own)
+    )
 
 
 def _is_suspended(run: dict[str, Any]) -> bool:
