@@ -58,9 +58,8 @@ def test_one_hostile_bundle_stops_neither_verify_nor_report(tmp_path: Path) -> N
         path = make_bundle(tmp_path, synthetic_manifest(repeat=number + 2))
         body = json.loads((path / "manifest.json").read_text())
         (path / "manifest.json").write_text(changed(body, place, value))
-    found = dict(
-        (bundle.path, result.status) for bundle, result in verify_all([Bundle(path) for path in tmp_path.iterdir()])
-    )
+    checked = verify_all([Bundle(path) for path in tmp_path.iterdir()])
+    found = {bundle.path: result.status for bundle, result in checked}
     assert found.pop(good) == "missing record" and set(found.values()) == {"damaged"}
     assert len(read_entries([tmp_path]).entries) == 1
 

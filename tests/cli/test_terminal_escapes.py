@@ -187,7 +187,7 @@ def test_nothing_is_printed_but_by_way_of_one_function() -> None:
         "images/show.py": 1,  # plain
         "report/formatting/forms.py": 1,  # printable
         "launch/as_owner.py": 1,  # its own words, in an image
-        "launch/node.py": 0,
+        "fitting/refit.py": 3,  # its own figures, for who fits the planner
     }
     found: dict[str, int] = {}
     for path in PACKAGE.rglob("*.py"):

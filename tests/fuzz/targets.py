@@ -454,7 +454,7 @@ def read_words(data: bytes) -> None:
         raise UsageError("refused by nearly all")
 
 
-SQUEUE = b"7|RUNNING|1700000000|N/A|n[1-4]|None|/home/me/runs\n7_3|PENDING|N/A|N/A||(Priority)|/home/me/a|b\n"
+SQUEUE = b"7|RUNNING|1700000000|N/A|n[1-4]|None|/shared/me/runs\n7_3|PENDING|N/A|N/A||(Priority)|/shared/me/a|b\n"
 SACCT = b"7|CANCELLED by 1000|1700000000|1700000100|n1|None\n"
 OUTPUT = (
     b'0: ::suite:: {"kind": "start", "rank": 0, "seq": 0, "time": 1.0}\n0: hello\n1: there\n'
@@ -481,7 +481,7 @@ def read_slurm(data: bytes) -> None:
     client._call = lambda *command, **more: text if command[0] == ("squeue" if data[:1] == b"Q" else "sacct") else ""  # type: ignore[assignment]
     try:
         client.find("7")
-        client.find_by_name("a", "/home/me/runs", 3)
+        client.find_by_name("a", "/shared/me/runs", 3)
     finally:
         client._call = call
 

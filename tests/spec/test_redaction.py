@@ -86,7 +86,7 @@ PUBLIC = {
     "MASTER_ADDR": "10.0.0.1:29500",
     "TORCH_NCCL_TRACE": "https://docs.example:8443/a@b?x=1",
     "MKL_NUM_THREADS": "8",
-    "PATH": "/usr/bin:/home/me/.local/bin",
+    "PATH": "/usr/bin:/shared/me/.local/bin",
     "IMAGE": "pytorch:24.01-py3@sha256:" + "0" * 64,
     "REGISTRY": "nvcr.io:5000/nvidia/pytorch:24.01-py3@sha256:" + "0" * 64,
     "COMPASS": "north",

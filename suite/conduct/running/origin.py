@@ -34,7 +34,9 @@ def is_from_here(manifest: Manifest, facts: Mapping[str, Any] | None) -> bool:
     """Whether this user recorded the manifest here; ``facts``: of the ``environment.json`` beside it."""
     told, key = (facts or {}).get(FIELD), _key(make=False)
     return (
-        isinstance(told, str) and key is not None and hmac.compare_digest(told.encode(), _code(key, manifest).encode())
+        isinstance(told, str)
+        and key is not None
+        and hmac.compare_digest(told.encode(errors="replace"), _code(key, manifest).encode())
     )
 
 

@@ -20,7 +20,7 @@ _CANNOT_START = re.compile(
 )
 _STORAGE = re.compile(r"ephemeral.storage|EmptyDir|nodefs|imagefs|inodes", re.IGNORECASE)
 _LOST = re.compile(r"NodeLost|NodeShutdown|NodeAffinity|Shutdown|Terminated|Preempting")
-_GPU = re.compile(r"Insufficient \S*gpu|OutOf\S*gpu|for \S*gpu", re.IGNORECASE)
+_GPU = re.compile(r"Insufficient \S{0,200}gpu|OutOf\S{0,200}gpu|for \S{0,200}gpu", re.IGNORECASE)
 _SIGNAL_BASE, _MOST_SIGNAL = 128, 64
 #: KubeRay's pods: their exit codes are Ray's and those of the program that follows its job, not those of ranks
 _NOT_OF_RANKS = ("ray", "submitter")

@@ -113,7 +113,7 @@ def test_a_foreign_manifest_is_shown_and_asked_about(tmp_path: Path, monkeypatch
 def test_where_nobody_can_be_asked_one_line_says_how_to_go_on(tmp_path: Path) -> None:
     path = make_bundle(tmp_path, synthetic_manifest())
     with pytest.raises(
-        UsageError, match="not a bundle that you recorded on this machine: .* or run it with --yes"
+        UsageError, match=r"not a bundle that you recorded on this machine: .* or run it with --yes"
     ) as caught:
         require_consent(synthetic_manifest(), path, "3 runs", yes=False)
     assert "\n" not in str(caught.value)
