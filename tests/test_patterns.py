@@ -187,6 +187,6 @@ def test_every_pattern_takes_time_in_proportion_to_its_text() -> None:
     assert not slow
 
 
-@pytest.mark.parametrize("pattern", [r"\s*\|", r"ab.*cd"])
+@pytest.mark.parametrize("pattern", [r"\s*\|", r"a.*b.*c"])
 def test_a_pattern_that_does_not_is_seen(pattern: str) -> None:
     assert is_slow(Found("", pattern, True))

@@ -1,4 +1,4 @@
-"""No text of a file moves, colours or reverses anything on a terminal: an escape planted in every string of every kind."""
+"""No text of a file moves, colours or reverses anything on a terminal: an escape planted in every text of a kind."""
 
 from __future__ import annotations
 

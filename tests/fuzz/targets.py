@@ -1,4 +1,5 @@
-"""Every parser of text that somebody else may have written, with valid inputs to change and the errors that it declares."""
+# ruff: noqa: E501 - inputs are as long as they are
+"""Every parser of what somebody else may have written, with valid inputs to change and its declared errors."""
 
 from __future__ import annotations
 
