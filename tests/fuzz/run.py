@@ -1,8 +1,8 @@
 """Inputs without end for every parser: ``python -m tests.fuzz.run [--inputs N] [--seed N] [--first N] [TARGET ...]``.
 
-Each input follows from the target's name, the seed and its number alone, so that any one is made again by itself. What is
-wrong with a parser is a traceback (anything but its declared errors), an input that takes longer than the limit, or memory
-beyond the limit; each is written to ``--findings``, and belongs into ``tests/fuzz/corpus`` once it is mended.
+Each input follows from the target's name, the seed and its number alone, so that any one is made again by itself. What
+is wrong with a parser is a traceback (anything but its declared errors), an input that takes longer than the limit, or
+memory beyond the limit; each is written to ``--findings``, and belongs into ``tests/fuzz/corpus`` once it is mended.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def random_of(target: str, seed: int, number: int) -> Random:
 
 
 def try_one(target: Target, data: bytes) -> tuple[bool, str | None]:
-    """Whether the parser refused it, and where it neither took nor refused it what is wrong, in a few lines."""
+    """Whether the parser refused it; and what is wrong, in a few lines, where it neither took nor refused it."""
     try:
         with time_limit():
             target.read(data)
