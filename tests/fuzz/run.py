@@ -57,7 +57,7 @@ class Result:
     def line(self) -> str:
         return (
             f"{self.name:<14} {self.inputs:>8,} inputs  {self.refused:>8,} refused  {len(self.findings):>3} findings  "
-            f"{self.seconds:>7.1f} s  slowest {1000 * self.slowest_seconds:>7.1f} ms  memory +{self.grown_bytes >> 20} MiB"
+            f"{self.seconds:>7.1f} s  slowest {1000 * self.slowest_seconds:>7.1f} ms  +{self.grown_bytes >> 20} MiB"
         )
 
 
