@@ -21,6 +21,10 @@ PYTHON_VERSION ?= 3.12
 PYTEST_ARGS ?=
 LOCK_TOOL ?= pip-compile
 UV ?= uv
+INPUTS ?= 100000
+SEED ?= 1
+FUZZ_SECONDS ?= 3600
+TARGETS ?=
 PUBLISHED ?= docs/published
 FIT_DATE ?= $(shell date +%F)
 STATS_CHECK_ARGS ?=
@@ -51,7 +55,7 @@ WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker e
 WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform manylinux_$(glibc)_x86_64) \
 	--platform manylinux2014_x86_64
 
-.PHONY: help test-trainers bench vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock openrlhf openrlhf-lock test test-fast test-bare test-kubernetes lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean
+.PHONY: help test-trainers bench vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock openrlhf openrlhf-lock test test-fast test-bare test-kubernetes fuzz lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -119,6 +123,10 @@ test-bare: $(STAMP) ## the tests near Docker, Slurm, etcd and go once more, as o
 test-kubernetes: $(STAMP) ## the tests against a real Kubernetes API server, built once in about four minutes
 	@tests/kubernetes_server/build build/kubernetes
 	@SUITE_TEST_KUBE_REQUIRED=1 $(BIN)/python -m pytest tests/kubernetes_server $(PYTEST_ARGS)
+
+# Each input follows from its parser's name, SEED and its number; what is found lies in build/fuzz and belongs into tests/fuzz/corpus.
+fuzz: $(STAMP) ## INPUTS (100000) changed inputs for every parser, or for those in TARGETS, within FUZZ_SECONDS each; fails on a finding
+	@$(BIN)/python -m tests.fuzz.run --inputs $(INPUTS) --seed $(SEED) --seconds $(FUZZ_SECONDS) $(TARGETS)
 
 lint: $(STAMP) ## ruff, vermin and mypy
 	@$(BIN)/ruff check

@@ -158,6 +158,8 @@ OWN_FILES = {
     "suite/bundle/files.py": "writes, and syncs folders",
     "suite/bundle/store.py": "the driver's own log and lock, through no link",
     "suite/bundle/cache/database.py": "the user's own cache, through no link",
+    "suite/conduct/running/origin.py": "the user's own key, which must be theirs alone",
+    "suite/spec/redaction.py": "the suite's own sources and data",
     "suite/launch/cluster/submission.py": "writes a draft that is not there yet",
     "suite/conduct/cluster/turn.py": "a lock, through no link",
     "suite/conduct/cluster/image_file.py": "a regular file of any length that the user named",

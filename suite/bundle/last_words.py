@@ -7,6 +7,7 @@ from typing import Any
 from suite.bundle.amounts import MOST_COUNT, MOST_SECONDS
 from suite.launch.outcome import Failure, Outcome
 from suite.launch.traces import LONGEST_LINE
+from suite.spec.redaction import without_secrets
 
 #: A phase's name is shorter; no failure needs more lines.
 _LONGEST_PHASE, _MOST_LINES = 80, 500
@@ -14,13 +15,13 @@ _MOST_CODE = 1 << 31
 
 
 def failure_fields(failure: Failure) -> dict[str, Any]:
-    """Of the driver's ``failure`` event: short Unicode text, and an iteration that can be one."""
+    """Of the driver's ``failure`` event: short Unicode text without secrets, and an iteration that can be one."""
     iteration = failure.iteration
     return {
         "failure": failure.kind,
         "phase": None if failure.phase is None else _short(failure.phase, _LONGEST_PHASE),
         "iteration": iteration if iteration is not None and 0 <= iteration <= MOST_COUNT else None,
-        "evidence": [_short(line, LONGEST_LINE) for line in failure.evidence[:_MOST_LINES]],
+        "evidence": [_short(without_secrets(line), LONGEST_LINE) for line in failure.evidence[:_MOST_LINES]],
     }
 
 

@@ -9,12 +9,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from suite.bundle.files import DamagedBundle, first_line, parse_object
+from suite.spec.base import printable
+from suite.spec.bounds import MOST, MOST_RANKS, first_beyond
 from suite.spec.lengths import lengths_as_text
 from suite.spec.manifest import Manifest, Run
 from suite.spec.names import SAFE_ID
 from suite.spec.resolve import layout_errors
 
-_MOST_RANKS, _MOST = 1 << 20, 1 << 48
 #: Manifests that were read last, by all but their ``run``, in which alone repeats differ, and on which nothing depends.
 _MOST_KNOWN, _LONGEST_KNOWN = 256, 1 << 16
 _known: dict[str, Manifest] = {}
@@ -31,6 +32,7 @@ def parse_manifest(text: str, name: str) -> Manifest:
         rest, run_text = json.dumps(body), json.dumps(run)
     except RecursionError as error:
         raise DamagedBundle(f"{name} is nested too deeply") from error
+    _check_numbers({"run": run}, name)
     manifest = _repeat_of(_known.get(rest), run_text) or _read(text, body, name)
     if not SAFE_ID.fullmatch(manifest.run.id):
         raise DamagedBundle(f"{name}: run.id {manifest.run.id[:80]!r} cannot be the name of a folder")
@@ -53,6 +55,7 @@ def _repeat_of(known: Manifest | None, run: str) -> Manifest | None:
 
 def _read(text: str, body: Mapping[str, Any], name: str) -> Manifest:
     _refuse_files(body, name)
+    _check_numbers(body, name)
     try:
         manifest = Manifest.model_validate_json(text)
     except ValidationError as error:
@@ -63,6 +66,13 @@ def _read(text: str, body: Mapping[str, Any], name: str) -> Manifest:
     return manifest
 
 
+def _check_numbers(body: Mapping[str, Any], file: str) -> None:
+    """Numbers beyond any machine, wherever they are, would overflow in formulas. Raises DamagedBundle."""
+    beyond = first_beyond(body)
+    if beyond is not None:
+        raise DamagedBundle(f"{file}: {printable('.'.join(beyond))[:200]} is larger than {MOST}")
+
+
 def _refuse_files(body: Mapping[str, Any], file: str) -> None:
     """A bundle must not have files of the machine read that it lies on. Raises DamagedBundle."""
     name = lengths_as_text(body)
@@ -71,16 +81,12 @@ def _refuse_files(body: Mapping[str, Any], file: str) -> None:
 
 
 def _check_content(manifest: Manifest, file: str) -> None:
-    """A layout that does not divide has no floor, and numbers beyond any machine would keep the formulas busy.
+    """A layout that does not divide has no floor, and ranks beyond any cluster would keep the reader busy.
 
     Raises DamagedBundle.
     """
-    if manifest.layout.ranks > _MOST_RANKS:
-        raise DamagedBundle(f"{file}: {manifest.layout.ranks} ranks are more than the {_MOST_RANKS} that are read")
-    parts = (manifest.size, manifest.workload, manifest.work, manifest.measure)
-    for name, value in (item for part in parts for item in part):
-        if isinstance(value, (int, float)) and value > _MOST:
-            raise DamagedBundle(f"{file}: {name} is larger than {_MOST}")
+    if manifest.layout.ranks > MOST_RANKS:
+        raise DamagedBundle(f"{file}: {manifest.layout.ranks} ranks are more than the {MOST_RANKS} that are read")
     _check_lengths(manifest, file)
     errors = layout_errors(manifest.size, manifest.workload, manifest.layout)
     if errors:

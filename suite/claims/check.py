@@ -22,6 +22,8 @@ from suite.spec.base import Frozen
 
 #: No batch has as many sequences, and nothing is trained on as few tokens.
 _TOKENS_IN_BATCH, _LEAST_TOKENS = 1e5, 1e7
+#: Nothing that is published lies beyond these in base units, and products of a row's numbers stay finite within them.
+_LEAST_NUMBER, _MOST_NUMBER = 1e-30, 1e30
 
 
 class Flag(Frozen):
@@ -111,7 +113,7 @@ def _row(line: Line, found: Mapping[str, Amount | None], words: dict[str, str]) 
 
     A mean length goes before the longest that a sequence may have.
     """
-    usable = {name: each for name, each in found.items() if each and math.isfinite(each.value) and each.value > 0}
+    usable = {name: each for name, each in found.items() if each and _LEAST_NUMBER < each.value < _MOST_NUMBER}
     values = {name: each.value for name, each in usable.items()}
     if "device" in words:
         count = devices_in(words["device"])

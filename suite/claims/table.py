@@ -12,7 +12,9 @@ from suite.spec.base import UsageError
 from suite.spec.foreign import DOCUMENT_BYTES, read_bytes
 
 _MOST_ROWS, _MOST_COLUMNS, _LONGEST_CELL = 100_000, 200, 200
-_RULE = re.compile(r"\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*")
+#: Of a table whose metrics become columns.
+_MOST_CELLS = 5_000_000
+_DASHES = re.compile(r":?-+:?")
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 _LONG_FORM = {"config_id", "metric", "value"}
 
@@ -60,7 +62,7 @@ def parse_table(text: str, name: str, markdown: bool) -> Table:
         for number, cells in lines[1:]
     ]
     if set(headers) >= _LONG_FORM:
-        return _widened(headers, rows)
+        return _widened(headers, rows, name)
     return Table(tuple(headers), tuple(rows))
 
 
@@ -83,7 +85,7 @@ def _csv(text: str, name: str) -> list[tuple[int, list[str]]]:
 def _markdown(text: str) -> list[tuple[int, list[str]]]:
     lines = text.splitlines()
     for number in range(1, len(lines)):
-        if "|" in lines[number - 1] and "|" in lines[number] and _RULE.fullmatch(lines[number][:10_000]):
+        if "|" in lines[number - 1] and "|" in lines[number] and _is_rule(lines[number]):
             rows = [(number, _pipes(lines[number - 1]))]
             for below in range(number + 1, len(lines)):
                 if "|" not in lines[below]:
@@ -91,6 +93,12 @@ def _markdown(text: str) -> list[tuple[int, list[str]]]:
                 rows.append((below + 1, _pipes(lines[below])))
             return rows
     return []
+
+
+def _is_rule(line: str) -> bool:
+    """Whether a line is the one of dashes below a header: each cell for itself, so that no line takes long."""
+    cells = line.strip().removeprefix("|").removesuffix("|").split("|")
+    return all(_DASHES.fullmatch(cell.strip()) for cell in cells)
 
 
 def _pipes(line: str) -> list[str]:
@@ -107,8 +115,11 @@ def _unique(headers: Sequence[str]) -> list[str]:
     return names
 
 
-def _widened(headers: Sequence[str], rows: Sequence[Line]) -> Table:
-    """A metric a row becomes a column a metric; what a source did not print itself (derived) is no claim of it."""
+def _widened(headers: Sequence[str], rows: Sequence[Line], name: str) -> Table:
+    """A metric a row becomes a column a metric; what a source did not print itself (derived) is no claim of it.
+
+    Raises UsageError for more cells than a table may have.
+    """
     kept = [name for name in headers if name not in ("metric", "value", "unit", "provenance")]
     wide: dict[tuple[str, str], tuple[int, dict[str, str]]] = {}
     metrics: dict[str, None] = {}
@@ -121,4 +132,8 @@ def _widened(headers: Sequence[str], rows: Sequence[Line]) -> Table:
         metrics.setdefault(metric)
         cells.setdefault(metric, row.cells["value"])
     names = (*kept, *(metric for metric in metrics if metric not in kept))
+    if len(names) * len(wide) > _MOST_CELLS:
+        raise UsageError(
+            f"{name} has {len(names)} metrics and columns of {len(wide)} configurations, more than {_MOST_CELLS} cells"
+        )
     return Table(names, tuple(Line(number, dict.fromkeys(names, "") | cells) for number, cells in wide.values()))

@@ -12,6 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 from suite.cli.commands import ABOUT, COMMANDS, Command, Group
 from suite.cli.help_layout import GroupedCommand
 from suite.cli.saved_help import content_width
+from suite.spec.terminal import say
 
 
 class Commands(TyperGroup):
@@ -52,7 +53,7 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from suite.cli.main import version_line
 
-        typer.echo(version_line())
+        say(version_line())
         raise typer.Exit
 
 

@@ -8,6 +8,7 @@ import typer
 
 from suite.cli.exits import command
 from suite.cli.options.reading import Python
+from suite.spec.terminal import say
 
 
 @command
@@ -41,4 +42,4 @@ def backends(
         packages = ", ".join(f"{name} {version or 'missing'}" for name, version in has.items())
         state = experimental(driver)
         warning = f" (experimental: {state})" if state else ""
-        typer.echo(f"{driver.name:<12} {driver.kind:<8} {driver.summary}{warning}\n{'':12} {packages}")
+        say(f"{driver.name:<12} {driver.kind:<8} {driver.summary}{warning}\n{'':12} {packages}")

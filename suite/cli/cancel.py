@@ -9,6 +9,7 @@ import typer
 
 from suite.cli.exits import command
 from suite.cli.options import completion
+from suite.spec.terminal import say
 
 
 @command
@@ -22,7 +23,7 @@ def cancel(
     from suite.cli.options.reading import print_json
     from suite.conduct.cluster.standing import chosen, standing
     from suite.launch.cluster.registry import find_scheduler
-    from suite.spec.base import UsageError, printable
+    from suite.spec.base import UsageError
 
     if bool(run) == everything:
         raise UsageError("name the runs to cancel, or give --all (`suite status` lists them)")
@@ -38,8 +39,8 @@ def cancel(
         print_json({"cancelled": ended, "over": sorted(left)})
         return
     for run_id in ended:
-        typer.echo(f"{run_id}: cancel requested; suite collect --wait makes its bundle")
+        say(f"{run_id}: cancel requested; suite collect --wait makes its bundle")
     for run_id, word in left.items():
-        typer.echo(printable(f"{run_id}: nothing to cancel: {word}"))
+        say(f"{run_id}: nothing to cancel: {word}")
     if not ended and not left:
-        typer.echo("nothing to cancel: no run is pending or running")
+        say("nothing to cancel: no run is pending or running")

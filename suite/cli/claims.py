@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from suite.cli.exits import DONE, GATE_NOT_MET, command
+from suite.spec.terminal import say
 
 if TYPE_CHECKING:
     from suite.claims.check import Claims
@@ -42,7 +43,7 @@ def check(
         print_json(found.model_dump(mode="json"))
     else:
         for line in claim_lines(found, most):
-            typer.echo(line)
+            say(line)
     return GATE_NOT_MET if found.flags else DONE
 
 

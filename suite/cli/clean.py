@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import DONE, command
+from suite.spec.terminal import say
 
 
 @command
@@ -26,17 +27,17 @@ def clean(
     """
     from suite.cli.options.reading import print_json, seconds
     from suite.conduct.cluster.cleaning import leftovers, remove
-    from suite.spec.base import UsageError, printable
+    from suite.spec.base import UsageError
 
     found = leftovers(runs, None if older_than is None else seconds(older_than))
     total = sum(each.bytes for each in found.removable)
     if not as_json:
         for each in found.removable:
-            typer.echo(printable(f"{each.run_id}: {len(each.files)} files, {each.bytes / 2**20:.1f} MiB"))
+            say(f"{each.run_id}: {len(each.files)} files, {each.bytes / 2**20:.1f} MiB")
         for run_id, why in found.kept.items():
-            typer.echo(printable(f"{run_id}: stays, {why}"), err=True)
+            say(f"{run_id}: stays, {why}", err=True)
         if not found.removable:
-            typer.echo(f"nothing to remove beside the results in {runs}")
+            say(f"nothing to remove beside the results in {runs}")
     removed = bool(found.removable) and not dry_run and (yes or not as_json)
     if removed and not yes:
         question = f"remove {sum(len(each.files) for each in found.removable)} files, {total / 2**20:.1f} MiB?"
@@ -46,7 +47,7 @@ def clean(
         for each in found.removable:
             remove(each)
         if not as_json:
-            typer.echo(f"removed {total / 2**20:.1f} MiB of {len(found.removable)} runs")
+            say(f"removed {total / 2**20:.1f} MiB of {len(found.removable)} runs")
     if as_json:
         print_json({**found.model_dump(mode="json"), "bytes": total, "removed": removed})
     return DONE

@@ -9,6 +9,7 @@ import typer
 
 from suite.cli.exits import DONE, RUN_FAILED, command
 from suite.cli.options import completion
+from suite.spec.terminal import say
 
 
 @command
@@ -39,7 +40,7 @@ def collect(
     from suite.spec.base import UsageError, printable
 
     def show(now: Standing) -> None:
-        typer.echo(printable(f"{now.submission.run_id}: {now.state.word} {now.state.detail}"), err=True)
+        say(f"{now.submission.run_id}: {now.state.word} {now.state.detail}".rstrip(), err=True)
 
     collected: dict[str, dict] = {}
     left: dict[str, str] = {}
@@ -64,12 +65,12 @@ def collect(
         failure = record.failure
         collected[submission.run_id] = {"status": record.status, "failure": failure and failure.kind}
         if not as_json:
-            typer.echo(f"{submission.run_id}: {outcome_line(record)}")
+            say(f"{submission.run_id}: {outcome_line(record)}")
     if as_json:
         print_json({"collected": collected, "left": left})
     else:
         for run_id, why in left.items():
-            typer.echo(printable(f"{run_id}: not collected: {why}"), err=True)
+            say(printable(f"{run_id}: not collected: {why}"), err=True)
         if not collected and not left:
-            typer.echo(f"nothing to collect in {runs}: suite status lists what was submitted")
+            say(f"nothing to collect in {runs}: suite status lists what was submitted")
     return DONE if all(entry["status"] == "ok" for entry in collected.values()) else RUN_FAILED

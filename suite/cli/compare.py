@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import DONE, GATE_NOT_MET, command
+from suite.spec.terminal import say
 
 
 @command
@@ -74,5 +75,5 @@ def compare(
     else:
         print_comparison(result, outcome, phases)
         for line in notes(first, second):
-            typer.echo(visible(line, 400), err=True)
+            say(visible(line, 400), err=True)
     return GATE_NOT_MET if outcome and not outcome.passed else DONE

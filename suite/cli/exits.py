@@ -11,6 +11,8 @@ from typing import Any
 
 import typer
 
+from suite.cli.options.reading import check_numbers
+
 _LONGEST_LINE = 8000
 DONE, RUN_FAILED, BAD_USAGE, GATE_NOT_MET, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -22,6 +24,7 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
     def run(*args: Any, **kwargs: Any) -> None:
         signal.signal(signal.SIGTERM, _as_interrupt)
         try:
+            check_numbers(kwargs)
             code = function(*args, **kwargs) or DONE
         except KeyboardInterrupt:
             code = complain("interrupted; what was measured is kept", INTERRUPTED)

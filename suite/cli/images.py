@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import BAD_USAGE, DONE, GATE_NOT_MET, RUN_FAILED, command, complain
+from suite.spec.terminal import say
 
 AsJson = Annotated[bool, typer.Option("--json", help="print as JSON")]
 Checkout = Annotated[Path | None, typer.Option("--project", help="checkout of the suite [default: this one]")]
@@ -102,7 +103,7 @@ def wheelhouse(
     if as_json:
         print_json({"folder": str(folder), "wheels": wheels})
     else:
-        typer.echo(f"{len(wheels)} wheels in {folder}")
+        say(f"{len(wheels)} wheels in {folder}")
 
 
 @command
@@ -138,7 +139,7 @@ def lock(
     else:
         print_answers(answers)
         for path in changed:
-            typer.echo(f"wrote {path}")
+            say(f"wrote {path}")
     if all(answer.verdict == "unknown" for answer in answers):
         return complain("no registry could be asked: the digests are neither confirmed nor refuted", BAD_USAGE)
     return GATE_NOT_MET if not update and any(answer.verdict == "differs" for answer in answers) else DONE

@@ -9,6 +9,7 @@ import typer
 
 from suite.cli.exits import command
 from suite.cli.options import completion
+from suite.spec.terminal import say
 
 
 @command
@@ -40,10 +41,10 @@ def logs(
         seen.add(stream)
         if only is None or stream == only:
             for line in found:
-                typer.echo(f"{stream} | {shown(line)}" if only is None else shown(line))
+                say(f"{stream} | {shown(line)}" if only is None else shown(line))
 
     def tell(text: str) -> None:
-        typer.echo(text, err=True)
+        say(text, err=True)
 
     follow_log(log, lines, follow, show, tell)
     if only is not None and only not in seen:

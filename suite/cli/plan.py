@@ -11,6 +11,7 @@ from suite.cli.exits import DONE, GATE_NOT_MET, command
 from suite.cli.options import completion
 from suite.cli.options.fields import WorkloadOptions, workload_changes
 from suite.cli.options.groups import takes_groups
+from suite.spec.terminal import say
 
 if TYPE_CHECKING:
     from suite.planner.ask import Question
@@ -213,13 +214,13 @@ def _answer(
     else:
         columns = terminal_columns()
         for line in plan_lines(result, columns):
-            typer.echo(line)
+            say(line)
         if min_devices:
             for line in text_lines(fewest_text(result, fewest, extra["min_devices_without_offload"]), columns):
-                typer.echo(line)
+                say(line)
         for label, micro in extra.get("max_micro_batch", {}).items():
-            typer.echo(f"largest micro batch {micro:>5}  {label}")
-        typer.echo("")
+            say(f"largest micro batch {micro:>5}  {label}")
+        say("")
     if svg is not None and (result.options or result.nearest):
         from suite.planner.chart import memory_chart
 
@@ -244,7 +245,7 @@ def _check(files: list[Path], parameters: Parameters, svg: Path | None, as_json:
         print_json(result.model_dump(mode="json"))
     else:
         for line in check_lines(result):
-            typer.echo(line)
+            say(line)
     return DONE
 
 
@@ -269,9 +270,9 @@ def _scale(questions: list[Question], text: str, as_json: bool) -> int:
                 *(f"note: {note}" for note in asked.notes),
             ):
                 for piece in text_lines(line, columns):
-                    typer.echo(piece)
+                    say(piece)
             for line in scale_lines(points, columns):
-                typer.echo(line)
+                say(line)
     if as_json:
         print_json({"curves": curves})
     return DONE

@@ -13,6 +13,7 @@ from suite.cli.options.cluster import Nodes
 from suite.cli.options.groups import takes_groups
 from suite.cli.options.work import Work
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS, find_launcher
+from suite.spec.terminal import say
 
 
 def _render(name: str) -> Callable[..., None]:
@@ -49,7 +50,7 @@ def _render(name: str) -> Callable[..., None]:
             typer.echo(launcher.separator.join(document.text for document in documents), nl=False)
         else:
             for line in launcher.by_hand(paths) if paths else ():
-                typer.echo(line)
+                say(line)
 
     render.__annotations__["options"] = kind.options
     render.__doc__ = kind.render_help

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import command
+from suite.spec.terminal import say
 
 
 @command
@@ -43,8 +44,8 @@ def report(
         model = written.model if written else build(found.entries, title, caveats, found.read_from, with_suspect)
     print_headline(model)
     for line in model.caveats:
-        typer.echo(line, err=True)
+        say(line, err=True)
     if written:
-        typer.echo(printable(f"wrote {', '.join(str(path) for path in written.paths)}"))
+        say(printable(f"wrote {', '.join(str(path) for path in written.paths)}"))
     else:
-        typer.echo("add -o report.md to write the whole report, with plots")
+        say("add -o report.md to write the whole report, with plots")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from suite.cli.exits import DONE, GATE_NOT_MET, INTERRUPTED, RUN_FAILED, command
+from suite.cli.options.consent import Yes, require_consent
 from suite.cli.options.groups import takes_groups
 from suite.cli.options.launchers import HERE, Where
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS
@@ -48,6 +49,7 @@ def rerun(
         bool,
         typer.Option("--with-suspect", help="runs that something disturbed count too, as on a shared machine"),
     ] = False,
+    yes: Yes = False,
     runs: Annotated[Path, typer.Option(help="results folder for the new runs", rich_help_panel="Output")] = Path(
         "runs"
     ),
@@ -67,8 +69,8 @@ def rerun(
     suite rerun runs/BUNDLE --launcher slurm -- --partition gpu
 
     All repeats beside the named bundle are what the new runs are compared with. A manifest of a plan that asked for a
-    precision is repeated until that is reached. Exit 0: reproduced, or it cannot be told; 3: not reproduced; 1: a run
-    failed.
+    precision is repeated until that is reached. A manifest that you did not record on this machine is shown and asked
+    about first. Exit 0: reproduced, or it cannot be told; 3: not reproduced; 1: a run failed.
     """
     from functools import partial
 
@@ -106,6 +108,7 @@ def rerun(
             raise UsageError("a cluster makes a fixed number of runs: give --repeats, and leave out --precision")
         count = repeats or default_repeats(before)
         more = [*forwarded(where), *(submit_option or ())]
+        require_consent(wanted, manifest, _runs(rule, count), yes)
         names = runs_on_cluster(where.launcher, manifest, count, runs, more)
         again = tuple(Bundle(runs / name).manifest() for name in names)
         plan = Plan(id=again[0].run.plan, manifests=again, skipped=(), notes=())
@@ -114,9 +117,12 @@ def rerun(
         return _told(outcome, runs, as_json, RUN_FAILED if failed else None, strict)
     if submit_option:
         raise UsageError(f"{submit_option[0]}: what follows -- is for a cluster; add --launcher slurm or kubernetes")
+    count = repeats or default_repeats(before)
+    require_consent(wanted, manifest, _runs(rule, count), yes)
     machine, launcher = where.open(wanted.measure.device, (wanted.backend.name,))
     require_same_variables(wanted, machine.variables)
     machine.require_room(wanted.layout.ranks, oversubscribe, wanted.layout.nodes, wanted.measure.threads_per_rank)
+    machine.require_memory([wanted])
     require_same_stack(wanted, machine.stacks([wanted.backend.name])[wanted.backend.name])
     image = machine.images([wanted.backend.name])[wanted.backend.name]
     where.warn_if_busy(machine, launcher)
@@ -126,7 +132,7 @@ def rerun(
     settings = Settings(root=runs, python=machine.python, pythons=machine.pythons)
     work_on = partial(run_plan, settings=settings, launcher=launcher, view=view)
     if rule is None:
-        plan = rerun_plan(wanted, runs, repeats or default_repeats(before), image, extend)
+        plan = rerun_plan(wanted, runs, count, image, extend)
         summary = work_on(plan)
     else:
 
@@ -155,6 +161,11 @@ def _told(outcome: RerunOutcome, runs: Path, as_json: bool, ended: int | None, s
     verdict = outcome.reproduction and outcome.reproduction.verdict
     missed = ("not reproduced", "cannot tell") if strict else ("not reproduced",)
     return GATE_NOT_MET if verdict in missed else DONE
+
+
+def _runs(rule: Stopping | None, count: int) -> str:
+    """How many there will be, in words."""
+    return f"{rule.least} to {rule.most} runs" if rule is not None else f"{count} {'run' if count == 1 else 'runs'}"
 
 
 def _rule(manifest: Manifest, repeats: int | None, precision: str | None, extend: bool) -> Stopping | None:

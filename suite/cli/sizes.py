@@ -8,6 +8,7 @@ import typer
 
 from suite.cli.exits import command
 from suite.cli.options import completion
+from suite.spec.terminal import say
 
 if TYPE_CHECKING:
     from suite.spec.shape import Shape
@@ -34,9 +35,9 @@ def sizes(
         return
     columns = terminal_columns()
     for name, shapes in rows.items():
-        typer.echo(f"ladder {name}")
+        say(f"ladder {name}")
         titles = f"{'layers':>6} {'hidden':>6} {'ffn':>6} {'heads':>5} {'kv':>3} {'vocab':>6}"
-        typer.echo(f"  {'size':<15} {'parameters':>14} {titles}")
+        say(f"  {'size':<15} {'parameters':>14} {titles}")
         for shape in shapes:
             line = (
                 f"  {shape['name']:<15} {shape['parameters']:>14,} {shape['layers']:>6} {shape['hidden']:>6} "
@@ -47,11 +48,11 @@ def sizes(
                 line = "\n".join([line, *wrapped(note, columns, "    ")])
             else:
                 line = f"{line}  {note}".rstrip()
-            typer.echo(line)
+            say(line)
     for preset in () if ladder else presets().values():
         points = [f"{point.size} on {point.ranks}" for point in preset.points]
-        typer.echo("\n".join(wrapped(preset.summary, columns, f"preset {preset.name}: ", "  ")))
-        typer.echo("\n".join(wrapped(unbroken(points) + " ranks", columns, "  ")))
+        say("\n".join(wrapped(preset.summary, columns, f"preset {preset.name}: ", "  ")))
+        say("\n".join(wrapped(unbroken(points) + " ranks", columns, "  ")))
 
 
 def _row(size: Shape) -> dict[str, Any]:

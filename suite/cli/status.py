@@ -9,6 +9,7 @@ import typer
 
 from suite.cli.exits import command
 from suite.cli.options import completion
+from suite.spec.terminal import say
 
 
 @command
@@ -23,7 +24,6 @@ def status(
     """Show how far each run is that was submitted to a cluster, and why it waits."""
     from suite.cli.options.reading import print_json
     from suite.conduct.cluster.standing import chosen, standing
-    from suite.spec.base import printable
 
     rows = [standing(runs, submission) for submission in chosen(runs, run or [])]
     if as_json:
@@ -42,6 +42,6 @@ def status(
         )
         return
     if not rows:
-        typer.echo(f"nothing was submitted to a cluster from {runs}")
+        say(f"nothing was submitted to a cluster from {runs}")
     for row in rows:
-        typer.echo("  ".join(filter(None, map(printable, (row.submission.run_id, row.state.word, row.state.detail)))))
+        say("  ".join(filter(None, (row.submission.run_id, row.state.word, row.state.detail))))

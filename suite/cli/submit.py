@@ -14,6 +14,7 @@ from suite.cli.options.cluster import Nodes
 from suite.cli.options.groups import takes_groups
 from suite.cli.options.work import Work
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS, find_launcher
+from suite.spec.terminal import say
 
 if TYPE_CHECKING:
     from suite.conduct.cluster.to_do import ToDo
@@ -106,9 +107,9 @@ def _submit(name: str) -> Callable[..., None]:
 def _show_what_is_left(found: ToDo, nodes: Nodes, uncollected: bool) -> None:
     for state, run_ids in found.model_dump(exclude={"manifests"}).items():
         if run_ids:
-            typer.echo(f"{state.replace('_', ' ')}, so not submitted: {', '.join(run_ids)}")
+            say(f"{state.replace('_', ' ')}, so not submitted: {', '.join(run_ids)}")
     if uncollected:
-        typer.echo(f"to make their bundles: suite collect --wait --runs {quote(str(nodes.runs))}")
+        say(f"to make their bundles: suite collect --wait --runs {quote(str(nodes.runs))}")
 
 
 def __getattr__(name: str) -> Callable[..., None]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from suite.cli.exits import BAD_USAGE, DONE, GATE_NOT_MET, command
+from suite.spec.terminal import say
 
 if TYPE_CHECKING:
     from suite.bundle.store import Bundle
@@ -47,9 +48,9 @@ def verify(
         print_json([{"bundle": str(bundle.path), **result.model_dump(mode="json")} for bundle, result in checked])
     else:
         for line in (*_details(checked), _summary([result for _, result in checked])):
-            typer.echo(printable(line) if not line.startswith(" ") else f"    {printable(line)}")
+            say(printable(line) if not line.startswith(" ") else f"    {printable(line)}")
     whole = _whole([result for _, result in checked])
-    typer.echo(_digest_line(whole, wanted), err=as_json)
+    say(_digest_line(whole, wanted), err=as_json)
     statuses = {result.status for _, result in checked}
     if "damaged" in statuses:
         return BAD_USAGE

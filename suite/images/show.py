@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from suite.images.check import Difference
 from suite.images.digests import Answer
 from suite.images.listing import Row
 from suite.spec.images import VARIANT_LABEL, find_image
+from suite.spec.terminal import plain, say
 
 PIPE_COLUMNS = 120
 SHORT_ID = len("sha256:") + 12
@@ -33,13 +33,13 @@ _VERDICTS = {
 def build_view(stream: TextIO) -> Iterator[Callable[[Step], None]]:
     """A bar over the steps on a terminal, a line for each step elsewhere."""
     if not stream.isatty():
-        yield lambda step: print(shorten(str(step), PIPE_COLUMNS), file=stream, flush=True)
+        yield lambda step: print(plain(shorten(str(step), PIPE_COLUMNS)), file=stream, flush=True)
         return
     columns = (MofNCompleteColumn(), BarColumn(bar_width=20), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=Console(file=stream), transient=True) as progress:
         task = progress.add_task("sending the context", total=None)
         yield lambda step: progress.update(
-            task, completed=step.number - 1, total=step.of, description=step.instruction[:80].replace("[", r"\[")
+            task, completed=step.number - 1, total=step.of, description=plain(step.instruction[:80]).replace("[", r"\[")
         )
 
 
@@ -47,56 +47,56 @@ def print_rows(rows: Sequence[Row], why_no_engine: str | None) -> None:
     """The catalogue, and what of it is on the runtime."""
     for row in rows:
         image = row.image
-        print(f"{image.name:<14} {image.summary}")
-        print(f"{'':14} base     {image.ground.reference}")
-        print(
+        say(f"{image.name:<14} {image.summary}")
+        say(f"{'':14} base     {image.ground.reference}")
+        say(
             f"{'':14} digest   {image.ground.digest or 'not pinned by digest: none is known; `suite images lock` asks'}"
         )
         if image.run_base:
-            print(f"{'':14} built on {image.base.pinned}")
-        print(f"{'':14} backends {', '.join(image.backends) or 'none yet'}")
+            say(f"{'':14} built on {image.base.pinned}")
+        say(f"{'':14} backends {', '.join(image.backends) or 'none yet'}")
         for found in row.present or ():
             variant = ", CPU build" if found.variant == image.cpu_stack else ""
             revision = f", commit {found.revision[:12]}" if found.revision else ""
-            print(
+            say(
                 f"{'':14} here     {', '.join(found.tags)}  {found.id[:SHORT_ID]}  {found.size_bytes / 1e9:.2f} GB, "
                 f"suite {found.version}{revision}{variant}"
             )
         if row.present == ():
-            print(f"{'':14} here     no; suite images build {image.name}")
+            say(f"{'':14} here     no; suite images build {image.name}")
     if why_no_engine:
-        print(f"what is built is not known: {why_no_engine}")
+        say(f"what is built is not known: {why_no_engine}")
 
 
 def print_built(built: Built, pinned: Path | None) -> None:
     """The image's id, and how to run it. ``pinned``: the file by which Compose now runs this very image, if it does."""
-    print(f"built {built.tag} in {built.seconds:.0f} s: {built.id}, {built.size_bytes / 1e9:.2f} GB; log: {built.log}")
+    say(f"built {built.tag} in {built.seconds:.0f} s: {built.id}, {built.size_bytes / 1e9:.2f} GB; log: {built.log}")
     image = find_image(built.name)
     variant = built.labels.get(VARIANT_LABEL)
     size = "8M" if variant is not None and variant == image.cpu_stack else "1.3B"
-    print(f"check: suite images check {built.name} --image {built.tag}")
+    say(f"check: suite images check {built.name} --image {built.tag}")
     for backend in image.backends[:1]:
-        print(f"run:   suite run --launcher docker --image {built.tag} --backend {backend} --size {size}")
+        say(f"run:   suite run --launcher docker --image {built.tag} --backend {backend} --size {size}")
     if pinned is not None:
-        print(f"{pinned.name}: `docker compose run` takes this image, by its id")
+        say(f"{pinned.name}: `docker compose run` takes this image, by its id")
 
 
 def print_failure(lines: Sequence[str]) -> None:
     """The end of the failed step's output."""
     for line in lines[:-1]:
-        print(f"  {line}", file=sys.stderr)
+        say(f"  {line}", err=True)
 
 
 def print_differences(tag: str, found: Sequence[Difference]) -> None:
     """What is not as it should be, or that all is."""
     for difference in found:
-        print(difference)
-    print(f"{tag}: {f'{len(found)} differences' if found else 'holds what its locks and labels say'}")
+        say(difference)
+    say(f"{tag}: {f'{len(found)} differences' if found else 'holds what its locks and labels say'}")
 
 
 def print_answers(answers: Sequence[Answer]) -> None:
     """Base by base: the digest that is locked, the one found, and how they stand to each other."""
     for answer in answers:
-        print(f"{answer.base:<12} {answer.reference}: {_VERDICTS[answer.verdict]}")
-        print(f"{'':12} locked {answer.locked or 'none'}")
-        print(f"{'':12} found  {answer.found or f'none: {answer.reason}'}")
+        say(f"{answer.base:<12} {answer.reference}: {_VERDICTS[answer.verdict]}")
+        say(f"{'':12} locked {answer.locked or 'none'}")
+        say(f"{'':12} found  {answer.found or f'none: {answer.reason}'}")

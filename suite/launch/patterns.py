@@ -56,7 +56,7 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("config", "cause", r"^ModuleNotFoundError: ", before_start=True),
     Pattern("config", "cause", r"^ImportError: ", before_start=True),
     Pattern("config", "cause", r": No module named ", before_start=True),
-    Pattern("config", "cause", r"can't open file '.*': \[Errno 2\]", before_start=True),
+    Pattern("config", "cause", r"can't open file '[^']*': \[Errno 2\]", before_start=True),
     Pattern("config", "cause", r"error while loading shared libraries: ", before_start=True),
     Pattern("nccl_timeout", "symptom", r"Watchdog caught collective operation timeout"),
     Pattern("nccl_timeout", "symptom", r"Some NCCL operations have failed or timed out"),

@@ -31,6 +31,7 @@ from suite.launch.traces import (
     read_reports,
     stack_lines,
 )
+from suite.spec.bounds import LONGEST_WAIT_SECONDS
 from suite.spec.foreign import open_log
 
 READ_BYTES = 64 * 1024
@@ -108,7 +109,7 @@ class Supervision:
             self._selector.register(descriptor, selectors.EVENT_READ, partial(self._end, rank, descriptor))
         while any(rank.ended_at is None for rank in self.ranks) and not self._unkillable:
             wait = min(self._alarms.values()) - time.monotonic()
-            for key, _ in self._selector.select(max(wait, 0.0)):
+            for key, _ in self._selector.select(min(max(wait, 0.0), LONGEST_WAIT_SECONDS)):
                 key.data()
             for action in [action for action, due in self._alarms.items() if due <= time.monotonic()]:
                 if self._alarms.pop(action, None) is not None:

@@ -25,6 +25,7 @@ from typing import IO, Any, NamedTuple
 from suite.launch.job import Job
 from suite.launch.processes import end_with_children
 from suite.launch.requests import StopRequests
+from suite.spec.bounds import LONGEST_WAIT_SECONDS
 
 _WORKER = ("-m", "suite.worker")
 _ZYGOTE = ("-m", "suite.worker.zygote")
@@ -185,7 +186,7 @@ class Zygotes:
             zygote = Zygote(around)
         except OSError:
             return None
-        patience = min(job.limits.run_seconds, job.limits.silence_seconds)
+        patience = min(job.limits.run_seconds, job.limits.silence_seconds, LONGEST_WAIT_SECONDS)
         is_fit = False
         try:
             is_fit = zygote.is_fit(patience, requests)

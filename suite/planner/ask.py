@@ -24,11 +24,13 @@ from suite.spec.layout import Layout
 from suite.spec.manifest import Measure
 from suite.spec.names import nearest
 from suite.spec.shape import Shape
+from suite.spec.typed import shown
 from suite.spec.workload import Workload
 
 MOST_DEVICES = 16384
 #: Largest micro batch that --max-batch looks at.
 _LARGEST_MICRO_BATCH = 1024
+_LONGEST_RANGE = 20
 
 
 @dataclass(frozen=True)
@@ -181,8 +183,8 @@ def with_workload(asked: Question, workload: Workload) -> Question:
 def device_range(text: str) -> list[int]:
     """``8..1024`` as 8, 16, 32 ... 1024: doubled from the first. Raises UsageError for anything else."""
     first, separator, last = text.partition("..")
-    if not separator or not first.isdecimal() or not last.isdecimal():
-        raise UsageError(f"--scale is a range such as 8..16384, not {text!r}")
+    if not separator or not first.isdecimal() or not last.isdecimal() or len(text) > _LONGEST_RANGE:
+        raise UsageError(f"--scale is a range such as 8..16384, not {shown(text)}")
     count, end = int(first), int(last)
     if not 1 <= count <= end <= MOST_DEVICES:
         raise UsageError(f"--scale goes from 1 to {MOST_DEVICES} at most, not {text}")

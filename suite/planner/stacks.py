@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_PAREN = re.compile(r"\([^)]*\)")
+_PAREN = re.compile(r"\([^)]{0,500}\)")
 _WORD = re.compile(r"[a-z]+")
 
 
@@ -58,7 +58,7 @@ def traits(framework: str, notes: str = "", precision: str = "") -> Traits:
         interleaves=megatron or "interleav" in text,
         zero_engine=deepspeed,
         eager="eager" in text,
-        asynchronous_tensor=bool(re.search(r"async[a-z]* ?tp", text)),
+        asynchronous_tensor=bool(re.search(r"async[a-z]{0,40} ?tp", text)),
         slow_gathers=deepspeed and not re.search(r"\d\.\d", name),
         row_scaling="rowwise" in precision.lower() or "row-wise" in precision.lower(),
     )

@@ -12,6 +12,7 @@ from suite.report.facts.ranking import RankedRow
 from suite.report.formatting.escape import visible
 from suite.report.formatting.forms import Cells, Form, explained, print_line, print_widest, without
 from suite.report.formatting.numbers import UNKNOWN, gib, interval, number
+from suite.spec.terminal import say
 
 HEADLINE_ROWS = 40
 #: The one kind of work that needs no line above its table: all that once could be measured.
@@ -74,7 +75,7 @@ def print_headline(model: ReportModel) -> None:
             print_line(f"{work.text}:")
         print_widest(_headline_forms(shown))
     if len(rows) > HEADLINE_ROWS:
-        print(f"and {len(rows) - HEADLINE_ROWS} more rows in the report")
+        say(f"and {len(rows) - HEADLINE_ROWS} more rows in the report")
 
 
 def _headline(row: Row, eta: str, verdict: str, apart: Mapping[int, str]) -> Cells:

@@ -143,7 +143,7 @@ def _checked(declared: Declaration, name: str, value: Any) -> Option:
         return str(value)
     try:
         number = int(str(value)) if isinstance(default, int) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = -1
     most = declared.most.get(name, 1e9)
     if not 0 <= number <= most:  # no coefficient of these algorithms is negative; not a number is neither

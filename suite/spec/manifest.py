@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from suite.spec.base import Frozen, Track, digest
+from suite.spec.bounds import MOST_ITERATIONS, MOST_SECONDS
 from suite.spec.device import Precision
 from suite.spec.fields import Declared, Declaring
 from suite.spec.layout import Layout
@@ -38,16 +39,18 @@ class Measure(Declaring):
         description="variables that the user gave every rank, but for secrets; the manifest tells of them, and whoever "
         "runs it again gives them again",
     )
-    warmup: int = Field(default=2, ge=1, description="the first iteration never counts")
-    iterations: int = Field(default=8, gt=0)
+    warmup: int = Field(default=2, ge=1, le=MOST_ITERATIONS, description="the first iteration never counts")
+    iterations: int = Field(default=8, gt=0, le=MOST_ITERATIONS)
     seed: int = Field(default=1234, ge=0)
 
 
 class Limits(Frozen):
     """When a run is given up."""
 
-    run_seconds: float = Field(default=3600.0, gt=0)
-    silence_seconds: float = Field(default=600.0, gt=0, description="longest time without an event: a hang")
+    run_seconds: float = Field(default=3600.0, gt=0, le=MOST_SECONDS)
+    silence_seconds: float = Field(
+        default=600.0, gt=0, le=MOST_SECONDS, description="longest time without an event: a hang"
+    )
 
 
 class SampleLengths(Frozen):

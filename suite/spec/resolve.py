@@ -7,6 +7,7 @@ from math import gcd
 from typing import Any
 
 from suite.spec.base import UsageError, digest
+from suite.spec.bounds import MOST_LENGTHS
 from suite.spec.fields import declared
 from suite.spec.layout import Layout
 from suite.spec.lengths import Lengths
@@ -101,10 +102,12 @@ def resolve_work(size: Shape, workload: Workload, layout: Layout, seed: int = 0)
 def sample_lengths(workload: Workload, samples: int, seed: int) -> SampleLengths | None:
     """The lengths of every sample, the same in each iteration, so that iterations are equal work; None: all even.
 
-    The samples of a group share their prompt, and so its length.
+    The samples of a group share their prompt, and so its length. Raises UsageError for more than a manifest can list.
     """
     if not workload.uneven:
         return None
+    if samples > MOST_LENGTHS:
+        raise UsageError(f"{samples} samples of uneven lengths are more than the {MOST_LENGTHS} that a manifest lists")
     prompts = workload.prompt_lengths or Lengths(kind="fixed", tokens=workload.prompt_tokens)
     responses = workload.lengths or Lengths(kind="fixed", tokens=workload.new_tokens)
     drawn = prompts.draw(samples // workload.group, 1, 2 * seed)

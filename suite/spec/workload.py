@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from suite.spec.algorithms import PPO_NAME, Algorithm, declarations
 from suite.spec.base import Frozen
+from suite.spec.bounds import MOST_SAMPLES
 from suite.spec.fields import Declared, Declaring
 from suite.spec.lengths import Lengths
 
@@ -127,7 +128,7 @@ class Workload(Declaring):
             written="when set",
             feature="groups of {} samples",
         ),
-    ] = Field(default=1, gt=0, description="samples of each prompt")
+    ] = Field(default=1, gt=0, le=MOST_SAMPLES, description="samples of each prompt")
     prompt_lengths: Annotated[
         Lengths | None,
         Declared(
@@ -145,13 +146,14 @@ class Workload(Declaring):
         ),
     ] = Field(default=None, description="of responses; null: new_tokens each")
     rollouts: Annotated[int, Declared("--rollouts", "samples of an iteration on one device")] = Field(
-        gt=0, description="samples of one iteration on one device"
+        gt=0, le=MOST_SAMPLES, description="samples of one iteration on one device"
     )
     scaling: Scaling = "weak"
     optimizer_steps: int = Field(default=1, gt=0, description="optimizer steps per PPO epoch")
     ppo_epochs: int = Field(default=1, gt=0)
     micro_batch: Annotated[int, Declared("--micro-batch", "most samples in one scoring or training pass")] = Field(
         gt=0,
+        le=MOST_SAMPLES,
         description="most sequences in one scoring or training pass of a replica; it generates all of its own at once",
     )
     trainable_layers: Annotated[int | None, Declared("--trainable-layers", "train only the last N layers")] = Field(

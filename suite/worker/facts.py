@@ -11,6 +11,7 @@ import torch
 from suite.worker.devices import DEVICES_VARIABLE, seen_gpus
 from suite.worker.manifest import installed_version
 from suite.worker.process import how_started
+from suite.worker.redaction import is_secret
 from suite.worker.topology import collect_topology
 from suite.worker.world import World
 
@@ -26,7 +27,6 @@ _VARIABLES = (
 )
 #: the allocator's configuration, newest name first
 _ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
-_SECRETS = re.compile("TOKEN|SECRET|KEY|PASSWORD|PASSWD|CREDENTIAL|AUTH", re.IGNORECASE)
 _DRIVER = "/proc/driver/nvidia/version"
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 
@@ -71,16 +71,16 @@ def threads(environment: Mapping[str, str]) -> Dict[str, Optional[int]]:
 
 def driver_version(text: str) -> Optional[str]:
     """The version in the text of NVIDIA's kernel module; None where it has none."""
-    found = re.search(r"Kernel Module.*?\s(\d+\.\d+[.\d]*)", text)
+    found = re.search(r"Kernel Module.{0,200}?\s(\d+\.\d+[.\d]*)", text)
     return found.group(1) if found else None
 
 
 def relevant_variables(environment: Mapping[str, str]) -> Dict[str, str]:
-    """The variables that steer the stack, without any whose name speaks of a secret."""
+    """The variables that steer the stack, without any that holds a secret by its name or its value."""
     return {
         name: value
         for name, value in sorted(environment.items())
-        if name.startswith(_VARIABLES) and not _SECRETS.search(name)
+        if name.startswith(_VARIABLES) and not is_secret(name, value)
     }
 
 

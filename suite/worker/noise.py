@@ -15,7 +15,7 @@ _SMALL, _LARGE = 1 << 12, 1 << 16
 _CPU_LINE = re.compile(rb"cpu(\d+) (.+)")
 #: Columns of a line of /proc/stat (proc(5)): user nice system idle iowait irq softirq steal
 _BUSY_COLUMNS, _STEAL_COLUMN = (0, 1, 2, 5, 6), 7
-_PRESSURE = re.compile(rb"some .*total=(\d+)")
+_PRESSURE = re.compile(rb"some .{0,200}total=(\d+)")
 Figures = Dict[str, Any]
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
-from suite.claims.table import read_table
+from suite.claims.check import check_claims
+from suite.claims.table import parse_table, read_table
 from suite.spec.base import UsageError
 
 
@@ -17,3 +19,49 @@ def test_a_pipe_or_a_device_keeps_nobody_waiting(tmp_path: Path) -> None:
     for name in ("pipe.csv", "endless.csv"):
         with pytest.raises(UsageError, match="is not a regular file"):
             read_table(tmp_path / name)
+
+
+def test_a_line_that_is_almost_a_rule_takes_no_time() -> None:
+    line = "-" + " " * 9990 + "x|"
+    began = time.process_time()
+    with pytest.raises(UsageError, match="holds no table"):
+        parse_table("\n".join(["a|b", *[line] * 200]), "table.md", markdown=True)
+    assert time.process_time() - began < 1.0
+
+
+@pytest.mark.parametrize(
+    ("rule", "is_one"),
+    [
+        ("|---|---|", True),
+        ("--- | :-: ", True),
+        ("| :--- | ---: |", True),
+        ("---", False),
+        ("|", False),
+        ("||---|", False),
+        ("| - - | --- |", False),
+        ("|:::|---|", False),
+    ],
+)
+def test_what_divides_a_header_from_its_rows(rule: str, is_one: bool) -> None:
+    text = f"| a | b |\n{rule}\n| 1 | 2 |\n"
+    if is_one:
+        assert len(parse_table(text, "t", markdown=True).rows) == 1
+    else:
+        with pytest.raises(UsageError):
+            parse_table(text, "t", markdown=True)
+
+
+@pytest.mark.parametrize("number", ["1e308", "1e-308", "9" * 300, "-1e308"])
+def test_a_number_that_no_machine_has_stops_no_check(number: str) -> None:
+    header = "model,gpu,gpus,params (B),layers,hidden,ffn,seq len,heads,vocab,tokens/s/gpu,tflops/gpu,mfu,gpu hours"
+    good = "x,A100-80GB,8,7,32,4096,11008,2048,32,32000,3000,140,45,100"
+    columns = good.split(",")
+    rows = [",".join([*columns[:at], number, *columns[at + 1 :]]) for at in range(2, len(columns))]
+    table = parse_table("\n".join([header, good, *rows]), "table.csv", markdown=False)
+    assert check_claims(table, {}, 0.02).findings
+
+
+def test_metrics_without_end_fill_no_memory() -> None:
+    lines = [f"c{number},m{number},1" for number in range(50_000)]
+    with pytest.raises(UsageError, match="cells"):
+        parse_table("\n".join(["config_id,metric,value", *lines]), "table.csv", markdown=False)

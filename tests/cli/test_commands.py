@@ -100,6 +100,20 @@ RULED = ("run", "--device", "cpu", "--size", "1M", "--ranks", "1", "--backend", 
         (("frobnicate",), "frobnicate"),
         (("run", "--frobnicate"), "frobnicate"),
         ((*RUN, "--ranks", "two"), "--ranks"),
+        ((*RUN, "--ranks", "9" * 5000), "--ranks is a whole number from 1 to 1,048,576"),
+        ((*RUN, "--budget", "9" * 400 + "h"), "is no duration"),
+        ((*RUN, "--timeout", "100000h"), "longer than ten years"),
+        ((*RUN, "--price", "inf"), "--price is a number up to"),
+        ((*RUN, "--price", "nan"), "--price is a number up to"),
+        ((*RUN, "--rollouts", "1000000000000"), "--rollouts 1000000000000: must be less than"),
+        ((*RUN, "--micro-batch", "1" + "0" * 40), "--micro-batch is a number up to"),
+        ((*RUN, "--iterations", "1000001"), "--iterations 1000001: must be less than"),
+        ((*RUN, "--repeats", "1001"), "--repeats 1001: must be less than"),
+        (("run", "--launcher", "docker", "--size", "1M", "--memory", "9" * 400 + "g"), "is no size"),
+        (("plan", "--size", "1.3B", "--price", "inf"), "--price is a number up to"),
+        (("plan", "--size", "1.3B", "--scale", "9" * 5000 + "..1"), "--scale is a range"),
+        (("plan", "--size", "1.3B", "--devices", "1" + "0" * 40), "--devices is a number up to"),
+        (("compare", ".", ".", "--gate", "nan"), "--gate is a number up to"),
     ],
 )
 def test_a_mistake_is_one_clear_line_and_exit_2(
@@ -202,7 +216,7 @@ def test_rerun_measures_the_same_manifest_as_one_more_repeat(tmp_path: Path) -> 
 
 def test_rerun_refuses_another_stack(tmp_path: Path) -> None:
     path = make_bundle(tmp_path, synthetic_manifest())
-    done = suite("rerun", str(path))
+    done = suite("rerun", str(path), "--yes")
     assert done.returncode == 2 and "install that stack" in done.stderr
 
 

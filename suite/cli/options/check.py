@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import typer
+from suite.spec.terminal import say
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,4 +82,4 @@ def warn(start: str, line: str) -> None:
     """A line on standard error, broken at words where that is a terminal."""
     from suite.report.formatting.width import terminal_columns, wrapped
 
-    typer.echo("\n".join(wrapped(line, terminal_columns(sys.stderr), start, "  ")), err=True)
+    say("\n".join(wrapped(line, terminal_columns(sys.stderr), start, "  ")), err=True)

@@ -13,6 +13,7 @@ import typer
 
 from suite.cli.options.reading import Python
 from suite.cli.options.work import Work
+from suite.spec.terminal import say
 from suite.spec.typed import pair
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class Nodes:
         setup = NodeSetup(python=python, image=self.image, env=self.variables(), mounts=self.mounts())
         launcher: ClusterLauncher = checked(lambda: kind(options, setup))
         for note in launcher.notes:
-            typer.echo(f"note: {note}", err=True)
+            say(f"note: {note}", err=True)
         return launcher
 
     def look(self, work: Work, launcher: ClusterLauncher) -> tuple[Plan, Preflight]:
@@ -147,7 +148,7 @@ class Nodes:
 
         plan, found = self.look(work, launcher)
         for entry in plan.skipped:
-            typer.echo(f"not possible: {entry.backend} {entry.size} on {entry.ranks} ranks: {entry.reason}", err=True)
+            say(f"not possible: {entry.backend} {entry.size} on {entry.ranks} ranks: {entry.reason}", err=True)
 
         def check(manifests: Sequence[Manifest]) -> None:
             refuse(found, {manifest.run.id for manifest in manifests}, work.force)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from suite.cli.exits import BAD_USAGE, DONE, RUN_FAILED
+from suite.spec.terminal import say
 
 if TYPE_CHECKING:
     from suite.cli.options.launchers import Where
@@ -44,7 +45,7 @@ def runs_on_cluster(launcher: str, manifest: Path, count: int, runs: Path, optio
     for submission in chosen(runs, left) if left else ():
         wait_until_over(runs, submission, _show)
         record = collect_run(runs, submission)
-        typer.echo(f"{submission.run_id}: {outcome_line(record)}", err=True)
+        say(f"{submission.run_id}: {outcome_line(record)}", err=True)
     return names
 
 
@@ -74,4 +75,4 @@ def _submitted(launcher: str, arguments: list[str]) -> list[str]:
 
 
 def _show(now: Standing) -> None:
-    typer.echo(f"{now.submission.run_id}: {now.state.word} {now.state.detail}".rstrip(), err=True)
+    say(f"{now.submission.run_id}: {now.state.word} {now.state.detail}".rstrip(), err=True)

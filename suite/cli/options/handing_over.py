@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from suite.bundle.record import Record
 from suite.cli.options.check import show_plan, still_to_do, warn
 from suite.conduct.cluster.hand_over import hand_over
@@ -21,6 +19,7 @@ from suite.launch.cluster.submission import Submission
 from suite.launch.next_step import next_step
 from suite.spec.base import UsageError, printable
 from suite.spec.manifest import Manifest
+from suite.spec.terminal import say
 
 if TYPE_CHECKING:
     from suite.cli.options.cluster import Nodes
@@ -45,7 +44,7 @@ class HandingOver:
     def show(self, text: str, note: bool = False) -> None:
         """A line for the user; a note goes to standard error always."""
         if note or not self._quiet:
-            typer.echo(text, err=note or self._to_stderr)
+            say(text, err=note or self._to_stderr)
 
     def submit(self, document: Document, root: Path, wait: bool) -> None:
         """Hand one over; ``wait``: until each of its runs is over, and collect it. Raises UsageError."""
@@ -116,7 +115,7 @@ def dry(work: Work, nodes: Nodes, launcher: ClusterLauncher, smoke: bool, as_jso
         for document in documents[:_SHOWN]:
             _show_document(launcher, document)
         if len(documents) > _SHOWN:
-            typer.echo(f"and {len(documents) - _SHOWN} more such; suite render shows them whole")
+            say(f"and {len(documents) - _SHOWN} more such; suite render shows them whole")
     return code
 
 
@@ -128,6 +127,6 @@ def _described(launcher: ClusterLauncher, document: Document) -> dict[str, Any]:
 def _show_document(launcher: ClusterLauncher, document: Document, before: str = "") -> None:
     count = len(document.submissions)
     runs = f" ({count} runs)" if count > 1 else ""
-    typer.echo(printable(f"{before}would be sent, {document.name}{runs}:"))
+    say(f"{before}would be sent, {document.name}{runs}:")
     for line in launcher.sent(document):
-        typer.echo(f"    {printable(line)}")
+        say(f"    {printable(line)}")

@@ -15,6 +15,7 @@ import typer
 from suite.cli.options import completion
 from suite.cli.options.reading import Python
 from suite.launch.docker.options import DockerOptions
+from suite.spec.terminal import say
 
 if TYPE_CHECKING:
     from suite.conduct.planning.machine import Machine
@@ -159,7 +160,7 @@ def _require_idle(where: Where, machine: Machine, planning: bool) -> None:
 
 
 def _show(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    say(text, err=True)
 
 
 class RunLauncher(NamedTuple):

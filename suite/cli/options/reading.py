@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from suite.spec.bounds import MOST, MOST_RANKS, first_beyond
 from suite.spec.typed import seconds as seconds
+from suite.spec.typed import shown, whole
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -35,12 +37,23 @@ def rank_counts(texts: Sequence[str], most: int) -> tuple[int, ...]:
     counts = []
     for text in texts:
         if text != "all" and not text.isdecimal():
-            raise UsageError(f"--ranks is a number or all, not {text!r}")
-        count = most if text == "all" else int(text)
-        if count == 0 and text != "all":
+            raise UsageError(f"--ranks is a number or all, not {shown(text)}")
+        if text == "0":
             raise UsageError("--ranks is at least 1, not 0")
-        counts.append(count)
+        counts.append(most if text == "all" else whole("--ranks", text, MOST_RANKS))
     return tuple(counts)
+
+
+def check_numbers(given: Mapping[str, Any]) -> None:
+    """What no numeric option of any command takes, so that nothing overflows behind it. ``given``: options by the names
+    of their parameters. Raises UsageError for what is not finite or beyond any machine.
+    """
+    for name, value in given.items():
+        for number in value if isinstance(value, (list, tuple)) else (value,):
+            if first_beyond(number) is not None:
+                from suite.spec.base import UsageError
+
+                raise UsageError(f"--{name.replace('_', '-')} is a number up to {MOST:,}, not {shown(str(number))}")
 
 
 def checked(make: Callable[[], Any]) -> Any:

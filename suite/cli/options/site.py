@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from suite.cli.options.site_file import IMAGES, OF_NODES, find_site, read_site
+from suite.spec.terminal import say
 
 if TYPE_CHECKING:
     from suite.cli.options.cluster import Nodes
@@ -41,7 +42,7 @@ def with_site(context: typer.Context, launcher: str, work: Work, nodes: Nodes, o
             told.append(f"--image {image}")
         nodes = replace(nodes, image=image)
     if told:
-        typer.echo(f"note: from {file}: {', '.join(told)}", err=True)
+        say(f"note: from {file}: {', '.join(told)}", err=True)
     return nodes, options
 
 

@@ -10,6 +10,7 @@ import typer
 
 from suite.cli.options import completion
 from suite.cli.options.fields import WORK, LayoutOptions, WorkloadOptions, layout_choices, workload_changes
+from suite.spec.terminal import say
 
 if TYPE_CHECKING:
     from suite.conduct.planning.machine import Machine
@@ -217,14 +218,14 @@ class Work(LayoutOptions, WorkloadOptions, Basics):
         """
         requests, lines = self._asked(machine, ranks, nodes)
         for line in lines:
-            typer.echo(line, err=True)
+            say(line, err=True)
         return requests
 
     def over_nodes(self, machine: Machine, nodes: tuple[int, ...], ranks_per_node: int) -> tuple[Request, ...]:
         """The same on each number of nodes."""
         asked = [self._asked(machine, (count * ranks_per_node,), count) for count in nodes]
         for line in dict.fromkeys(line for _, lines in asked for line in lines):
-            typer.echo(line, err=True)
+            say(line, err=True)
         return tuple(request for requests, _ in asked for request in requests)
 
     def _asked(

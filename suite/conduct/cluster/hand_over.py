@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from suite.launch.requests import held_back
 from suite.spec.base import UsageError
 from suite.spec.foreign import read_text
 from suite.spec.manifest import Manifest
+from suite.spec.terminal import say
 
 
 def documents_to_do(
@@ -123,7 +123,7 @@ def _sent(launcher: ClusterLauncher, document: Document, root: Path) -> tuple[Su
 
 
 def _tell_to_wait() -> None:
-    print("waiting for the cluster's answer, so that the job is not forgotten; again to leave at once", file=sys.stderr)
+    say("waiting for the cluster's answer, so that the job is not forgotten; again to leave at once", err=True)
 
 
 def _restore(root: Path, run_id: str, text: str | None) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from suite.conduct.cluster.image_file import content_name, is_file
 from suite.conduct.cluster.looking import look
 from suite.conduct.running.execute import make_job
+from suite.conduct.running.origin import origin_of
 from suite.conduct.running.provenance import driver_facts
 from suite.conduct.running.state import set_aside, state_of
 from suite.launch.cluster.registry import find_scheduler
@@ -93,7 +94,7 @@ def prepare(
     for manifest in manifests:
         site = site_of(manifest)
         job = make_job(manifest, site)
-        facts = driver_facts(scheduler, job, site.bundle)
+        facts = {**driver_facts(scheduler, job, site.bundle), **origin_of(manifest)}
         if starter is not None:
             facts["starter"] = starter
         if job.image is not None and is_file(job.image):

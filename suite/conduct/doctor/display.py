@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from suite.conduct.doctor.examine import Diagnosis
 from suite.report.formatting.width import unbroken, wrapped
+from suite.spec.terminal import say
 
 _STATE_WIDTH = len("missing  ")
 
@@ -18,7 +19,7 @@ def print_diagnosis(diagnosis: Diagnosis, columns: int | None = None) -> None:
         lines = wrapped(check.found, columns, f"{check.state:<{_STATE_WIDTH}}{check.name:<{width}}")
         if check.advice:
             lines += wrapped(check.advice, columns, " " * _STATE_WIDTH + "-> ")
-        print("\n".join(lines))
+        say("\n".join(lines))
     floors = (
         "memory floor of one device (a lower bound, on the backend that needs least; what does not fit needs more "
         "devices or offload):"
@@ -31,4 +32,4 @@ def print_diagnosis(diagnosis: Diagnosis, columns: int | None = None) -> None:
         row = {fit.size: found[fit.size] for fit in diagnosis.fits if fit.ladder == ladder}
         cells = [f"{name} {fit.floor_bytes / 2**30:.2f} GiB{'' if fit.fits else ' (no)'}" for name, fit in row.items()]
         lines += wrapped(unbroken(cells), columns, f"  {ladder}: ", "    ")
-    print("\n".join(lines))
+    say("\n".join(lines))

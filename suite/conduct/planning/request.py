@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 
 from suite.conduct.planning.allowance import Open
 from suite.spec.base import Frozen, Track, UsageError
+from suite.spec.bounds import MOST_RANKS
 from suite.spec.catalogue import find_ladder, find_size, load_shape
 from suite.spec.fields import Declared, Declaring
 from suite.spec.layout import LayoutChoices
@@ -41,6 +42,12 @@ class Request(Declaring):
     device_name: str | None = Field(default=None, exclude=True, description="as its driver or a user calls it")
     left_open: tuple[Open, ...] = Field(default=(), exclude=True, description="what the prediction may choose")
     preset: str | None = Field(default=None, exclude=True, description="whose the layout is, where no option chose it")
+
+    @model_validator(mode="after")
+    def _ranks_can_be_read_back(self) -> "Request":
+        if max(self.ranks) > MOST_RANKS:
+            raise ValueError(f"{max(self.ranks)} ranks are more than the {MOST_RANKS:,} that a run may have")
+        return self
 
     @property
     def layout_is_open(self) -> bool:

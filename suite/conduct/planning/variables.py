@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from suite.conduct.running.provenance import public_variables
 from suite.launch.idle import REQUIRE_IDLE
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
+from suite.spec.redaction import public_variables
 
 #: variable -> the option that sets what the manifest says of it
 _OPTIONS = {"OMP_NUM_THREADS": "--threads", "CUDA_VISIBLE_DEVICES": "--gpu-ids", "NVIDIA_VISIBLE_DEVICES": "--gpu-ids"}

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TextIO
 
 from rich import box
-from rich.markup import escape
 from rich.table import Table
 
 from suite.conduct.planning.plan import Plan
@@ -22,11 +21,11 @@ from suite.conduct.running.reproduction import RerunOutcome, measured_runs
 from suite.conduct.running.results import Result, results
 from suite.conduct.running.session import Summary
 from suite.planner.grid import Column, grid_lines
-from suite.report.formatting.console import console
+from suite.report.formatting.console import cell, console
 from suite.report.formatting.numbers import GIB, counted, gib, interval, number, span
 from suite.report.formatting.width import terminal_columns, wrapped
-from suite.spec.base import printable
 from suite.spec.manifest import Manifest
+from suite.spec.terminal import say
 from suite.stats.intervals import Interval, pooled_rate
 
 RATE = "samples/s [95 %]"
@@ -71,13 +70,11 @@ def print_plan(plan: Plan, rows: Sequence[dict], found: Preflight) -> None:
             table = _plan_table(names, rows, heading)
     screen.print(table)
     for entry in plan.skipped:
-        screen.print(
-            f"not possible: {entry.backend} {escape(entry.size)} on {entry.ranks} ranks: {escape(entry.reason)}"
-        )
+        screen.print(f"not possible: {entry.backend} {cell(entry.size)} on {entry.ranks} ranks: {cell(entry.reason)}")
     for note in plan.notes:
-        screen.print(f"note: {note}", highlight=False)
+        screen.print(f"note: {cell(note)}", highlight=False)
     for line in _expectations(rows, found):
-        print(line)
+        say(line)
     counts = Counter(row["state"] for row in rows)
     screen.print(", ".join(f"{count} {state}" for state, count in sorted(counts.items())) + "; nothing was run")
 
@@ -127,7 +124,7 @@ def _plan_table(names: Sequence[str], rows: Sequence[dict], heading: str) -> Tab
         right = name in ("ranks", "samples", "repeat")
         table.add_column(name, justify="right" if right else "left", no_wrap=name in ("run", "state"), overflow="fold")
     for row in rows:
-        table.add_row(*(escape(str(row[name])) for name in names))
+        table.add_row(*(cell(row[name]) for name in names))
     return table
 
 
@@ -171,7 +168,7 @@ def print_summary(summary: Summary, plan: Plan, root: Path, reached: Iterable[st
     if summary.measured or summary.failed or summary.done_before or summary.failed_before:
         lines.append(f"report: suite report {root} -o report.md")
     for line in lines:
-        print("\n".join(wrapped(line, terminal_columns(), rest="  ")))
+        say("\n".join(wrapped(line, terminal_columns(), rest="  ")))
 
 
 def _doubts(rows: Sequence[Result]) -> Iterator[str]:
@@ -197,7 +194,7 @@ def _print_results(rows: Sequence[Result]) -> None:
         table.add_column(name, justify="right" if right else "left", no_wrap=name != "layout", overflow="fold")
     for row in rows:
         where = (row.backend, row.size, str(row.ranks), row.layout, *([row.scaling] if scalings else []))
-        table.add_row(*(escape(printable(cell)) for cell in (*where, row.ok_runs, row.rate)))
+        table.add_row(*map(cell, (*where, row.ok_runs, row.rate)))
     console().print(table)
 
 
@@ -209,28 +206,28 @@ def print_rerun(outcome: RerunOutcome, root: Path) -> None:
         for record in records:
             told = outcome_line(record) if record.throughput is None else doubt(record)
             if told:
-                print("\n".join(wrapped(told, width, first=f"{record.run.id}: ", rest="  ")))
+                say("\n".join(wrapped(told, width, first=f"{record.run.id}: ", rest="  ")))
     rows = [(name, measured_runs(records, outcome.with_suspect), records) for name, records in sides if records]
     columns = [
         Column("", [name for name, _, _ in rows], left=True),
         Column("runs", [f"{len(runs)} of {len(records)}" for _, runs, records in rows]),
         Column(RATE, [interval(pooled_rate(runs)) if runs else "no rate" for _, runs, _ in rows]),
     ]
-    print("\n".join(grid_lines(columns, width)))
+    say("\n".join(grid_lines(columns, width)))
     found = outcome.reproduction
     if found is not None:
         if found.ratio is not None:
             bounds = Interval(found.ratio, found.low, found.high)
-            print(f"ratio:   {interval(bounds)}, now over before (95 %)")
-        print("\n".join(wrapped(found.sentence(), width, first="verdict: ")))
+            say(f"ratio:   {interval(bounds)}, now over before (95 %)")
+        say("\n".join(wrapped(found.sentence(), width, first="verdict: ")))
     if outcome.differences:
-        print("what differs around the runs:")
+        say("what differs around the runs:")
         columns = [
             Column("", [each.name for each in outcome.differences], left=True),
             Column("before", [each.before for each in outcome.differences], left=True),
             Column("now", [each.after for each in outcome.differences], left=True),
         ]
-        print("\n".join(grid_lines(columns, width)))
+        say("\n".join(grid_lines(columns, width)))
     elif found is not None:
-        print("environment: nothing known differs")
-    print(f"bundles: {root}")
+        say("environment: nothing known differs")
+    say(f"bundles: {root}")

@@ -16,6 +16,7 @@ from suite.bundle.record import Record
 from suite.bundle.shown_events import is_shown
 from suite.bundle.store import Bundle, DamagedBundle, DriverLog
 from suite.conduct.planning.prediction import with_prediction
+from suite.conduct.running.origin import origin_of
 from suite.conduct.running.provenance import driver_facts
 from suite.conduct.running.spare_room import spare_room
 from suite.launch.job import Job, JobLimits, Site
@@ -76,7 +77,7 @@ def execute(
             with bundle.driver_events() as log:
                 site = launcher.site(manifest, bundle.path.resolve(), python)
                 job = make_job(manifest, site)
-                bundle.write_environment(driver_facts(launcher, job, site.bundle))
+                bundle.write_environment({**driver_facts(launcher, job, site.bundle), **origin_of(manifest)})
                 log.write("launch", schema="suite/events/1", launcher=launcher.name, ranks=job.ranks, pid=os.getpid())
                 folder = RunFolder(events_dir=bundle.path / "events", logs_dir=bundle.path / "logs")
                 began = time.monotonic()

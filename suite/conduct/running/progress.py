@@ -21,6 +21,7 @@ from suite.bundle.record import Record
 from suite.conduct.running.outcome_line import outcome_line
 from suite.spec.manifest import Manifest
 from suite.spec.phases import TIMED, TIMED_NAMES
+from suite.spec.terminal import plain
 
 REDRAW_SECONDS = 0.25
 LOADING_REDRAW_SECONDS = 2.0
@@ -83,7 +84,7 @@ class PlainView:
         return
 
     def _print(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
+        print(plain(text), file=self._stream, flush=True)
 
 
 class CrowdView(PlainView):
@@ -141,7 +142,7 @@ class LiveView:
         self._runs, self._about = total, True
 
     def run_started(self, manifest: Manifest, seconds_left: float | None) -> None:
-        self._title, self._detail, self._rate = title(manifest), "starting", ""
+        self._title, self._detail, self._rate = plain(title(manifest)), "starting", ""
         self._iterations, self._iterations_done = manifest.measure.warmup + manifest.iterations, 0
         self._left, self._started = seconds_left, self._clock()
         self._draw(force=True)
@@ -167,7 +168,7 @@ class LiveView:
     def run_ended(self, manifest: Manifest, record: Record) -> None:
         self._stop_ticking()
         self._title = ""
-        self._console.print(f"{title(manifest)}: {outcome_line(record)}", highlight=False, markup=False)
+        self._console.print(plain(f"{title(manifest)}: {outcome_line(record)}"), highlight=False, markup=False)
         if record.status != "interrupted":
             self._runs_done += 1
         if self._runs_done == self._runs:
@@ -175,7 +176,7 @@ class LiveView:
         self._draw(force=True)
 
     def notice(self, text: str) -> None:
-        self._console.print(text, highlight=False, markup=False)
+        self._console.print(plain(text), highlight=False, markup=False)
 
     def end(self) -> None:
         self._stop_ticking()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import platform
-import re
 import subprocess
-from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,14 +11,8 @@ from typing import Any, Protocol
 import suite
 from suite.launch.job import Job
 from suite.launch.probe import host_facts
+from suite.spec.redaction import public_variables, without_secrets_in
 from suite.spec.version import suite_version
-
-_SECRETS = re.compile("TOKEN|SECRET|KEY|PASSWORD|PASSWD|CREDENTIAL|AUTH", re.IGNORECASE)
-
-
-def public_variables(variables: Mapping[str, str]) -> dict[str, str]:
-    """Those whose name does not speak of a secret."""
-    return {name: value for name, value in variables.items() if not _SECRETS.search(name)}
 
 
 class Described(Protocol):
@@ -32,11 +24,11 @@ class Described(Protocol):
 
 
 def driver_facts(launcher: Described, job: Job, bundle: str) -> dict:
-    """What ``environment.json`` holds. A bundle is meant to be published: paths of this machine and values of variables
-    whose name speaks of a secret are left out."""
+    """What ``environment.json`` holds. A bundle is meant to be published: paths of this machine and variables that
+    hold a secret, by name or by value, are left out, and so is any secret in another text."""
     argv = [part.replace(bundle, ".") for part in job.argv]
     own = public_variables({name: value for name, value in job.env.items() if name != "PYTHONPATH"})
-    return {
+    facts = {
         **launcher.facts(job),
         "launcher": launcher.name,
         "suite_version": suite_version(),
@@ -51,6 +43,8 @@ def driver_facts(launcher: Described, job: Job, bundle: str) -> dict:
         },
         "host": host_facts(),
     }
+    found: dict[str, Any] = without_secrets_in(facts)
+    return found
 
 
 @lru_cache(maxsize=1)

@@ -170,7 +170,7 @@ def _repeats(root: Path, prefix: str) -> dict[int, Bundle]:
 
 def _prefix(run: str) -> str:
     """The id of a run up to the number of its repeat."""
-    return re.sub(r"\d+$", "", run)
+    return run.rstrip("0123456789")
 
 
 def _series_of(plan: str) -> int:

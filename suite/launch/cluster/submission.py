@@ -18,6 +18,7 @@ from suite.spec.foreign import read_text
 from suite.spec.lengths import lengths_as_text
 from suite.spec.manifest import Manifest
 from suite.spec.names import SAFE_ID
+from suite.spec.redaction import public_variables
 
 SUBMISSION_SCHEMA: Literal["suite/submission/1"] = "suite/submission/1"
 #: Folder below a results folder; hidden, so that no report looks for bundles in it.
@@ -74,8 +75,13 @@ def submission_path(root: Path, run_id: str) -> Path:
 
 
 def write_submission(root: Path, submission: Submission) -> Path:
-    """Put it under the results folder, replacing an older one of the run. Raises UsageError when it cannot be."""
+    """Put it under the results folder, replacing an older one of the run, without variables that hold a secret.
+
+    Raises UsageError when it cannot be written.
+    """
     path = submission_path(root, submission.run_id)
+    job = submission.job.model_copy(update={"env": public_variables(submission.job.env)})
+    submission = submission.model_copy(update={"job": job})
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

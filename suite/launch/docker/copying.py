@@ -50,8 +50,16 @@ def take_bundle(api: APIClient, container: str, run: str, folder: RunFolder) -> 
 def extract(pieces: Iterable[bytes], target: Path) -> None:
     """Write the ranks' files of a tar stream into ``target`` and nothing else: no other name, no link, no device.
 
-    A file that is there already is kept as it is. Raises UnsafeCopy beyond 100 000 entries or 8 GiB.
+    A file that is there already is kept as it is. Raises UnsafeCopy beyond 100 000 entries or 8 GiB, and for what is no
+    archive.
     """
+    try:
+        _extract(pieces, target)
+    except (tarfile.TarError, EOFError) as error:
+        raise UnsafeCopy(f"what came of the container's folder is no archive: {str(error)[:200]}") from error
+
+
+def _extract(pieces: Iterable[bytes], target: Path) -> None:
     files, total = 0, 0
     with tarfile.open(fileobj=io.BufferedReader(_Pieces(pieces)), mode="r|") as tar:
         for member in tar:

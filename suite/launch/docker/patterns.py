@@ -39,7 +39,8 @@ def _cause(kind: str, expression: str, advice: str | None = None) -> RuntimePatt
 RUNTIME_PATTERNS: tuple[RuntimePattern, ...] = (
     _cause("image_missing", r"[Nn]o such image"),
     _cause(
-        "image_pull", r"pull access denied|toomanyrequests|manifest .*(unknown|not found)|failed to resolve reference"
+        "image_pull",
+        r"pull access denied|toomanyrequests|manifest .{0,500}(unknown|not found)|failed to resolve reference",
     ),
     _cause("image_pull", r"Error response from daemon: Get \"https?://|no basic auth credentials|unauthorized: "),
     _cause("driver_mismatch", r"unsatisfied condition: "),
@@ -57,7 +58,11 @@ RUNTIME_PATTERNS: tuple[RuntimePattern, ...] = (
     _cause("disk_full", r"no space left on device|disk quota exceeded"),
     _cause("config", r"setting rlimit|set(ting)? rlimits|setrlimit `RLIMIT", REFUSED_LIMIT),
     _cause("config", r"[Ee]xec format error", "the image is of another architecture than this host: build it here"),
-    _cause("config", r"(FATAL tini .*|exec:? .*)(No such file|no such file|executable file not found)", OTHER_IMAGE),
+    _cause(
+        "config",
+        r"(FATAL tini .{0,1000}|exec:? .{0,1000})(No such file|no such file|executable file not found)",
+        OTHER_IMAGE,
+    ),
     _cause("config", r"No module named '?suite", OTHER_IMAGE),
     _cause(
         "config",

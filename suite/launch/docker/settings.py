@@ -54,7 +54,7 @@ class DockerSettings(Frozen):
     gpu_access: GpuAccess = "auto"
     shm_bytes: int = Field(default=SHM_BYTES, gt=0, description="size of /dev/shm")
     ipc: Literal["private", "host"] = "private"
-    ulimits: dict[Annotated[str, AfterValidator(_known_limit)], Annotated[int, Field(ge=-1)]] = Field(
+    ulimits: dict[Annotated[str, AfterValidator(_known_limit)], Annotated[int, Field(ge=-1, le=(1 << 63) - 1)]] = Field(
         default={}, description="limits beyond the launcher's own or in their place; -1: none"
     )
     cpuset: Annotated[str, AfterValidator(_cpuset)] | None = Field(default=None, description="CPUs of a run")

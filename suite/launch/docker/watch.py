@@ -26,6 +26,7 @@ from suite.launch.outcome import Failure, OnEvent, Outcome, RunFolder
 from suite.launch.requests import StopRequests
 from suite.launch.stream import EventStream
 from suite.launch.traces import iteration_of, log_tail, phase_of
+from suite.spec.bounds import LONGEST_WAIT_SECONDS
 from suite.spec.foreign import open_log
 
 if TYPE_CHECKING:
@@ -102,7 +103,9 @@ class ContainerWatch:
             selector.register(self._mailbox.descriptor, selectors.EVENT_READ, self._mailbox.deliver)
             while not (self._exited and self._output_ended):
                 due = min(self._alarms.values(), default=None)
-                for key, _ in selector.select(None if due is None else max(due - time.monotonic(), 0.0)):
+                for key, _ in selector.select(
+                    None if due is None else min(max(due - time.monotonic(), 0.0), LONGEST_WAIT_SECONDS)
+                ):
                     key.data()
                 for action in [action for action, due in self._alarms.items() if due <= time.monotonic()]:
                     if self._alarms.pop(action, None) is not None:

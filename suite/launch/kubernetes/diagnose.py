@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from suite.launch.cluster.scheduler import SchedulerEnd
-from suite.launch.kubernetes.pods import Pod, RunEnd, moment
+from suite.launch.kubernetes.answers import moment
+from suite.launch.kubernetes.pods import Pod, RunEnd
 from suite.launch.outcome import Failure, FailureKind
 from suite.launch.patterns import PATTERNS, strongest
 
@@ -27,7 +28,7 @@ _NOT_TO_BE_HAD = re.compile(
     re.IGNORECASE,
 )
 _SOME_TRIES_SECONDS, _PULL_SECONDS = 60.0, 900.0
-_GPU = re.compile(r"Insufficient \S*gpu|OutOf\S*gpu|for \S*gpu", re.IGNORECASE)
+_GPU = re.compile(r"Insufficient \S{0,200}gpu|OutOf\S{0,200}gpu|for \S{0,200}gpu", re.IGNORECASE)
 _SIGNAL_BASE, _MOST_SIGNAL = 128, 64
 #: KubeRay's pods: their exit codes are Ray's and those of the program that follows its job, not those of ranks
 _NOT_OF_RANKS = ("ray", "submitter")
@@ -113,7 +114,9 @@ def _of_container(name: str, status: dict) -> Iterator[Finding]:
     waiting = status.get("state", {}).get("waiting") or {}
     if ended.get("reason") == "OOMKilled":
         yield Finding(
-            0, "oom_host", f"{name}: container {status['name']} ended with OOMKilled, exit code {ended['exitCode']}"
+            0,
+            "oom_host",
+            f"{name}: container {status.get('name')} ended with OOMKilled, exit code {ended.get('exitCode')}",
         )
     for one in (waiting, ended):
         reason, message = str(one.get("reason", "")), " ".join(str(one.get("message", "")).split())

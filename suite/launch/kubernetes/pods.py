@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from typing import Any, NamedTuple
 
+from suite.launch.kubernetes.answers import pod_answer, readable, run_answer
 from suite.launch.kubernetes.pod import ROLE_LABEL
 
 #: where a scheduler writes the number of a pod among its own kind
@@ -17,10 +17,13 @@ _NUMBERS = (
     ("annotations", "volcano.sh/task-index"),
 )
 _REPLICA_TYPE = "training.kubeflow.org/replica-type"
+#: of the number of a pod
+_MOST_DIGITS = 9
 _TERMINAL = ("Succeeded", "Failed")
 #: conditions by which the objects of the variants say that a run is over
 _DONE = {"Complete": True, "Completed": True, "Succeeded": True, "Failed": False}
 #: of a RayJob's deployment, after which nothing more happens
+_VOLCANO_ENDS = ["Completed", "Failed", "Aborted", "Terminated"]
 _RAYJOB_ENDS = ("Complete", "Failed", "ValidationFailed")
 
 
@@ -86,13 +89,17 @@ class RunEnd(NamedTuple):
 
 
 def read_pods(bodies: Iterable[dict[str, Any]]) -> list[Pod]:
-    """The pods in the order of their nodes; a launcher follows its workers."""
+    """The pods in the order of their nodes; a launcher follows its workers. Raises UsageError for what is no pod."""
     pods = [_pod(body) for body in bodies]
     return sorted(pods, key=lambda pod: (pod.role, pod.number, pod.body["metadata"].get("creationTimestamp") or ""))
 
 
 def run_end(run: dict[str, Any]) -> RunEnd | None:
-    """How the run ended as its Job, JobSet ... says; ``None`` while it goes on."""
+    """How the run ended as its Job, JobSet ... says; ``None`` while it goes on.
+
+    Raises UsageError for no such object.
+    """
+    run = run_answer(run)
     status = run.get("status", {})
     for condition in status.get("conditions", ()):
         if condition.get("type") in _DONE and condition.get("status") == "True":
@@ -103,8 +110,8 @@ def run_end(run: dict[str, Any]) -> RunEnd | None:
     if run["kind"] == "RayJob":
         return _rayjob_end(status)
     state = status.get("state")  # Volcano's
-    if isinstance(state, dict) and state.get("phase") in ("Completed", "Failed", "Aborted", "Terminated"):
-        words = _sentence(state["phase"], state.get("message") or state.get("reason"))
+    if isinstance(state, dict) and state.get("phase") in _VOLCANO_ENDS:
+        words = _sentence(state["phase"], readable(str(state.get("message") or state.get("reason") or "")))
         return RunEnd(state["phase"] == "Completed", f"{run['kind']}: {words}")
     return None
 
@@ -119,12 +126,8 @@ def _rayjob_end(status: dict[str, Any]) -> RunEnd | None:
     return RunEnd(word == "Complete" and job == "SUCCEEDED", f"RayJob: {word}, {why}")
 
 
-def moment(text: str | None) -> float | None:
-    """Unix seconds of a time as the API writes it."""
-    return None if text is None else datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
-
-
 def _pod(body: dict[str, Any]) -> Pod:
+    body = pod_answer(body)
     metadata = body["metadata"]
     return Pod(
         name=metadata["name"],
@@ -139,7 +142,7 @@ def _pod(body: dict[str, Any]) -> Pod:
 def _number(metadata: dict[str, Any]) -> int:
     for field, key in _NUMBERS:
         text = metadata.get(field, {}).get(key)
-        if text is not None and text.isdecimal():
+        if text is not None and text.isdecimal() and len(text) <= _MOST_DIGITS:
             # the master of a PyTorchJob is node 0, its workers count from 0 behind it
             is_behind = metadata.get("labels", {}).get(_REPLICA_TYPE) == "worker" and _has_master(metadata)
             return int(text) + is_behind

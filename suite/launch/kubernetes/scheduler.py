@@ -11,6 +11,7 @@ from typing import Any
 from suite.launch.cluster.scheduler import Gathered, Phase, SchedulerState, Stream
 from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job
+from suite.launch.kubernetes.answers import readable, run_answer
 from suite.launch.kubernetes.client import Cluster, Refused, connect
 from suite.launch.kubernetes.diagnose import hopeless, scheduler_end
 from suite.launch.kubernetes.pod import ATTEMPT_LABEL, RUN_LABEL, run_labels
@@ -182,7 +183,9 @@ def _warnings(cluster: Cluster, name: str) -> list[str]:
         return []
     own = [event for event in events if str(event["involvedObject"].get("name", "")).startswith(name)]
     own.sort(key=lambda event: str(event.get("lastTimestamp") or event["metadata"].get("creationTimestamp")))
-    return list(dict.fromkeys(" ".join(f"{event.get('reason')}: {event.get('message')}".split()) for event in own))
+    return list(
+        dict.fromkeys(readable(" ".join(f"{event.get('reason')}: {event.get('message')}".split())) for event in own)
+    )
 
 
 def _is_of_another_attempt(submission: Submission, run: dict[str, Any] | None) -> bool:
@@ -194,7 +197,7 @@ def _is_of_another_attempt(submission: Submission, run: dict[str, Any] | None) -
 
 def _is_suspended(run: dict[str, Any]) -> bool:
     """Whether a queue, such as Kueue's, holds the run back; operators of version 1 keep that in their run policy."""
-    spec = run.get("spec", {})
+    spec = run_answer(run).get("spec", {})
     return bool(spec.get("suspend") or spec.get("runPolicy", {}).get("suspend"))
 
 

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, PositiveInt
 
 from suite.launch.kubernetes.names import quantity_number
 from suite.spec.base import Frozen
+from suite.spec.bounds import MOST_RANKS
 
 Variant = Literal["job", "jobset", "trainjob", "pytorchjob", "mpijob", "volcano", "rayjob", "raycluster"]
 
@@ -85,7 +86,7 @@ class KubernetesSettings(Frozen):
     )
     gpu_resource: Key = Field(default="nvidia.com/gpu", description="what a device plugin calls one GPU")
     rdma_resource: Key | None = Field(default=None, description="what a device plugin calls a host adapter")
-    rdma_count: PositiveInt = 1
+    rdma_count: int = Field(default=1, gt=0, le=MOST_RANKS)
     cpus: Quantity | None = Field(default=None, description="cores of one pod")
     shared_memory: Quantity = Field(default="16Gi", description="/dev/shm of one pod")
     scratch: Quantity = Field(default="16Gi", description="/tmp of one pod, on the node's disk")

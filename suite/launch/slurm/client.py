@@ -14,6 +14,7 @@ from suite.spec.base import UsageError
 
 ASK_SECONDS = 60.0
 _FIELDS = "%i|%T|%S|%e|%N|%r|%Z"
+_LEAST_FIELDS, _MOST_DIGITS = 6, 12
 _NO_SUCH_JOB = "Invalid job id specified"
 #: which cluster is meant; all else that a job finds under SLURM_ speaks of that job
 _CLUSTER = frozenset(("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"))
@@ -133,13 +134,17 @@ def _accounted_jobs(*which: str) -> list[QueueEntry]:
 
 
 def _entry(line: str) -> QueueEntry:
-    job, state, started, ended, nodes, reason, *folder = line.split("|", 6)
+    """Raises UsageError for a line that is none of a job."""
+    fields = line.split("|", 6)
+    if len(fields) < _LEAST_FIELDS or not fields[1].strip():
+        raise UsageError(f"Slurm's answer is no job: {line[:200]!r}")
+    job, state, started, ended, nodes, reason, *folder = fields
     # sacct: "CANCELLED by 1000"
     return QueueEntry(job, state.split()[0], _moment(started), _moment(ended), nodes, reason, *folder)
 
 
 def _moment(text: str) -> float | None:
-    return float(text) if text.isdecimal() else None
+    return float(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None
 
 
 def _call(*command: str, text: str | None = None) -> str:

@@ -5,10 +5,17 @@ from __future__ import annotations
 import sys
 
 from rich.console import Console
+from rich.markup import escape
 
 from suite.report.formatting.width import PIPE_COLUMNS
+from suite.spec.terminal import plain
 
 
 def console() -> Console:
     """As wide as the terminal; in a pipe or a log wide enough that no cell is cut."""
     return Console() if sys.stdout.isatty() else Console(width=PIPE_COLUMNS)
+
+
+def cell(text: object) -> str:
+    """A cell of a table as it is: no markup of its own, and nothing that does more on a terminal than show."""
+    return escape(plain(str(text)))

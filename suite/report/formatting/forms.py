@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich import box
-from rich.markup import escape
 from rich.table import Table
 
-from suite.report.formatting.console import console
+from suite.report.formatting.console import cell, console
 from suite.spec.base import printable
 
 #: One row of a table, title -> plain text; all rows of a table have the same titles in the same order.
@@ -69,5 +68,5 @@ def _drawn(form: Form) -> Table:
     for title in form.rows[0]:
         table.add_column(title, justify="left" if title in _LEFT else "right")
     for row in form.rows:
-        table.add_row(*(escape(cell) for cell in row.values()))
+        table.add_row(*map(cell, row.values()))
     return table

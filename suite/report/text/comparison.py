@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rich import box
-from rich.markup import escape
 from rich.table import Table
 
 from suite.report.comparing.model import (
@@ -17,7 +16,7 @@ from suite.report.comparing.model import (
     Lack,
     Unjudged,
 )
-from suite.report.formatting.console import console
+from suite.report.formatting.console import cell, console
 from suite.report.formatting.escape import visible
 from suite.report.formatting.forms import Cells, Form, explained, print_line, print_widest, without
 from suite.report.formatting.numbers import GIB, UNKNOWN, counted, listed, number
@@ -239,7 +238,7 @@ def _print_surroundings(result: FolderComparison) -> None:
         table.add_column(title, justify="right" if title == "rows" else "left", overflow="fold")
     for one in around.differences:
         rows = "all" if len(one.rows) == len(result.rows) else f"{len(one.rows)} of {len(result.rows)}"
-        table.add_row(*map(escape, (one.name, _values(one.before), _values(one.after), rows)))
+        table.add_row(*map(cell, (one.name, _values(one.before), _values(one.after), rows)))
     console().print(table)
     print_line(f"the same: {counted(len(around.alike), 'other fact')}")
 

@@ -1,0 +1,61 @@
+"""What is never kept of an environment: secrets, by the names of variables and by what values look like.
+
+``suite/worker/redaction.json`` declares both, for driver and worker alike. Each of its patterns takes time in
+proportion to the text, and has one group: what of a match is kept before the secret.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+_FILE = Path(__file__).parents[1] / "worker" / "redaction.json"
+LEFT_OUT = "[left out]"
+#: A longer text is cut at the last word before it, and then looked at.
+_LONGEST_CHARACTERS = 1 << 16
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether a variable's name speaks of a secret, or its value holds one."""
+    names, values = _patterns()
+    if any(pattern.search(name) for pattern in names) or len(value) > _LONGEST_CHARACTERS:
+        return True
+    return any(pattern.search(value) for pattern in values)
+
+
+def without_secrets(text: str) -> str:
+    """The text with each secret that it holds replaced: passwords in URLs, tokens in queries, headers, private keys."""
+    if len(text) > _LONGEST_CHARACTERS:
+        head, space, _ = text[:_LONGEST_CHARACTERS].rpartition(" ")
+        text = f"{head}..." if space else LEFT_OUT
+    for pattern in _patterns()[1]:
+        text = pattern.sub(lambda match: f"{match.group(1)}{LEFT_OUT}", text)
+    return text
+
+
+def public_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Those without a secret."""
+    return {name: value for name, value in variables.items() if not is_secret(name, value)}
+
+
+def without_secrets_in(value: Any) -> Any:
+    """JSON-like facts with ``without_secrets`` done to every text."""
+    if isinstance(value, str):
+        return without_secrets(value)
+    if isinstance(value, Mapping):
+        return {name: without_secrets_in(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_secrets_in(inner) for inner in value]
+    return value
+
+
+@lru_cache(maxsize=1)
+def _patterns() -> tuple[list[re.Pattern[str]], list[re.Pattern[str]]]:
+    """Of names, and of values."""
+    declared = json.loads(_FILE.read_text(encoding="utf-8"))
+    names, values = ([re.compile(each) for each in declared[kind]] for kind in ("names", "values"))
+    return names, values

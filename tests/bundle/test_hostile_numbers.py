@@ -1,0 +1,69 @@
+"""A manifest whose numbers no formula can take: one line, and no other bundle suffers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.bundle.manifest_file import parse_manifest
+from suite.bundle.store import Bundle, DamagedBundle
+from suite.bundle.verify import verify_all
+from suite.report.reading import read_entries
+from suite.spec.manifest import manifest_hash
+from tests.synthetic import grpo_workload, make_bundle, synthetic_manifest
+
+HUGE = 10**400
+PLACES = [
+    (("workload", "critic"), {"layers": HUGE, "hidden": 64, "ffn": 256, "heads": 1}, "workload.critic.layers"),
+    (("workload", "optimizer_steps"), HUGE, "workload.optimizer_steps"),
+    (("workload", "ppo", "clip_ratio"), 1e300, "workload.ppo.clip_ratio"),
+    (("workload", "reward"), {"kind": "token-below", "threshold": HUGE}, "workload.reward.threshold"),
+    (("size", "rope_theta"), 1e300, "size.rope_theta"),
+    (("measure", "seed"), HUGE, "measure.seed"),
+    (("limits", "run_seconds"), 1e300, "limits.run_seconds"),
+    (("limits", "silence_seconds"), HUGE, "limits.silence_seconds"),
+    (("layout", "nodes"), HUGE, "layout.nodes"),
+    (("run", "repeat"), HUGE, "run.repeat"),
+]
+
+
+def changed(body: dict[str, Any], place: tuple[str, ...], value: Any) -> str:
+    inner = body
+    for name in place[:-1]:
+        inner = inner[name]
+    inner[place[-1]] = value
+    return json.dumps({**body, "hash": manifest_hash(body)})
+
+
+@pytest.mark.parametrize(("place", "value", "says"), PLACES)
+def test_a_number_beyond_any_machine_is_named(place: tuple[str, ...], value: Any, says: str) -> None:
+    body = json.loads(synthetic_manifest().model_dump_json(by_alias=True))
+    with pytest.raises(DamagedBundle, match=f"{says} is larger than") as caught:
+        parse_manifest(changed(body, place, value), "manifest.json")
+    assert len(str(caught.value)) < 200
+
+
+def test_a_limit_longer_than_any_timer_is_refused() -> None:
+    body = json.loads(synthetic_manifest().model_dump_json(by_alias=True))
+    with pytest.raises(DamagedBundle, match="run_seconds"):
+        parse_manifest(changed(body, ("limits", "run_seconds"), 4e8), "manifest.json")
+
+
+def test_one_hostile_bundle_stops_neither_verify_nor_report(tmp_path: Path) -> None:
+    good = make_bundle(tmp_path, synthetic_manifest())
+    for number, (place, value, _) in enumerate(PLACES):
+        path = make_bundle(tmp_path, synthetic_manifest(repeat=number + 2))
+        body = json.loads((path / "manifest.json").read_text())
+        (path / "manifest.json").write_text(changed(body, place, value))
+    checked = verify_all([Bundle(path) for path in tmp_path.iterdir()])
+    found = {bundle.path: result.status for bundle, result in checked}
+    assert found.pop(good) == "missing record" and set(found.values()) == {"damaged"}
+    assert len(read_entries([tmp_path]).entries) == 1
+
+
+def test_more_uneven_samples_than_a_manifest_can_list_are_refused() -> None:
+    with pytest.raises(ValueError, match="samples of uneven lengths are more than the 500000"):
+        synthetic_manifest(workload=grpo_workload(rollouts=1 << 23))
