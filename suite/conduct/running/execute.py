@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from suite.backends.registry import find_backend
-from suite.bundle.derive import derive
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle
 from suite.conduct.planning.prediction import with_prediction
@@ -82,6 +81,8 @@ def execute(
                 exit_codes={str(rank): code for rank, code in outcome.exit_codes.items()},
                 elapsed_seconds=outcome.elapsed_seconds,
             )
+        from suite.bundle.derive import derive  # when there is something to derive: a run need not wait for it to start
+
         record = with_prediction(derive(bundle), manifest)
         bundle.write_record(record)
     return record

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from suite.bundle.derive import record_of
 from suite.bundle.store import ATTIC, Bundle, DamagedBundle
 from suite.conduct.planning.request import RunState
 from suite.spec.manifest import Manifest
@@ -21,6 +20,8 @@ def state_of(root: Path, manifest: Manifest) -> RunState:
         if bundle.running():
             return "running"
         found = bundle.manifest()
+        from suite.bundle.derive import record_of  # only where there is one
+
         record = record_of(bundle)
     except DamagedBundle:
         return "damaged"
@@ -32,6 +33,8 @@ def state_of(root: Path, manifest: Manifest) -> RunState:
 
 def move_aside(root: Path, run_id: str) -> Path:
     """Keep a bundle that is to be done again under ``attic/``; nothing is ever overwritten."""
+    from suite.bundle.derive import record_of
+
     bundle = Bundle(root / run_id)
     with suppress(DamagedBundle):
         bundle.write_record(record_of(bundle))
