@@ -4,17 +4,17 @@
 #
 # Run in builder stages, so that the same packages give the same bits whenever they are built. Needs SOURCE_DATE_EPOCH.
 set -euo pipefail
-export LC_ALL=C PYTHONHASHSEED=0
+export LC_ALL=C PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE=1
 tree="${TREE:-/image}"
 
 # What Python writes depends on all that the same process compiled before: each process gets the same files in the same order.
-# Some packages carry files that do not compile.
+# Some packages carry files that do not compile; what Python compiled meanwhile, by the date of its source, is replaced.
 compile() {
     local python="$1" skipped="$2"
     shift 2
     find "$@" -name '*.py' -printf '%h\0' | sort --zero-terminated --unique \
         | xargs --null --no-run-if-empty --max-args=32 --max-procs="$(nproc)" \
-            "${python}" -m compileall -qq -l --invalidation-mode unchecked-hash -x "${skipped}" || true
+            "${python}" -m compileall -qq -f -l --invalidation-mode unchecked-hash -x "${skipped}" || true
 }
 
 # uv notes when it read each wheel of a folder. The folders above are laid too: where COPY makes them, they get the date of the
