@@ -29,7 +29,7 @@ BACKEND, SIZE = "deepspeed", "8M"
 STARTS = 7
 REPEATS = 5
 ITERATIONS = 15
-LIMIT_SECONDS, LIMIT_SHARE = 1.5, 0.05
+LIMIT_SECONDS, LIMIT_SHARE = 0.5, 0.05
 
 
 def rows() -> list[Row]:

@@ -113,7 +113,15 @@ def started_runtime(
     finally:
         runtime.stop()
         subprocess.run(("ip", "link", "delete", bridge), check=False, capture_output=True)
+        _unmount_below(folder)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _unmount_below(folder: Path) -> None:
+    """dockerd leaves the mounts of its network namespaces, which keep the folder from being removed."""
+    points = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    for point in reversed([point for point in points if point.startswith(f"{folder}/")]):
+        subprocess.run(("umount", "--lazy", point), check=False, capture_output=True)
 
 
 def _add_bridge(name: str) -> None:

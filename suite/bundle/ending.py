@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from suite.bundle.events import Event, Events
+from suite.bundle.facts import derivation
 from suite.bundle.record import Failure, Status
 from suite.bundle.timeline import Timeline
 from suite.spec.manifest import Manifest
@@ -22,11 +23,11 @@ def ending(events: Events, timeline: Timeline, manifest: Manifest) -> tuple[Stat
     end = _first(events.driver, "end")
     if end is None or end["status"] == "interrupted":
         evidence = "the driver was stopped by its user" if end else "the driver ended without writing its end"
-        return "interrupted", _reported(events.driver) or Failure(kind="interrupted", phase=None, evidence=(evidence,))
+        return "interrupted", _reported(events) or Failure(kind="interrupted", phase=None, evidence=(evidence,))
     problems = _problems(events, end, timeline, manifest)
     if not problems:
         return "ok", None
-    failure = _reported(events.driver) or _earliest(events)
+    failure = _reported(events) or _earliest(events)
     return "failed", failure or Failure(kind="unknown", phase=None, evidence=problems)
 
 
@@ -58,15 +59,16 @@ def _first(events: tuple[Event, ...], kind: str) -> Event | None:
     return next((event for event in events if event["kind"] == kind), None)
 
 
-def _reported(events: tuple[Event, ...]) -> Failure | None:
-    event = _first(events, "failure")
-    return None if event is None else _failure(event)
+def _reported(events: Events) -> Failure | None:
+    event = _first(events.driver, "failure")
+    return None if event is None else _failure(event, events)
 
 
 def _earliest(events: Events) -> Failure | None:
     failures = [event for rank in events.ranks.values() for event in rank if event["kind"] == "failure"]
-    return _failure(min(failures, key=lambda event: (event["time"], event["rank"]))) if failures else None
+    return _failure(min(failures, key=lambda event: (event["time"], event["rank"])), events) if failures else None
 
 
-def _failure(event: Event) -> Failure:
-    return Failure(kind=event["failure"], phase=event["phase"], evidence=tuple(event["evidence"]))
+def _failure(event: Event, events: Events) -> Failure:
+    iteration = event["iteration"] if derivation(events) >= 3 else None
+    return Failure(kind=event["failure"], phase=event["phase"], evidence=tuple(event["evidence"]), iteration=iteration)

@@ -32,6 +32,7 @@ def run(
     device: Annotated[
         str | None,
         typer.Option(
+            envvar="SUITE_DEVICE",
             metavar="auto|cpu|cuda",
             help="what ranks compute on [default: auto, or cuda for a preset for GPUs]",
             autocompletion=completion.run_devices,
@@ -86,16 +87,15 @@ def run(
     from suite.conduct.planning.preflight import preflight
     from suite.conduct.running import display
     from suite.conduct.running.ledger import Settings
-    from suite.conduct.running.pursuit import Pursuit, compared_with_none
-    from suite.conduct.running.reached import follow, lines
     from suite.conduct.running.session import run_plan, states
-    from suite.conduct.running.side_by_side import require_containers, run_side_by_side
     from suite.spec.base import UsageError
 
     wanted = device or ("cuda" if work.is_for_gpus else "auto")
     machine, launcher = where.open(wanted, work.backends, planning=dry_run)
-    require_containers(machine, parallel)
     if parallel > 1:
+        from suite.conduct.running.side_by_side import require_containers, run_side_by_side
+
+        require_containers(machine, parallel)
         machine = machine.model_copy(update={"manner": (*machine.manner, f"{parallel}-at-once")})
     work = work.installed(machine)
     source = context.get_parameter_source("ranks")
@@ -118,8 +118,12 @@ def run(
     plan = make_joint_plan(requests, stacks(largest.backends), machine.images(largest.backends), machine.manner)
     found = preflight(plan.manifests, machine.device_name, work.price, machine.host_memory_bytes)
     rule = requests[0].stopping
-    for name in [] if rule is None else compared_with_none(plan.firsts, rule):
-        warn("note: ", f"{name} is compared with no other row")
+    if rule is not None:  # what follows a rule is imported for it alone, as is what runs side by side
+        from suite.conduct.running.pursuit import Pursuit, compared_with_none
+        from suite.conduct.running.reached import follow, lines
+
+        for name in compared_with_none(plan.firsts, rule):
+            warn("note: ", f"{name} is compared with no other row")
     try:
         machine.require_generation(plan.manifests)
         machine.require_memory(plan.manifests)

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from suite.images.build_output import BuildFailed, Step, read_output
+from suite.images.build_output import BuildFailed, Ended, Step, read_output
 from suite.images.locks import normal, pins_of
 from suite.images.project import Project
+from suite.images.settle import name_leftovers, settle
 from suite.spec.base import Frozen, UsageError
 from suite.spec.images import (
     BASE_DIGEST_LABEL,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from docker import APIClient
 
 OnStep = Callable[[Step], None]
+#: stands for the time of a build from no repository, as it does for the times of all files (SOURCE_DATE_EPOCH)
+USUAL_TIME = 1_700_000_000
 #: STACK of the CPU build whose wheelhouse a build of the driver alone takes
 USUAL = "cpu"
 
@@ -48,6 +51,7 @@ class Built(Frozen):
     seconds: float
     labels: dict[str, str]
     log: Path = Field(description="all output of the container runtime")
+    is_settled: bool = Field(description="another build of the same commit and inputs has the same id")
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ def build_image(
     image = find_image(name)
     _require_inputs(image, project, choices)
     tag = choices.tag or _usual_tag(image, choices.target)
-    labels = _labels(image, project, choices)
+    labels, created = _labels(image, project, choices), project.committed() or USUAL_TIME
     log = project.root / "build" / "images" / f"{image.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     begin = time.monotonic()
@@ -100,8 +104,10 @@ def build_image(
             decode=True,
             timeout=None,
         )
-        identity = _follow(stream, log, on_step)
-        found = api.inspect_image(identity)
+        ended = _follow(stream, log, on_step)
+        settled = settle(api, ended.image, tag, created)
+        found = api.inspect_image(settled or ended.image)
+        name_leftovers(api, found["Id"], ended.stages, f"{image.repository}-cache")
     except APIError as error:
         raise BuildFailed(None, [str(error.explanation or error)], log) from error
     except (DockerException, RequestException, OSError) as error:
@@ -114,11 +120,12 @@ def build_image(
         seconds=time.monotonic() - begin,
         labels=found["Config"].get("Labels") or {},
         log=log,
+        is_settled=settled is not None,
     )
 
 
-def _follow(stream: Iterator[dict[str, Any]], log: Path, on_step: OnStep) -> str:
-    """Write the log, show the steps, and give back the image's id. Closing the stream ends the build on the runtime."""
+def _follow(stream: Iterator[dict[str, Any]], log: Path, on_step: OnStep) -> Ended:
+    """Write the log, show the steps, and give back what was made. Closing the stream ends the build on the runtime."""
     try:
         with log.open("w", encoding="utf-8") as file:
             return read_output(stream, file, on_step, log)
@@ -137,6 +144,9 @@ def _require_inputs(image: Image, project: Project, choices: BuildChoices) -> No
     if choices.cpu and image.cpu_stack is None:
         others = ", ".join(one.name for one in images().values() if one.cpu_stack)
         raise UsageError(f"the image {image.name} has no CPU build; these have one: {others}")
+    for name, meaning in image.asks.items():
+        if not (choices.arguments.get(name) or choices.offline or choices.target):
+            raise UsageError(f"{image.name} needs --build-arg {name}=...: {meaning}")
     lock = f"{image.cpu_stack if choices.cpu else USUAL}.lock"
     if (choices.cpu or choices.offline) and not (project.build_inputs / lock).is_file():
         raise UsageError(
@@ -146,7 +156,7 @@ def _require_inputs(image: Image, project: Project, choices: BuildChoices) -> No
 
 
 def _arguments(image: Image, choices: BuildChoices) -> dict[str, str]:
-    stack = image.cpu_stack if choices.cpu else image.stack
+    stack = lock = image.cpu_stack if choices.cpu else image.stack
     if choices.without_trlx:
         if image.stack is None or "trlx" not in image.sources:
             raise UsageError(f"--without-trlx is for the images trlx and trlx-upstream, not for {image.name}")
@@ -159,8 +169,13 @@ def _arguments(image: Image, choices: BuildChoices) -> dict[str, str]:
         chosen["STACK_PYTHON"] = image.python
     else:
         chosen |= {"IMAGE": image.name, "INTERPRETER": image.interpreter}
-    offline = {"OFFLINE": "1"} if choices.cpu or choices.offline else {}
-    return {**chosen, **({"STACK": stack} if stack else {}), **offline, **choices.arguments}
+    if stack:
+        chosen["STACK"] = stack
+    if lock and lock != stack:
+        chosen["LOCK"] = lock
+    if choices.cpu or choices.offline:
+        chosen["OFFLINE"] = "1"
+    return {**chosen, **choices.arguments}
 
 
 def _labels(image: Image, project: Project, choices: BuildChoices) -> dict[str, str]:

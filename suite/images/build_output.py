@@ -7,10 +7,12 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 LAST_LINES = 15
 _STEP = re.compile(r"^Step (\d+)/(\d+) : (.*)", flags=re.DOTALL)
+_STAGE = re.compile(r"FROM \S+ AS (\S+)", flags=re.IGNORECASE)
+_MADE = re.compile(r"^ ---> ([0-9a-f]{12,})\n?$")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -26,6 +28,13 @@ class Step:
         return f"[{self.number}/{self.of}] {self.instruction}"
 
 
+class Ended(NamedTuple):
+    """What a build made: its image, and the last image of each stage on the way, by the stage's name."""
+
+    image: str
+    stages: dict[str, str]
+
+
 class BuildFailed(Exception):
     """A build stopped: in which step, and the last lines of its output."""
 
@@ -36,11 +45,12 @@ class BuildFailed(Exception):
         super().__init__(f"{where} failed: {last}; all of its output is in {log}")
 
 
-def read_output(stream: Iterable[dict[str, Any]], log: TextIO, on_step: Callable[[Step], None], path: Path) -> str:
-    """Follow a build to its end: id of the image. Raises BuildFailed when it stops before."""
+def read_output(stream: Iterable[dict[str, Any]], log: TextIO, on_step: Callable[[Step], None], path: Path) -> Ended:
+    """Follow a build to its end. Raises BuildFailed when it stops before."""
     step: Step | None = None
     recent: deque[str] = deque(maxlen=LAST_LINES)
-    identity = None
+    identity = stage = None
+    stages: dict[str, str] = {}
     for message in stream:
         text = _COLOURS.sub("", str(message.get("stream", "")))
         log.write(text)
@@ -48,16 +58,21 @@ def read_output(stream: Iterable[dict[str, Any]], log: TextIO, on_step: Callable
         if begun:
             step = Step(int(begun[1]), int(begun[2]), " ".join(begun[3].replace("\\\n", " ").split()))
             recent.clear()
+            named = _STAGE.fullmatch(step.instruction)
+            stage = named[1] if named else stage
             on_step(step)
         elif not text.startswith((" --->", "Removed intermediate")):
             recent.extend(line for line in text.splitlines() if line.strip())
+        made = _MADE.match(text)
+        if made and stage:
+            stages[stage] = made[1]
         if "error" in message:
             log.write(message["error"] + "\n")
             raise BuildFailed(step, _error_lines(message["error"], recent), path)
         identity = (message.get("aux") or {}).get("ID") or identity
     if identity is None:
         raise BuildFailed(step, [*recent, "the container runtime ended the build without an image"], path)
-    return identity
+    return Ended(identity, stages)
 
 
 def _error_lines(error: str, recent: Iterable[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Asking registries which digest a base's tag has; writing it into catalogue, Dockerfiles and compose.yaml."""
+"""Asking registries which digest a base's tag has; writing it into catalogue, Dockerfiles and compose/build.yaml."""
 
 from __future__ import annotations
 
@@ -53,9 +53,13 @@ def ask(api: APIClient, bases: Mapping[str, BaseImage]) -> list[Answer]:
 
 
 def write(answers: list[Answer], root: Path) -> list[Path]:
-    """Write digests that are new or differ into a checkout: catalogue, Dockerfiles, compose.yaml; the files changed."""
+    """Write digests that are new or differ into a checkout; the files that were changed."""
     changed = []
-    for path in (root / "manifests" / "images.yaml", *sorted(root.glob("Dockerfile.*")), *root.glob("compose.yaml")):
+    for path in (
+        root / "manifests" / "images.yaml",
+        *sorted(root.glob("Dockerfile.*")),
+        *root.glob("compose/build.yaml"),
+    ):
         before = path.read_text(encoding="utf-8")
         after = before
         for answer in answers:

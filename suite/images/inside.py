@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError
 
+from suite.launch.docker.patterns import essence, runtime_failure
 from suite.spec.base import Frozen, UsageError
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def look_inside(api: APIClient, image: str) -> Inside:
         said = api.logs(container, stdout=True, stderr=False, stream=True, follow=False)
         return Inside.model_validate_json(_bounded(said, f"what {image} tells of itself"))
     except _failures() as error:
-        raise UsageError(f"{image} cannot be run: {error}") from error
+        raise UsageError(f"{image} cannot be run: {_reason(error)}") from error
     finally:
         api.remove_container(container, force=True)
 
@@ -133,6 +134,13 @@ def _create(api: APIClient, image: str, command: list[str]) -> str:
     except ImageNotFound as error:
         raise UsageError(f"there is no image {image} on this runtime; build it: suite images build") from error
     return made["Id"]
+
+
+def _reason(error: Exception) -> str:
+    """One line: the runtime's own words, and what to do where they are known."""
+    words = str(getattr(error, "explanation", None) or error)
+    known = runtime_failure(words)
+    return "; ".join(known.evidence) if known else essence(words)
 
 
 def _failures() -> tuple[type[Exception], ...]:

@@ -48,6 +48,11 @@ class Project:
             return None
         return f"{commit}+changes" if self._git("status", "--porcelain", "--untracked-files=no") else commit
 
+    def committed(self) -> int | None:
+        """When the commit of the checkout was made, in seconds since 1970; ``None`` outside a repository."""
+        moment = self._git("show", "--no-patch", "--format=%ct", "HEAD")
+        return int(moment) if moment else None
+
     def source(self) -> str | None:
         """Where the checkout was cloned from, without credentials; ``None`` when that is no address of a server."""
         remote = self._git("remote", "get-url", "origin") or ""

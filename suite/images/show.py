@@ -16,7 +16,7 @@ from suite.images.build_output import Step
 from suite.images.check import Difference
 from suite.images.digests import Answer
 from suite.images.listing import Row
-from suite.spec.images import VARIANT_LABEL, find_image
+from suite.spec.images import IMAGE_LABEL, VARIANT_LABEL, find_image
 from suite.spec.terminal import plain, say
 
 PIPE_COLUMNS = 120
@@ -74,6 +74,10 @@ def print_built(built: Built, pinned: Path | None) -> None:
     image = find_image(built.name)
     variant = built.labels.get(VARIANT_LABEL)
     size = "8M" if variant is not None and variant == image.cpu_stack else "1.3B"
+    if not built.is_settled:
+        say("note:  this runtime keeps images in a way that gives each build an id of its own")
+    if IMAGE_LABEL not in built.labels:
+        return  # a stage on the way, which holds no stack to check or to run
     say(f"check: suite images check {built.name} --image {built.tag}")
     for backend in image.backends[:1]:
         say(f"run:   suite run --launcher docker --image {built.tag} --backend {backend} --size {size}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from suite.launch.probe import LocalDevice
 from suite.spec.base import UsageError
@@ -100,3 +101,16 @@ def _named(gpus: Sequence[LocalDevice], word: str) -> LocalDevice | None:
         return next((gpu for gpu in gpus if gpu.index == int(index[1])), None)
     fitting = [gpu for gpu in gpus if name.startswith("GPU-") and gpu.uuid.startswith(name)]
     return fitting[0] if len(fitting) == 1 else None
+
+
+def why_no_gpu(in_container: bool, devices: Path = Path("/dev")) -> str:
+    """A line for CUDA that was asked for where no driver shows a GPU: what is missing, and what to do."""
+    if not in_container:
+        return "no NVIDIA driver shows a GPU here (`suite doctor` says what it looked for)"
+    files = sorted(path.name for path in devices.glob("nvidia[0-9]*"))
+    though = f", though /dev/{files[0]} is there" if files else ""
+    return (
+        f"gpu_unavailable: no NVIDIA driver shows a GPU in this container{though}; start it with NVIDIA's container "
+        "toolkit and NVIDIA_DRIVER_CAPABILITIES=compute,utility, or measure on the CPU (--device cpu; with Compose "
+        "SUITE_DEVICE=cpu)"
+    )

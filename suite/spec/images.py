@@ -67,6 +67,9 @@ class Image(Frozen):
     sources: Mapping[str, Source] = Field(default_factory=dict, description="packages installed from a commit")
     backends: tuple[str, ...] = Field(description="backends whose stack it holds")
     packages: tuple[str, ...] = Field(default=(), description="packages whose versions are labels")
+    asks: Mapping[str, str] = Field(
+        default_factory=dict, description="build arguments that only a user can give, and what each is"
+    )
 
     @property
     def ground(self) -> BaseImage:

@@ -127,6 +127,14 @@ def test_a_failed_run_keeps_what_it_measured_and_the_drivers_reason(tmp_path):
     assert record.throughput is not None
 
 
+def test_a_failure_tells_its_iteration_and_an_older_bundles_none_as_it_told_none(tmp_path):
+    manifest = synthetic_manifest()
+    for rules, iteration in ((1, None), (2, None), (NEWEST_DERIVATION, 3)):
+        facts = {**facts_of(manifest), "derivation": rules}
+        record = record_of(make_bundle(tmp_path / str(rules), manifest, status="failed", failure=OOM, facts=facts))
+        assert (record.failure.kind, record.failure.iteration) == ("oom_device", iteration)
+
+
 def test_the_first_rank_to_fail_speaks_when_the_driver_does_not(tmp_path):
     manifest = synthetic_manifest(layout=TWO_RANKS)
     late = {**OOM, "failure": "rank_lost"}

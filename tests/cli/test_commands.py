@@ -190,6 +190,19 @@ def test_a_presets_ranks_are_not_those_of_the_environment(
     assert {row["ranks"] for row in json.loads(told.out)["runs"]} == {8} and "--ranks" not in told.err
 
 
+def test_a_gpu_that_the_environment_demands_is_measured_on_or_nothing_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr("suite.conduct.planning.machine.local_devices", tuple)
+    monkeypatch.setenv("SUITE_DEVICE", "cuda")
+    monkeypatch.setenv("SUITE_RANKS", "all")
+    with pytest.raises(SystemExit) as ended:
+        app(["run", "--size", "1M", "--runs", str(tmp_path / "runs")])
+    told = capsys.readouterr().err
+    assert ended.value.code == 2 and told.count("\n") == 1 and "no NVIDIA driver shows a GPU" in told
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_run_ends_in_a_report_that_verifies(tmp_path: Path) -> None:
     runs, output = tmp_path / "runs", tmp_path / "report.md"
     done = suite(*RUN[:-1], "--runs", str(runs), "--json")

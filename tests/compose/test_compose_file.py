@@ -23,14 +23,15 @@ BENCHES = tuple(re.findall(r"^  (bench-\S+):$", TEXT, flags=re.MULTILINE))
 
 
 @cache
-def services(profiles: str | None, **variables: str) -> dict[str, Any]:
+def services(device: str | None, *files: str, **variables: str) -> dict[str, Any]:
     """The services as Compose resolves them, which needs no daemon."""
     require_compose()
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("SUITE_", "COMPOSE_"))}
-    if profiles:
-        clean["COMPOSE_PROFILES"] = profiles
+    if device:
+        clean["SUITE_DEVICE"] = device
+    named = [word for file in files for word in ("--file", file)]
     done = subprocess.run(
-        ("docker", "compose", "--env-file", "/dev/null", "config", "--format", "json"),
+        ("docker", "compose", "--env-file", "/dev/null", *named, "config", "--format", "json"),
         cwd=ROOT,
         env={**clean, **variables},
         capture_output=True,
@@ -41,24 +42,25 @@ def services(profiles: str | None, **variables: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", BENCHES)
-def test_a_bench_service_reserves_all_gpus_and_runs_on_all_of_them(name: str) -> None:
+def test_a_bench_service_reserves_all_gpus_and_demands_that_they_are_there(name: str) -> None:
     service = services(None)[name]
     (device,) = service["deploy"]["resources"]["reservations"]["devices"]
     assert (device["driver"], device["count"], device["capabilities"]) == ("nvidia", -1, ["gpu"])
     assert service["environment"]["SUITE_RANKS"] == "all"
+    assert service["environment"]["SUITE_DEVICE"] == "cuda", "where the container sees none, no CPU takes their place"
     assert service["ulimits"] == {"memlock": -1}
 
 
 @pytest.mark.parametrize("name", [*BENCHES, "ladder"])
-def test_the_cpu_profile_asks_for_no_gpu_and_shows_none(name: str) -> None:
+def test_on_the_cpu_no_gpu_is_asked_for_and_none_is_shown(name: str) -> None:
     service = services("cpu")[name]
-    assert "deploy" not in service
+    assert "deploy" not in service and service["environment"]["SUITE_DEVICE"] == "cpu"
     assert service["environment"]["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
-@pytest.mark.parametrize("profile", [None, "cpu"])
-def test_every_service_ends_on_a_signal_and_can_do_no_more_than_become_the_owner_of_runs(profile: str | None) -> None:
-    for service in services(profile).values():
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_every_service_ends_on_a_signal_and_can_do_no_more_than_become_the_owner_of_runs(device: str | None) -> None:
+    for service in services(device).values():
         assert service["init"] and service["read_only"]
         assert (service["cap_drop"], service["cap_add"]) == (["ALL"], ["SETUID", "SETGID"])
         assert service["security_opt"] == ["no-new-privileges:true", "label=disable"]
@@ -75,8 +77,19 @@ def test_a_bench_service_measures_one_backend(name: str) -> None:
     assert entrypoint[7:] == [expected]
 
 
-def test_what_a_service_builds_is_the_image_that_it_runs() -> None:
-    for name, service in services(None).items():
+def test_profiles_of_other_projects_change_nothing() -> None:
+    plain = services(None)
+    assert services(None, COMPOSE_PROFILES="foo") == plain and services(None, COMPOSE_PROFILES="cpu") == plain
+    assert services("cpu")["ladder"] == plain["ladder"], "the CPU ladder is one whatever else is measured"
+
+
+def test_an_image_is_neither_pulled_nor_built_unasked() -> None:
+    for service in services(None).values():
+        assert service["pull_policy"] == "never" and "build" not in service
+
+
+def test_what_a_service_builds_when_asked_is_the_image_that_it_runs() -> None:
+    for name, service in services(None, "compose.yaml", "compose/build.yaml").items():
         image = find_image(service["image"].removeprefix("suite-").rpartition(":")[0])
         given = service["build"].get("args", {})
         assert service["build"]["dockerfile"] == image.dockerfile, name
@@ -84,6 +97,9 @@ def test_what_a_service_builds_is_the_image_that_it_runs() -> None:
         if image.interpreter:
             asked = {"IMAGE": image.name, "BASE_IMAGE": image.base.pinned, "INTERPRETER": image.interpreter}
             assert given == asked, name
+        else:
+            (usual,) = re.findall(r"^ARG BASE_IMAGE=(.*)$", (ROOT / image.dockerfile).read_text(), flags=re.MULTILINE)
+            assert given.get("BASE_IMAGE", usual) == image.base.pinned, name
 
 
 def test_every_backend_has_a_service() -> None:

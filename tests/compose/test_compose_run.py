@@ -35,7 +35,7 @@ class Project:
         (folder / "compose").symlink_to(ROOT / "compose")
         (folder / "compose.yaml").write_text((ROOT / "compose.yaml").read_text())
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("SUITE_", "COMPOSE_"))}
-        own = {"DOCKER_HOST": runtime.host, "COMPOSE_PROFILES": "cpu", "SUITE_ENGINES_IMAGE": image.id}
+        own = {"DOCKER_HOST": runtime.host, "SUITE_DEVICE": "cpu", "SUITE_ENGINES_IMAGE": image.id}
         self._environment = {**clean, **own}
         folder.chmod(0o755)
 

@@ -47,6 +47,9 @@ class ScriptedRuntime:
         finally:
             self.closed = True
 
+    def images(self, **asked: Any) -> list[str]:
+        return []
+
     def inspect_image(self, identity: str) -> dict[str, Any]:
         return {"Id": identity, "Size": 7, "Config": {"Labels": self.asked["labels"]}}
 
@@ -69,12 +72,13 @@ def asked(name: str, project: Project, **choices: Any) -> dict[str, Any]:
 class TestWhatIsAsked:
     def test_base_stack_and_python_are_the_catalogues(self, project: Project) -> None:
         image = find_image("trlx-upstream")
-        asking = asked("trlx-upstream", project)
+        asking = asked("trlx-upstream", project, arguments={"TORCH_INDEX": "https://index.example/cu118"})
         assert asking["buildargs"] == {
             "BASE_IMAGE": image.base.pinned,
             "RUN_IMAGE": image.ground.pinned,
             "STACK": "upstream",
             "STACK_PYTHON": "3.9",
+            "TORCH_INDEX": "https://index.example/cu118",
         }
         assert asking["dockerfile"] == "Dockerfile.deepspeed"
         assert asking["tag"] == f"suite-trlx-upstream:{suite_version()}"
@@ -124,7 +128,8 @@ class TestWhatIsAsked:
         assert asking["labels"]["suite.stack.torch"] == "2.13.0+cpu"
 
     def test_trlx_can_be_left_out(self, project: Project) -> None:
-        assert asked("trlx", project, without_trlx=True)["buildargs"]["STACK"] == "trlx-deps"
+        given = asked("trlx", project, without_trlx=True)["buildargs"]
+        assert (given["STACK"], given["LOCK"]) == ("trlx-deps", "trlx"), "the pins are those of the whole stack"
 
     def test_a_stage_on_the_way_does_not_take_the_images_name(self, project: Project) -> None:
         asking = asked("engines", project, target="common", offline=True)
@@ -144,6 +149,8 @@ class TestWhatIsAsked:
             ("trlx", {"cpu": True}, "trlx has no CPU build; these have one: engines, trl, "),
             ("engines", {"without_trlx": True}, "not for engines"),
             ("nemo", {"without_trlx": True}, "not for nemo"),
+            ("trlx-upstream", {}, "trlx-upstream needs --build-arg TORCH_INDEX=...: the package index of PyTorch"),
+            ("trlx-upstream", {"arguments": {"TORCH_INDEX": ""}}, "needs --build-arg TORCH_INDEX"),
             ("engine", {}, "did you mean 'engines'"),
         ],
     )
@@ -163,7 +170,7 @@ class TestWhatIsTold:
         runtime = ScriptedRuntime(*GOOD)
         built = build_image("trlx", runtime, project, on_step=steps.append)  # type: ignore[arg-type]
         assert [str(step) for step in steps] == ["[1/2] FROM ${BASE_IMAGE} AS base", "[2/2] RUN one; two"]
-        assert built.id == "sha256:1234" and built.size_bytes == 7
+        assert built.id == "sha256:1234" and built.size_bytes == 7 and not built.is_settled
         assert "warned\n" in built.log.read_text() and "\x1b" not in built.log.read_text()
 
     def test_a_failed_step_is_named_with_the_end_of_its_output(self) -> None:
@@ -187,6 +194,14 @@ class TestWhatIsTold:
     def test_an_engine_that_stops_in_mid_build_made_no_image(self) -> None:
         with pytest.raises(BuildFailed, match="without an image"):
             read_output(GOOD[:4], io.StringIO(), lambda step: None, Path("a.log"))
+
+    def test_the_last_image_of_each_stage_is_known(self) -> None:
+        words = ("FROM a AS one", "RUN x", "FROM one AS two", "LABEL a=b")
+        lines: list[dict] = []
+        for number, word in enumerate(words, 1):
+            lines += [{"stream": f"Step {number}/4 : {word}"}, {"stream": f" ---> {number:012d}\n"}]
+        ended = read_output([*lines, {"aux": {"ID": "sha256:4"}}], io.StringIO(), lambda step: None, Path("a.log"))
+        assert ended == ("sha256:4", {"one": "000000000002", "two": "000000000004"})
 
     def test_an_interrupted_build_is_ended_on_the_engine(self, project: Project) -> None:
         runtime = ScriptedRuntime(*GOOD)

@@ -37,8 +37,9 @@ def test_two_digests_have_one_verdict(locked: str | None, found: str | None, ver
 def checkout(tmp_path: Path) -> Path:
     (tmp_path / "manifests").mkdir()
     shutil.copy(ROOT / "manifests/images.yaml", tmp_path / "manifests")
-    for path in (*ROOT.glob("Dockerfile.*"), ROOT / "compose.yaml"):
+    for path in ROOT.glob("Dockerfile.*"):
         shutil.copy(path, tmp_path)
+    shutil.copytree(ROOT / "compose", tmp_path / "compose")
     return tmp_path
 
 
@@ -59,15 +60,16 @@ def test_compose_builds_on_the_same_digest_as_the_catalogue(checkout: Path) -> N
     published = bases()["skyrl-ray-2.57.0"]
     for digest in (NEW, OLD):
         changed = write([answer(published, digest)], checkout)
-        assert [path.name for path in changed] == ["images.yaml", "compose.yaml"]
-        (line,) = lines_changed(checkout, "compose.yaml")
+        assert [path.name for path in changed] == ["images.yaml", "build.yaml"]
+        (line,) = lines_changed(checkout, "compose/build.yaml")
         assert f'BASE_IMAGE: "{published.reference}@{digest}",' in line
 
 
 def test_another_digest_takes_the_place_of_the_old_one(checkout: Path) -> None:
     write([answer(CUDA, NEW)], checkout)
     assert lines_changed(checkout, "manifests/images.yaml") == [f"    digest: {NEW}"]
-    assert lines_changed(checkout, "Dockerfile.deepspeed") == [f"ARG BASE_IMAGE={CUDA.reference}@{NEW}"]
+    both = [f"ARG {name}_IMAGE={CUDA.reference}@{NEW}" for name in ("BASE", "RUN")]
+    assert lines_changed(checkout, "Dockerfile.deepspeed") == both
     assert lines_changed(checkout, "Dockerfile.nemo") == []
 
 

@@ -37,6 +37,12 @@ def common(name: str) -> str:
     return text
 
 
+def stage(name: str, called: str) -> str:
+    """The text of a stage, without its FROM."""
+    (text,) = re.findall(rf"^FROM \S+ AS {called}\n(.*?)(?=^FROM |\Z)", TEXT[name], re.MULTILINE | re.DOTALL)
+    return text
+
+
 def stage_labels(name: str, stage: str) -> dict[str, str]:
     """Labels of a stage with those of the stages of the same stack that it is built from."""
     pattern = rf"^FROM (\S+) AS {re.escape(stage)}\n(.*?)(?=^FROM |\Z)"
@@ -71,7 +77,7 @@ def test_stages_build_on_one_base_and_the_image_stands_on_another_both_of_the_ca
     assert len(stages) == len(re.findall(r"^FROM ", TEXT[name], flags=re.MULTILINE))
     known = {stage for _, stage in stages}
     outside = [parent for parent, _ in stages if parent not in known and parent != "stack-${STACK}"]
-    assert outside == ["${BASE_IMAGE}", "${RUN_IMAGE}"]
+    assert outside == ["${BASE_IMAGE}", "${RUN_IMAGE}", "${RUN_IMAGE}"], "built on, taken packages from, and stood on"
     pinned = {base.pinned for base in bases().values()}
     assert defaults(name)["BASE_IMAGE"] in pinned
     assert defaults(name)["RUN_IMAGE"] in pinned | {"${BASE_IMAGE}"}
@@ -94,7 +100,7 @@ def test_every_package_comes_from_a_lock_with_hashes_or_from_a_commit(name: str)
     assert len(installs) >= (3 if name == "Dockerfile.published" else 4)
     for install in installs:
         is_hashed = "--require-hashes -r" in install
-        is_commit = install.split()[-2:] == ["-r", "/build/trlx-source.lock"] and "--no-deps" in install
+        is_commit = install.split()[-1].endswith("/trlx-source.lock") and "--no-deps" in install
         is_built_here = "--no-index /build/apex-wheel/" in install
         assert is_hashed or is_commit or is_built_here, install
 
@@ -151,11 +157,18 @@ def test_the_images_carry_this_version_and_say_what_they_are(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_on_several_nodes_finds_infiniband_in_the_image(name: str) -> None:
     """NCCL opens libibverbs.so.1, which CUDA's bases lack, or takes TCP; enroot shows no adapter unasked."""
-    (ground,) = re.findall(r"^FROM \S+ AS ground\n(.*?)(?=^FROM )", TEXT[name], re.MULTILINE | re.DOTALL)
-    install = ground[: ground.index("useradd")]
+    install = stage(name, "outfit")
     assert "-name libibverbs.so.1" in install and "libibverbs1 ibverbs-providers" in install
     assert "OFFLINE" in install, "a build that fetches nothing is a CPU's"
-    assert "MELLANOX_VISIBLE_DEVICES=all" in ground
+    assert "MELLANOX_VISIBLE_DEVICES=all" in stage(name, "ground")
+
+
+def test_cudas_compiler_is_fetched_for_the_images_that_compile_and_for_no_other() -> None:
+    ours = [image for image in images().values() if image.dockerfile == "Dockerfile.deepspeed"]
+    compiling = {image.name for image in ours if "devel" in image.base.reference}
+    (names,) = re.findall(r"^ +(\S+)\) if command -v nvcc", stage("Dockerfile.deepspeed", "stack"), re.MULTILINE)
+    assert compiling == set(names.split("|"))
+    assert not [base for base in bases().values() if "cudnn" in base.reference], "torch brings cuDNN"
 
 
 def test_no_toolkit_of_cuda_is_in_a_finished_image_whose_torch_brings_its_own() -> None:
@@ -167,15 +180,15 @@ def test_no_toolkit_of_cuda_is_in_a_finished_image_whose_torch_brings_its_own() 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_triton_finds_a_compiler_in_the_finished_image(name: str) -> None:
-    (ground,) = re.findall(r"^FROM \S+ AS ground\n(.*?)(?=^FROM )", TEXT[name], re.MULTILINE | re.DOTALL)
-    assert "command -v c++" in ground and "g++" in ground
+    assert "command -v c++" in stage(name, "outfit") and "+=(g++)" in stage(name, "outfit")
 
 
 def test_deepspeeds_optimizers_are_compiled_for_the_images_that_train_with_them() -> None:
     (names,) = re.findall(
-        r'case "\$\{STACK\}" in (\S+)\) if command -v nvcc > /dev/null; then \\\n'
-        r"        export DS_BUILD_FUSED_ADAM=1 DS_BUILD_CPU_ADAM=1 DS_ACCELERATOR=cuda",
+        r"^ +(\S+)\) if command -v nvcc > /dev/null; then \\\n"
+        r" +export DS_BUILD_FUSED_ADAM=1 DS_BUILD_CPU_ADAM=1 DS_ACCELERATOR=cuda",
         TEXT["Dockerfile.deepspeed"],
+        re.MULTILINE,
     )
     newest = {image.stack for image in images().values() if image.lock and not image.sources}
     assert set(names.split("|")) == {image for image in newest if "deepspeed" in find_image(str(image)).packages}
@@ -191,12 +204,11 @@ def test_an_image_ends_as_a_user_without_rights(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_what_a_build_machine_passes_in_reaches_builder_stages_only(name: str) -> None:
     copies = [line for line in instructions(name) if line.startswith("COPY") and "build/imag" in line]
-    assert len(copies) == 1
+    assert len(copies) == 2 and all(
+        copy in stage(name, at) for copy, at in zip(copies, ("builder", "outfit"), strict=True)
+    )
     taken = re.findall(r"COPY --from=(\S+) (\S+)", TEXT[name])
-    assert {path for stage, path in taken if not path.startswith("/opt/")} == {
-        "/build/sbom",
-        "/tmp/sbom.cdx.json",
-    }
+    assert {path for _, path in taken} == {"/image/", "/source/", "/tmp/image/", "/build/sbom"}
     assert "FROM assembled AS inventory\nCOPY --from=sbom-tool /build/sbom" in TEXT[name]
 
 
@@ -213,3 +225,33 @@ def test_the_context_holds_what_is_copied_and_nothing_else() -> None:
         assert any(source.replace("[e]", "e").startswith(path) for path in allowed), source
     for path in allowed:
         assert any(source.replace("[e]", "e").startswith(path) for source in copied), path
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_lock_that_changes_touches_no_layer_but_its_own(name: str) -> None:
+    whole = [line for line in instructions(name) if line.startswith("COPY") and "requirements/images/*" in line]
+    assert whole == []
+    for at, lock in {"builder": "uv", "driver": "driver", "sbom-tool": "sbom"}.items():
+        assert set(re.findall(r"images/(\S+)\.lock", stage(name, at))) == {lock}
+    assert "finish.sh" in stage(name, "builder"), "what makes equal bits of equal packages"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_apt_knows_the_build_machines_certificate_before_it_fetches_and_a_snapshot_may_be_left_out(name: str) -> None:
+    for at in ("builder", "outfit"):
+        text = stage(name, at)
+        assert text.index("ca.cr") < text.index("Acquire::https::CaInfo") < text.index("apt-get update")
+        assert '[ -z "${APT_SNAPSHOT}" ] || find /etc/apt' in text
+    assert "apt-get" not in stage(name, "ground"), "the certificate would stay in a layer"
+
+
+def test_trlxs_own_stack_says_at_once_that_its_torch_is_on_another_index() -> None:
+    text = stage("Dockerfile.deepspeed", "stack")
+    refusal = text.index('[ -z "${TORCH_INDEX}${OFFLINE}" ]')
+    assert refusal < text.index("TORCH_INDEX: the package index") < text.index("uv venv")
+    assert set(find_image("trlx-upstream").asks) == {"TORCH_INDEX"}
+
+
+def test_programs_of_the_stack_are_found_by_name_after_all_others() -> None:
+    for name in ("Dockerfile.deepspeed", "Dockerfile.nemo"):
+        assert "PATH=${PATH}:/opt/stack/bin" in stage(name, "assembled")

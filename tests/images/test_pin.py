@@ -24,6 +24,7 @@ def built(name: str = "engines", tag: str | None = None, digit: str = "a") -> Bu
         seconds=1.0,
         labels={},
         log=Path("log"),
+        is_settled=True,
     )
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from suite.conduct.planning import machine as planning
 from suite.conduct.planning.machine import look_at_machine
-from suite.launch.gpu_choice import hidden_by_variable, local_choice, named_gpus, one_kind, visible_gpus
+from suite.launch.gpu_choice import hidden_by_variable, local_choice, named_gpus, one_kind, visible_gpus, why_no_gpu
 from suite.launch.local import LocalLauncher, rank_variables
 from suite.launch.probe import LocalDevice
 from suite.spec.base import UsageError
@@ -160,3 +160,10 @@ def test_ranks_see_the_first_of_the_chosen_gpus_by_their_names(tmp_path: Path) -
 def test_a_run_on_the_cpu_gets_no_gpus(tmp_path: Path) -> None:
     site = LocalLauncher(gpus=UUIDS).site(synthetic_manifest(), tmp_path, "python")
     assert (site.devices, site.env) == (None, {})
+
+
+def test_devices_without_a_driver_that_answers_are_told_in_a_container(tmp_path: Path) -> None:
+    assert "though" not in why_no_gpu(True, tmp_path)
+    for name in ("nvidiactl", "nvidia1", "nvidia0"):
+        (tmp_path / name).touch()
+    assert "though /dev/nvidia0 is there" in why_no_gpu(True, tmp_path)

@@ -53,7 +53,7 @@ def test_a_service_gives_the_ranks_the_same_job(name: str, profile: str, monkeyp
 
 def planned(name: str, profile: str, options: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> tuple[Plan, Launcher]:
     """What a service's own command and variables, in its image, come to on a host of eight GPUs, or of none."""
-    device = yaml.safe_load((ROOT / f"compose/{profile}.yaml").read_text(encoding="utf-8"))["services"]["device"]
+    device = yaml.safe_load((ROOT / f"compose/{KINDS[profile]}.yaml").read_text(encoding="utf-8"))["services"]["device"]
     service = {**device, **SERVICES[name]}
     assert service["volumes"] == [f"./runs:{RUNS}"]
     assert not {*service} & {"mem_limit", "memswap_limit", "cpus", "cpuset"}, (

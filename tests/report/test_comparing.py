@@ -57,6 +57,25 @@ def noisy(source: random.Random, runs: int, rate: float, spread: float) -> tuple
     return tuple(RunSeconds(1.0, (math.exp(source.gauss(-math.log(rate), spread)),)) for _ in range(runs))
 
 
+def in_image(entries: list[Entry], digest: str | None) -> list[Entry]:
+    """The same runs, in containers of one image, which a registry has or has not."""
+    driver = {"image": {"id": "sha256:" + "4" * 64, "digest": digest}}
+    found = []
+    for one in entries:
+        environment = one.record.environment.model_copy(update={"driver": driver})
+        run = one.record.run.model_copy(update={"launcher": "docker"})
+        found.append(
+            Entry(one.manifest, one.record.model_copy(update={"run": run, "environment": environment}), one.path)
+        )
+    return found
+
+
+def test_an_image_that_was_pushed_meanwhile_is_the_same_on_both_sides() -> None:
+    pushed = "registry/suite-engines@sha256:" + "5" * 64
+    result = compare_entries(in_image(side(3), None), in_image(side(3, 11), pushed))
+    assert result.surroundings.equal and len(result.rows) == 1
+
+
 class TestTogether:
     @pytest.mark.parametrize(
         ("runs", "spreads"),

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from suite.bundle.record import Estimate, Wait
+from suite.report.facts.environment_differences import environment_differences
 from suite.report.facts.model import build
 from suite.report.text.markdown import render
 from suite.stats.intervals import RunSeconds, pooled_mean, pooled_rate
@@ -190,9 +191,9 @@ def test_rows_are_in_the_order_of_their_sizes_whatever_the_order_of_the_entries(
 IMAGE = "sha256:" + "4" * 64
 
 
-def in_place(one: made.Entry, launcher: str | None, image: str | None) -> made.Entry:
+def in_place(one: made.Entry, launcher: str | None, image: str | None, digest: str | None = None) -> made.Entry:
     """The same run, started elsewhere."""
-    driver = {"image": {"id": image, "digest": None}, "engine": {"name": "Docker Engine", "version": "26.1"}}
+    driver = {"image": {"id": image, "digest": digest}, "engine": {"name": "Docker Engine", "version": "26.1"}}
     environment = one.record.environment.model_copy(update={"driver": driver if image else None})
     run = one.record.run.model_copy(update={"launcher": launcher})
     record = one.record.model_copy(update={"run": run, "environment": environment})
@@ -219,6 +220,30 @@ def test_another_image_is_another_row_and_its_digest_says_so() -> None:
         f"image={IMAGE[:19]}",
         f"image=registry/suite-engines@sha256:{'5' * 12}",
     }
+
+
+def test_an_image_that_was_pushed_between_two_runs_is_one_image() -> None:
+    pushed = "registry/suite-engines@" + "sha256:" + "5" * 64
+    before = in_place(made.entry(), "docker", IMAGE)
+    after = in_place(made.entry(repeat=2), "docker", IMAGE, pushed)
+    model = build([before, after])
+    (row,) = model.rows
+    assert (row.runs, row.variant) == (2, "")
+    facts = {fact.name: fact.values for fact in model.machines[0].facts}
+    assert facts["image in its registry"] == (pushed,), "for whoever wants to fetch it"
+    assert environment_differences([before.record], [after.record]) == ()
+
+
+def test_an_image_that_one_side_names_by_digest_alone_is_the_other_sides() -> None:
+    pushed = "registry/suite-engines@" + "sha256:" + "5" * 64
+    one = in_place(made.entry(), "docker", IMAGE, pushed)
+    named = one.record.environment.model_copy(update={"driver": {}, "worker": {**made.CPU_FACTS, "image": pushed}})
+    other = one.record.model_copy(update={"environment": named})
+    names = [found.name for found in environment_differences([one.record], [other])]
+    assert "image" not in names
+    unknown = {"driver": {}, "worker": {**made.CPU_FACTS, "image": pushed.replace("5", "6")}}
+    third = one.record.model_copy(update={"environment": named.model_copy(update=unknown)})
+    assert "image" in [found.name for found in environment_differences([one.record], [third])]
 
 
 def test_a_run_that_was_never_launched_stays_with_its_repeats() -> None:

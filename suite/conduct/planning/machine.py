@@ -12,8 +12,8 @@ from pydantic import Field
 from suite.backends.base import optional_packages
 from suite.backends.generation import vllm_error
 from suite.backends.registry import find_backend
-from suite.launch.gpu_choice import hidden_by_variable, local_choice
-from suite.launch.probe import LocalDevice, local_devices, physical_cores, stack_versions, usable_cpus
+from suite.launch.gpu_choice import VISIBLE, hidden_by_variable, local_choice, why_no_gpu
+from suite.launch.probe import LocalDevice, container_id, local_devices, physical_cores, stack_versions, usable_cpus
 from suite.spec.base import Frozen, UsageError
 from suite.spec.device import Precision
 from suite.spec.manifest import Manifest
@@ -42,6 +42,7 @@ class Machine(Frozen):
     device_names: tuple[str, ...] = Field(default=(), description="UUIDs of the GPUs that runs may use")
     variables: dict[str, str] = Field(default={}, description="given to every rank, and part of what is measured")
     manner: tuple[str, ...] = Field(default=(), description="how ranks are started, where that is not the usual way")
+    limited_by: str | None = Field(default=None, description="what was asked for that leaves so few of the GPUs")
     holder: ClassVar[str] = "interpreter with --python"
 
     @property
@@ -64,7 +65,9 @@ class Machine(Frozen):
             )
         if self.device == "cuda":
             if ranks > self.max_ranks:
-                raise UsageError(f"{ranks} ranks need {ranks} GPUs, this machine has {self.max_ranks}")
+                asked = f"{ranks} ranks need {ranks} GPUs" if ranks > 1 else "1 rank needs 1 GPU"
+                left = f"{self.limited_by} leaves" if self.limited_by else "this machine has"
+                raise UsageError(f"{asked}, {left} {self.max_ranks}")
         elif ranks * threads > self.max_ranks and not oversubscribe:
             asked = f"{ranks} {'rank' if ranks == 1 else 'ranks'}" + (f" of {threads} threads each" * (threads > 1))
             raise UsageError(
@@ -182,6 +185,12 @@ def without_missing(optional: tuple[str, ...], versions: dict[str, str | None]) 
     return {package: version for package, version in versions.items() if version is not None or package not in optional}
 
 
+def _limit(gpu_ids: tuple[str, ...]) -> str | None:
+    if gpu_ids:
+        return "--gpu-ids " + ",".join(gpu_ids)
+    return f"{VISIBLE}={os.environ[VISIBLE]}" if VISIBLE in os.environ else None
+
+
 def smallest_memory(gpus: Iterable[LocalDevice]) -> int | None:
     """Bytes of the smallest device; ``None`` where one does not tell, as those that share the host's memory."""
     sizes = [gpu.memory_bytes for gpu in gpus]
@@ -222,13 +231,14 @@ def look_at_machine(python: str, device: str, planning: bool = False, gpu_ids: t
             device_name=name_of_all(gpus),
             host_memory_bytes=psutil.virtual_memory().total if gpus else None,
             device_names=tuple(gpu.uuid for gpu in gpus),
+            limited_by=_limit(gpu_ids) if len(gpus) < len(present) else None,
             threads_per_rank=threads_of_a_full_node(physical_cores(usable_cpus()), _of_their_kind(gpus, present)),
         )
     if device == "cuda":
         hidden = hidden_by_variable(present, os.environ) if present else None
         if hidden is not None:
             raise UsageError(f"--device cuda: this host has {len(present)} GPUs, but {hidden}; unset it, or name some")
-        raise UsageError("--device cuda: no NVIDIA driver shows a GPU here (`suite doctor` says what it looked for)")
+        raise UsageError(f"--device cuda: {why_no_gpu(container_id() is not None)}")
     cores = len(usable_cpus())
     memory = psutil.virtual_memory().total
     return Machine(python=python, device="cpu", max_ranks=cores, device_memory_bytes=None, host_memory_bytes=memory)

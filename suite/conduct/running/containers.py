@@ -27,6 +27,7 @@ from suite.launch.docker.session import remove_orphans
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.image_paths import PYTHON
 from suite.launch.probe import LocalDevice, physical_cores
+from suite.report.formatting.numbers import counted
 from suite.spec.base import UsageError
 
 
@@ -83,6 +84,7 @@ def open_containers(
         device=chosen,
         max_ranks=len(names),
         device_names=names,
+        limited_by=_limit(settings) if chosen == "cuda" else None,
         device_memory_bytes=smallest_memory(gpus) if gpus else None,
         device_name=name_of_all(gpus) if gpus else None,
         threads_per_rank=threads_of_a_full_node(_cores(runtime, settings), len(gpus)) if chosen == "cuda" else 1,
@@ -92,6 +94,13 @@ def open_containers(
         found={name: _versions(runtime, images[name], python or PYTHON, name) for name in backends},
     )
     return machine, DockerLauncher(runtime=runtime, settings=settings, images=images)
+
+
+def _limit(settings: DockerSettings) -> str | None:
+    """The option that says how many of the host's GPUs runs may use."""
+    if settings.gpu_ids:
+        return "--gpu-ids " + ",".join(settings.gpu_ids)
+    return None if settings.gpus is None else f"--gpus {settings.gpus}"
 
 
 def _versions(runtime: Runtime, image: ImageFacts, python: str, backend: str) -> dict[str, str | None]:
@@ -109,7 +118,7 @@ def _clear_away(runtime: Runtime, on_progress: Callable[[str], None]) -> None:
         on_progress(f"what an earlier driver left behind cannot be removed: {essence(str(error))}")
         return
     if orphans:
-        on_progress(f"removed {orphans} containers that an earlier driver had left behind")
+        on_progress(f"removed {counted(orphans, 'container')} that an earlier driver had left behind")
 
 
 def _devices(

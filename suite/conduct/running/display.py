@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from rich import box
 from rich.table import Table
@@ -17,8 +17,6 @@ from suite.conduct.planning.request import RunState
 from suite.conduct.running.ledger import View
 from suite.conduct.running.outcome_line import doubt, outcome_line
 from suite.conduct.running.progress import CrowdView, LiveView, PlainView
-from suite.conduct.running.reproduction import RerunOutcome, measured_runs
-from suite.conduct.running.results import Result, results
 from suite.conduct.running.session import Summary
 from suite.planner.grid import Column, grid_lines
 from suite.report.formatting.console import cell, console
@@ -28,6 +26,11 @@ from suite.spec.manifest import Manifest
 from suite.spec.terminal import say
 from suite.stats.intervals import Interval, pooled_rate
 
+if TYPE_CHECKING:
+    from suite.conduct.running.reproduction import RerunOutcome
+    from suite.conduct.running.results import Result
+
+# What shows results is imported when there are some: a run need not wait for it to start.
 RATE = "samples/s [95 %]"
 
 
@@ -81,6 +84,7 @@ def print_plan(plan: Plan, rows: Sequence[dict], found: Preflight) -> None:
 
 def _expectations(rows: Sequence[dict], found: Preflight) -> Iterator[str]:
     """What each configuration should need, one line for all its repeats, and the whole plan."""
+
     width = terminal_columns()
     alike: dict[tuple, list[dict]] = {}
     for row in rows:
@@ -144,6 +148,8 @@ def print_summary(summary: Summary, plan: Plan, root: Path, reached: Iterable[st
 
     ``reached``: what a stopping rule came to.
     """
+    from suite.conduct.running.results import results
+
     done = len(summary.done_before)
     rows = results(plan, root)
     _print_results(rows)
@@ -200,6 +206,8 @@ def _print_results(rows: Sequence[Result]) -> None:
 
 def print_rerun(outcome: RerunOutcome, root: Path) -> None:
     """The rates of before and now, their ratio, the verdict, and what differs around the runs."""
+    from suite.conduct.running.reproduction import measured_runs
+
     width = terminal_columns()
     sides = (("before", outcome.before), ("now", outcome.after))
     for _, records in sides:

@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from suite.backends.registry import find_backend
-from suite.bundle.derive import derive
 from suite.bundle.last_words import end_fields, failure_fields
 from suite.bundle.record import Record
 from suite.bundle.shown_events import is_shown
@@ -90,15 +89,22 @@ def execute(
         except (OSError, UsageError):
             spare.release()
             with suppress(OSError, UsageError, DamagedBundle):
-                bundle.write_record(derive(bundle, is_over=True))
+                bundle.write_record(_derived(bundle, is_over=True))
             raise
-        record = with_prediction(derive(bundle), manifest)
+        record = with_prediction(_derived(bundle), manifest)
         bundle.write_record(record)
         if away is not None:
             raise away
         if requests is not None and requests.take() is not None and record.status != "interrupted":
             raise KeyboardInterrupt
     return record
+
+
+def _derived(bundle: Bundle, is_over: bool = False) -> Record:
+    """Imported when there is something to derive: a run need not wait for it to start."""
+    from suite.bundle.derive import derive
+
+    return derive(bundle, is_over=is_over)
 
 
 def _write_end(log: DriverLog, outcome: Outcome, ranks: int) -> None:

@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from suite.bundle.derive import StillRunning, record_of
 from suite.bundle.files import writing
 from suite.bundle.record import Record
 from suite.bundle.store import ATTIC, Bundle, DamagedBundle, HeldByAnother
@@ -44,6 +43,8 @@ def state_of(root: Path, manifest: Manifest) -> RunState:
 
 
 def _judged(bundle: Bundle, manifest: Manifest, is_over: bool = False) -> RunState:
+    from suite.bundle.derive import StillRunning, record_of  # only where there is a run
+
     try:
         found = bundle.manifest()
         record = record_of(bundle, is_over)
@@ -100,6 +101,8 @@ def _held(bundle: Bundle) -> AbstractContextManager[None]:
 
 def _to_attic(root: Path, bundle: Bundle) -> Path:
     """With its record, which a driver that died did not write."""
+    from suite.bundle.derive import record_of
+
     with suppress(DamagedBundle):
         bundle.write_record(record_of(bundle, is_over=True))
     attic = root / ATTIC

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pydantic import Field
@@ -14,6 +14,8 @@ from suite.spec.images import IMAGE_LABEL, REVISION_LABEL, VERSION_LABEL, images
 from suite.spec.version import suite_version
 
 OnProgress = Callable[[str], None]
+#: what the name of a repository may begin with and mean the same without; an image of Podman's own is on localhost
+_UNSAID = ("docker.io/", "index.docker.io/", "library/", "localhost/")
 
 
 class ImageFacts(Frozen):
@@ -21,14 +23,9 @@ class ImageFacts(Frozen):
 
     reference: str = Field(description="as it was asked for; a tag may mean another image tomorrow")
     id: str = Field(description="digest of its configuration, which names the image on this host")
-    digest: str | None = Field(description="digest in its registry; null: it was never in one")
+    digest: str | None = Field(description="in the repository that was asked for; null: none is known")
     revision: str | None = Field(description="commit of the suite it was built from, as its label says")
     stack: dict[str, str] = Field(description="package -> version as its labels say")
-
-    @property
-    def name(self) -> str:
-        """What proves best which image it was."""
-        return self.digest or self.id
 
 
 def usual_image(backend: str) -> str:
@@ -58,14 +55,33 @@ def find_image(runtime: Runtime, reference: str, pull: Pull, on_progress: OnProg
         ) from error
     labels = (found.get("Config") or {}).get("Labels") or {}
     _require_fit(runtime, reference, found, labels)
-    digests = found.get("RepoDigests") or ()
     return ImageFacts(
         reference=reference,
         id=found["Id"],
-        digest=digests[0] if digests else None,
+        digest=digest_in(reference, found.get("RepoDigests") or ()),
         revision=labels.get(REVISION_LABEL),
         stack=stack_versions_of(labels),
     )
+
+
+def digest_in(reference: str, digests: Iterable[str]) -> str | None:
+    """Of an image's digests that of the repository a user asked for; None for one that is on no registry.
+
+    A name without a registry was given here, whatever the runtime makes of it: some list it with a digest too.
+    """
+    asked = _repository(reference)
+    found = (digest for digest in digests if _repository(digest) == asked)
+    return next(found, None) if "/" in asked else None
+
+
+def _repository(name: str) -> str:
+    """Of a reference or a digest, as runtimes shorten it."""
+    path = name.partition("@")[0]
+    folder, slash, last = path.rpartition("/")
+    whole = f"{folder}{slash}{last.partition(':')[0]}"
+    for known in _UNSAID:
+        whole = whole.removeprefix(known)
+    return whole
 
 
 def _inspect(runtime: Runtime, reference: str) -> dict[str, Any]:
@@ -76,8 +92,9 @@ def _missing(reference: str, pull: Pull) -> str:
     if "/" in reference:
         return f"there is no image {reference} on this runtime and --pull {pull} keeps it from being pulled"
     name = reference.partition("@")[0].partition(":")[0].removeprefix("suite-")
-    known = name if name in images() else "engines"
-    return f"there is no image {reference} on this runtime; build it: suite images build {known}"
+    if name not in images():
+        return f"there is no image {reference} on this runtime; `suite images list` shows those that it has"
+    return f"there is no image {reference} on this runtime; build it: suite images build {name}"
 
 
 def _pull(runtime: Runtime, reference: str, on_progress: OnProgress) -> None:

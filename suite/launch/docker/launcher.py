@@ -72,7 +72,7 @@ class DockerLauncher:
             python=python,
             bundle=f"{RUNS}/{manifest.run.id}",
             python_path=PYTHON_PATH,
-            env={**self.settings.env, "SUITE_IMAGE": image.name},
+            env={**self.settings.env, "SUITE_IMAGE": image.id},
             image=image.id,
             devices=ids,
             device_count=count,

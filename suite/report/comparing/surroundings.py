@@ -10,6 +10,7 @@ from suite.bundle.record import Record
 from suite.report.comparing.model import FactDifference, FactKind, Surroundings
 from suite.report.comparing.pairing import Measured, called, differing_settings
 from suite.report.facts.environment import FIGURES, apart, facts_of, figures_of, shown
+from suite.report.facts.variants import image_ids
 from suite.report.formatting.numbers import listed
 
 #: What makes a comparison one across something, in the order in which a label has them.
@@ -67,7 +68,8 @@ def surroundings_of(pairs: Sequence[tuple[Measured, Measured]]) -> Surroundings:
 
 def _facts(before: Measured, after: Measured, found: _Found) -> None:
     sides = [_records(side) for side in (before, after)]
-    first, second = (facts_of(records) for records in sides)
+    ids = image_ids(record for records in sides for record in records)
+    first, second = (facts_of(records, ids) for records in sides)
     for name in dict.fromkeys([*first, *second]):
         kind = (first.get(name) or second[name])[0]
         found.add(after.name, name, kind, *(facts[name][1] if name in facts else () for facts in (first, second)))

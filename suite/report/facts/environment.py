@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from types import MappingProxyType
 from typing import Any, Literal
 
 from suite.bundle.record import Record
@@ -17,6 +18,8 @@ _ALIKE = 1.25
 #: A load below this share of the processors tells nothing: the run's own start and the run before it are in it.
 _QUIET = 1.0
 
+IMAGE = "image"
+NO_IDS: Mapping[str, str] = MappingProxyType({})
 Reader = Callable[[Record], str]
 
 
@@ -80,8 +83,7 @@ def _commit(record: Record) -> str:
 
 
 def _image(record: Record) -> str:
-    image = launch_setting_of(record).image
-    return short_image(image) if image else "none"
+    return launch_setting_of(record).image or "none"
 
 
 def _variables(record: Record) -> dict[str, str]:
@@ -121,7 +123,7 @@ READERS: tuple[FactReader, ...] = (
     FactReader("Python", "version", _worker("python")),
     FactReader("suite", "version", _driver("suite_version")),
     FactReader("suite's commit", "version", _commit),
-    FactReader("image", "version", _image),
+    FactReader(IMAGE, "version", _image),
     FactReader("launcher", "launch", lambda record: record.run.launcher or ""),
     FactReader("runs at once", "launch", lambda record: str(launch_setting_of(record).at_once or "")),
     FactReader("container runtime", "launch", _driver("engine", "name")),
@@ -159,11 +161,11 @@ FIGURES: tuple[Figure, ...] = (
 )
 
 
-def facts_of(records: Sequence[Record]) -> dict[str, tuple[FactKind, tuple[str, ...]]]:
+def facts_of(records: Sequence[Record], ids: Mapping[str, str] = NO_IDS) -> dict[str, tuple[FactKind, tuple[str, ...]]]:
     """Every fact by its name, with its distinct values over these records; packages and variables are
     facts of their own.
 
-    A fact that no record tells is left out.
+    A fact that no record tells is left out. ``ids``: of images that are named by digest (``image_ids``).
     """
     found: dict[str, tuple[FactKind, set[str]]] = {}
     for record in records:
@@ -171,6 +173,8 @@ def facts_of(records: Sequence[Record]) -> dict[str, tuple[FactKind, tuple[str, 
         told += [(name, "version", version) for name, version in _packages(record).items()]
         told += [(name, "setting", value) for name, value in _variables(record).items()]
         for name, kind, value in told:
+            if name == IMAGE:
+                value = short_image(ids.get(value, value))
             if value:
                 found.setdefault(name, (kind, set()))[1].add(value)
     return {name: (kind, tuple(sorted(values))) for name, (kind, values) in found.items()}

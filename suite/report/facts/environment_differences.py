@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from suite.bundle.record import Record
 from suite.report.facts.environment import FIGURES, FactKind, apart, facts_of, figures_of, shown
+from suite.report.facts.variants import image_ids
 from suite.spec.base import Frozen
 
 
@@ -24,7 +25,8 @@ def environment_differences(before: Sequence[Record], after: Sequence[Record]) -
 
 
 def _differences(before: Sequence[Record], after: Sequence[Record]) -> Iterator[EnvironmentDifference]:
-    first, second = facts_of(before), facts_of(after)
+    ids = image_ids((*before, *after))
+    first, second = facts_of(before, ids), facts_of(after, ids)
     for name in dict.fromkeys((*first, *second)):
         kind, _ = first.get(name) or second[name]
         old, new = (", ".join(side[name][1]) if name in side else "" for side in (first, second))

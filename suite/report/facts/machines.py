@@ -90,6 +90,7 @@ def _machine(letter: str, records: Sequence[Record]) -> Machine:
         ("host", lambda record: _text(_worker(record), "host")),
         ("kernel", lambda record: _text(_worker(record), "kernel")),
         ("image", lambda record: _text(_worker(record), "image")),
+        ("image in its registry", lambda record: _text(record.environment.driver or {}, "image", "digest")),
         ("launcher", lambda record: record.run.launcher or ""),
         ("container runtime", _container_runtime),
         ("driver", lambda record: _text(_worker(record), "driver")),

@@ -45,9 +45,12 @@ class LaunchSetting(NamedTuple):
 
 
 def launch_setting_of(record: Record) -> LaunchSetting:
-    """With the image that the driver recorded, else the worker (in a container that the suite did not start)."""
+    """With the image that the driver recorded, else the worker (in a container that the suite did not start).
+
+    By its id where that is known: the same image has no digest before it is pushed, and one for each registry after it.
+    """
     stated = (record.environment.driver or {}).get("image")
-    named = (stated.get("digest") or stated.get("id")) if isinstance(stated, Mapping) else None
+    named = (stated.get("id") or stated.get("digest")) if isinstance(stated, Mapping) else None
     facts = record.environment.worker or {}
     image: Any = named or facts.get("image")
     driver = record.environment.driver or {}
@@ -154,3 +157,10 @@ def short_image(image: str) -> str:
     """The beginning of a digest; a name as it is."""
     repository, at, digest = image.rpartition("@")
     return f"{repository}{at}{digest[:_SHORT_DIGEST]}" if digest.startswith("sha256:") else image
+
+
+def image_ids(records: Iterable[Record]) -> dict[str, str]:
+    """Digest -> id of the images of which these records tell both: one may be named by its digest alone elsewhere."""
+    stated = ((record.environment.driver or {}).get("image") for record in records)
+    pairs = ((one.get("digest"), one.get("id")) for one in stated if isinstance(one, Mapping))
+    return {digest: name for digest, name in pairs if isinstance(digest, str) and isinstance(name, str)}

@@ -6,6 +6,7 @@ import pytest
 
 from suite.conduct.planning.machine import Machine, look_at_machine, threads_of_a_full_node
 from suite.conduct.planning.plan import make_plan
+from suite.launch.probe import LocalDevice
 from suite.spec.base import UsageError
 from suite.theory.memory import memory_floor
 from tests.conduct.requests import STACKS, request, shape
@@ -55,3 +56,46 @@ def test_a_rank_on_a_gpu_has_its_share_of_a_full_nodes_cores(cores: int | None, 
 
 def test_a_rank_on_a_cpu_has_one_thread_unless_asked_for() -> None:
     assert look_at_machine("python", "cpu").threads_per_rank == 1
+
+
+@pytest.mark.parametrize(
+    ("limited_by", "ranks", "says"),
+    [
+        ("--gpus 1", 2, "2 ranks need 2 GPUs, --gpus 1 leaves 1$"),
+        (None, 2, "2 ranks need 2 GPUs, this machine has 1$"),
+    ],
+)
+def test_gpus_that_an_option_takes_away_are_not_said_to_be_missing(
+    limited_by: str | None, ranks: int, says: str
+) -> None:
+    machine = Machine(python="p", device="cuda", max_ranks=1, device_memory_bytes=None, limited_by=limited_by)
+    with pytest.raises(UsageError, match=says):
+        machine.require_room(ranks, False)
+
+
+@pytest.mark.parametrize(
+    ("ids", "variable", "limited_by"),
+    [(("1",), None, "--gpu-ids 1"), ((), "0", "CUDA_VISIBLE_DEVICES=0"), ((), None, None), (("0", "1"), None, None)],
+)
+def test_what_leaves_fewer_gpus_than_there_are_is_known(
+    monkeypatch: pytest.MonkeyPatch, ids: tuple[str, ...], variable: str | None, limited_by: str | None
+) -> None:
+    gpus = tuple(LocalDevice(index=index, uuid=f"GPU-{index}a", name="A100", memory_bytes=1 << 30) for index in (0, 1))
+    monkeypatch.setattr("suite.conduct.planning.machine.local_devices", lambda: gpus)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
+    assert look_at_machine("python", "cuda", gpu_ids=ids).limited_by == limited_by
+
+
+@pytest.mark.parametrize("container", [None, "4f" * 32])
+def test_a_gpu_that_was_asked_for_and_is_not_there_is_told_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, container: str | None
+) -> None:
+    monkeypatch.setattr("suite.conduct.planning.machine.local_devices", tuple)
+    monkeypatch.setattr("suite.conduct.planning.machine.container_id", lambda: container)
+    with pytest.raises(UsageError, match=r"--device cuda: .*no NVIDIA driver shows a GPU") as told:
+        look_at_machine("python", "cuda")
+    assert ("gpu_unavailable" in str(told.value)) is (container is not None)
+    assert ("SUITE_DEVICE=cpu" in str(told.value)) is (container is not None)
+    assert ("suite doctor" in str(told.value)) is (container is None)

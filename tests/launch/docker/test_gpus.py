@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from docker.errors import APIError
 
 from suite.launch.docker import gpus
 from suite.launch.docker.settings import DockerSettings
@@ -55,4 +56,57 @@ def test_a_runtime_elsewhere_lists_whole_gpus_and_leaves_slices_as_they_were_nam
 @pytest.mark.parametrize("settings", [{"gpu_ids": ("2",)}, {"gpu_ids": ("GPU-9z",)}, {"gpus": 3}])
 def test_gpus_that_are_not_there_are_named(runtime: Any, settings: dict) -> None:
     with pytest.raises(UsageError, match="this host has"):
+        usable(runtime, **settings)
+
+
+class Answers:
+    """Stands for ``ask``: what each program prints in a container, or why the runtime does not start it."""
+
+    def __init__(self, **answers: str | Exception) -> None:
+        self.answers = answers
+
+    def __call__(self, runtime: Any, image: str, command: tuple[str, ...], **host: Any) -> str:
+        answer = self.answers[command[0].rpartition("/")[2].replace("-", "_")]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+NOT_FOUND = APIError(
+    "400", explanation='failed to create task: exec: "nvidia-smi": executable file not found in $PATH: unknown'
+)
+
+
+def test_where_a_container_gets_the_devices_alone_they_are_counted_by_their_files(
+    runtime: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime.facts.remote = True
+    monkeypatch.setattr(gpus, "ask", Answers(nvidia_smi=NOT_FOUND, sh="nvidia0\nnvidia1\nnvidiactl\nnvidia-uvm\ntty\n"))
+    assert [(gpu.uuid, gpu.memory_bytes) for gpu in usable(runtime)] == [("0", None), ("1", None)]
+    monkeypatch.setattr(gpus, "ask", Answers(nvidia_smi=NOT_FOUND, sh="nvidia0\n"))
+    assert [gpu.uuid for gpu in usable(runtime, gpu_ids=("1",))] == ["1"]
+
+
+@pytest.mark.parametrize("listed", ["tty\nnvidiactl\n", APIError("400", explanation="no sh here")])
+def test_a_container_without_gpus_is_no_image_without_the_suite(
+    runtime: Any, monkeypatch: pytest.MonkeyPatch, listed: str | APIError
+) -> None:
+    runtime.facts.remote = True
+    monkeypatch.setattr(gpus, "ask", Answers(nvidia_smi=NOT_FOUND, sh=listed))
+    with pytest.raises(UsageError, match="nvidia-smi") as told:
+        usable(runtime, gpus=1)
+    assert "lacks the suite" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [({"gpus": 1}, "not give 1 GPU to"), ({"gpus": 2}, "2 GPUs"), ({"gpu_ids": ("7",)}, "GPU 7 "), ({}, "any GPU to")],
+)
+def test_what_a_runtime_does_not_give_is_named(
+    runtime: Any, monkeypatch: pytest.MonkeyPatch, settings: dict, words: str
+) -> None:
+    runtime.facts.remote = True
+    refused = APIError("500", explanation='could not select device driver "" with capabilities: [[gpu]]')
+    monkeypatch.setattr(gpus, "ask", Answers(nvidia_smi=refused))
+    with pytest.raises(UsageError, match=words):
         usable(runtime, **settings)

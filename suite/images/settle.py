@@ -1,0 +1,136 @@
+"""An image without the traces of its build: one commit and the same inputs give one id. And no untagged leftovers.
+
+The classic builder writes times, and names of its own containers, into an image's configuration. Its layers are the
+same each time, if the Dockerfile sees to that; over these layers a configuration without such traces is loaded, which
+moves no data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+#: What an image says of how it runs; the rest is about the container that the builder made it from.
+_KEPT = (
+    *("User", "ExposedPorts", "Env", "Entrypoint", "Cmd", "Volumes", "WorkingDir", "Labels", "StopSignal", "Shell"),
+    *("Healthcheck", "OnBuild"),
+)
+
+
+def settle(api: APIClient, identity: str, tag: str, created: int) -> str | None:
+    """Load the image again, under ``tag``, with a configuration that depends on its content alone; its new id.
+
+    ``created``: seconds since 1970 that stand for the time of the build. ``None`` where the runtime tells too little of
+    how the image was made, or wants the layers again: the image is then as it was.
+    """
+    from docker.errors import DockerException
+    from requests.exceptions import RequestException
+
+    with suppress(DockerException, RequestException, ValueError):
+        chain = _chain(api, identity)
+        if len(chain) < 2:
+            return None
+        steps = [str(entry.get("CreatedBy", "")) for entry in api.history(identity)][: len(chain) - 1]
+        configuration = settled_configuration(chain, steps, created)
+        data = json.dumps(configuration, sort_keys=True, separators=(",", ":")).encode()
+        settled = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        layers = configuration["rootfs"]["diff_ids"]
+        list(api.load_image(_archive(data, tag, len(layers))))
+        api.inspect_image(settled)  # not there: the answer was an error
+        return settled
+    return None
+
+
+def settled_configuration(chain: list[Mapping[str, Any]], steps: list[str], created: int) -> dict[str, Any]:
+    """The configuration as runtimes store it, from what they say of an image and of those it was made from.
+
+    ``chain``: newest first, down to the base, which is told as one entry for each of its layers. ``steps``: newest
+    first, the instruction of each image but the base.
+    """
+    image, base = chain[0], chain[-1]
+    moment = datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    history: list[dict[str, Any]] = [{"created": moment, "created_by": "base"} for _ in _layers(base)]
+    for below, above, step in zip(chain[:0:-1], chain[-2::-1], reversed(steps), strict=True):
+        entry = {"created": moment, "created_by": step}
+        has_layer = len(_layers(above)) > len(_layers(below))
+        history.append(entry if has_layer else {**entry, "empty_layer": True})
+    names = {"architecture": "Architecture", "os": "Os", "variant": "Variant", "author": "Author"}
+    return {
+        **{name: image[field] for name, field in names.items() if image.get(field)},
+        "created": moment,
+        "config": {name: value for name in _KEPT if (value := image["Config"].get(name))},
+        "rootfs": {"type": "layers", "diff_ids": _layers(image)},
+        "history": history,
+    }
+
+
+def _chain(api: APIClient, identity: str) -> list[Mapping[str, Any]]:
+    """The image and all that it was made from, newest first."""
+    chain = [api.inspect_image(identity)]
+    while chain[-1].get("Parent"):
+        chain.append(api.inspect_image(chain[-1]["Parent"]))
+    return chain
+
+
+def _layers(image: Mapping[str, Any]) -> list[str]:
+    return list((image.get("RootFS") or {}).get("Layers") or ())
+
+
+def _archive(configuration: bytes, tag: str, layers: int) -> bytes:
+    """What ``docker load`` takes, without the layers, which the runtime has."""
+    name = f"{hashlib.sha256(configuration).hexdigest()}.json"
+    whole = tag if ":" in tag.rpartition("/")[2] else f"{tag}:latest"
+    manifest = [{"Config": name, "RepoTags": [whole], "Layers": [f"{number}/layer.tar" for number in range(layers)]}]
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for path, data in ((name, configuration), ("manifest.json", json.dumps(manifest).encode())):
+            entry = tarfile.TarInfo(path)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+    return archive.getvalue()
+
+
+def name_leftovers(api: APIClient, image: str, stages: Mapping[str, str], cache: str) -> None:
+    """Leave no untagged image of a build: stages are kept for the next one as ``cache:STAGE``, and those that hold
+    nothing beyond ``image`` are removed. What cannot be removed stays; images of others are not touched.
+    """
+    from docker.errors import DockerException
+    from requests.exceptions import RequestException
+
+    with suppress(DockerException, RequestException):
+        whole = _layers(api.inspect_image(image))
+        former = _ids(api, cache)
+        leftover = set(api.images(quiet=True, filters={"dangling": True}))
+        for stage, identity in stages.items():
+            found = api.inspect_image(identity)
+            if found["Id"] not in leftover:
+                continue
+            layers = _layers(found)
+            if layers == whole[: len(layers)]:
+                _remove(api, found["Id"])
+            else:
+                api.tag(found["Id"], cache, stage)
+        for identity in former - _ids(api, cache):
+            _remove(api, identity)
+
+
+def _ids(api: APIClient, repository: str) -> set[str]:
+    return set(api.images(name=repository, quiet=True))
+
+
+def _remove(api: APIClient, identity: str) -> None:
+    """Unless something stands on it, or it has a name."""
+    from docker.errors import DockerException
+
+    with suppress(DockerException):
+        if not api.inspect_image(identity).get("RepoTags"):
+            api.remove_image(identity)

@@ -1,0 +1,173 @@
+"""An image without traces of its build, on a scripted runtime: one id for equal content, and no untagged leftovers."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from typing import Any
+
+import pytest
+from docker.errors import APIError, NotFound
+
+from suite.images.settle import name_leftovers, settle, settled_configuration
+
+CREATED = 1_790_000_000
+
+
+class Runtime:
+    """Holds images as the classic builder leaves them: each step an image, of which some have a layer."""
+
+    def __init__(self, build: str) -> None:
+        self.build = build
+        self.images_: dict[str, dict[str, Any]] = {}
+        self.steps: list[str] = []
+        self.loaded: list[dict[str, Any]] = []
+        self.removed: list[str] = []
+        self.takes_layers_alone = True
+        self._add("base", "", ["l0", "l1"])
+        self._add("copy", "base", ["l0", "l1", "l2"], "COPY dir:1 in /")
+        self._add("label", "copy", ["l0", "l1", "l2"], "LABEL a=b")
+        self._add("final", "label", ["l0", "l1", "l2", "l3"], "RUN |1 STACK=cpu suite --help")
+
+    def _add(self, name: str, parent: str, layers: list[str], step: str = "") -> None:
+        self.steps.insert(0, step)
+        self.images_[name] = {
+            "Id": name,
+            "Parent": parent,
+            "Architecture": "amd64",
+            "Os": "linux",
+            "Created": self.build,
+            "Container": self.build,
+            "Config": {"Hostname": self.build, "Image": parent, "Env": ["A=1"], "User": "1000:1000", "Volumes": None},
+            "RootFS": {"Layers": layers},
+            "RepoTags": [],
+        }
+
+    def inspect_image(self, name: str) -> dict[str, Any]:
+        if name not in self.images_:
+            raise NotFound(f"no such image: {name}")
+        return self.images_[name]
+
+    def history(self, name: str) -> list[dict[str, Any]]:
+        return [{"CreatedBy": step, "Created": self.build} for step in self.steps]
+
+    def load_image(self, data: bytes) -> list[dict[str, str]]:
+        if not self.takes_layers_alone:
+            return [{"error": "open layer.tar: no such file"}]
+        with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+            (manifest,) = json.load(tar.extractfile("manifest.json"))  # type: ignore[arg-type]
+            configuration = json.load(tar.extractfile(manifest["Config"]))  # type: ignore[arg-type]
+        self.loaded.append(configuration)
+        identity = "sha256:" + manifest["Config"].removesuffix(".json")
+        assert len(manifest["Layers"]) == len(configuration["rootfs"]["diff_ids"])
+        tagged = {
+            "Id": identity,
+            "RepoTags": manifest["RepoTags"],
+            "RootFS": {"Layers": configuration["rootfs"]["diff_ids"]},
+        }
+        self.images_[identity] = {**self.images_["final"], **tagged}
+        return [{"stream": "Loaded image"}]
+
+    def images(self, name: str | None = None, quiet: bool = True, filters: dict | None = None) -> list[str]:
+        parents = {image["Parent"] for image in self.images_.values()}
+        if filters:
+            return [key for key, image in self.images_.items() if not image["RepoTags"] and key not in parents]
+        return [
+            key for key, image in self.images_.items() if any(tag.startswith(f"{name}:") for tag in image["RepoTags"])
+        ]
+
+    def tag(self, identity: str, repository: str, tag: str) -> None:
+        for image in self.images_.values():
+            image["RepoTags"] = [one for one in image["RepoTags"] if one != f"{repository}:{tag}"]
+        self.images_[identity]["RepoTags"].append(f"{repository}:{tag}")
+
+    def remove_image(self, identity: str) -> None:
+        if identity in {image["Parent"] for image in self.images_.values()}:
+            raise APIError("image has dependent child images")
+        self.removed.append(identity)
+        parent = self.images_.pop(identity)["Parent"]
+        if parent != "base" and parent in self.images(filters={"dangling": True}):
+            self.images_.pop(parent)
+
+
+def settled(runtime: Runtime, tag: str = "suite-engines:1", created: int = CREATED) -> str | None:
+    return settle(runtime, "final", tag, created)  # type: ignore[arg-type]
+
+
+def test_two_builds_of_equal_layers_have_one_id() -> None:
+    first, second = Runtime("monday"), Runtime("tuesday")
+    assert settled(first) == settled(second) is not None
+    assert first.images_[str(settled(first))]["RepoTags"] == ["suite-engines:1"]
+
+
+def test_another_layer_another_setting_and_another_commit_are_another_image() -> None:
+    usual, other_layer, other_user = Runtime("monday"), Runtime("monday"), Runtime("monday")
+    other_layer.images_["final"]["RootFS"]["Layers"][-1] = "l9"
+    other_user.images_["final"]["Config"]["User"] = "0"
+    ids = [settled(usual), settled(other_layer), settled(other_user), settled(Runtime("monday"), created=CREATED + 1)]
+    assert None not in ids and len(set(ids)) == 4
+
+
+def test_the_configuration_says_how_it_runs_and_what_was_done_and_nothing_of_the_builder() -> None:
+    runtime = Runtime("monday")
+    settled(runtime)
+    (configuration,) = runtime.loaded
+    assert configuration["config"] == {"Env": ["A=1"], "User": "1000:1000"}
+    assert configuration["rootfs"]["diff_ids"] == ["l0", "l1", "l2", "l3"]
+    assert [(entry["created_by"], entry.get("empty_layer", False)) for entry in configuration["history"]] == [
+        *(("base", False), ("base", False), ("COPY dir:1 in /", False), ("LABEL a=b", True)),
+        ("RUN |1 STACK=cpu suite --help", False),
+    ]
+    assert "monday" not in json.dumps(configuration)
+    assert {configuration["created"], *(entry["created"] for entry in configuration["history"])} == {
+        "2026-09-21T14:13:20Z"
+    }
+
+
+def test_layers_and_history_fit_each_other_or_a_runtime_refuses_the_image() -> None:
+    runtime = Runtime("monday")
+    chain = [runtime.images_[name] for name in ("final", "label", "copy", "base")]
+    found = settled_configuration(chain, runtime.steps[:3], CREATED)
+    assert sum(not entry.get("empty_layer") for entry in found["history"]) == len(found["rootfs"]["diff_ids"])
+
+
+def test_a_tag_without_a_version_is_latest() -> None:
+    runtime = Runtime("monday")
+    assert runtime.images_[str(settled(runtime, "host:5000/mine"))]["RepoTags"] == ["host:5000/mine:latest"]
+
+
+@pytest.mark.parametrize("trouble", ["wants the layers", "tells no parents"])
+def test_a_runtime_that_cannot_do_it_leaves_the_image_as_it_was(trouble: str) -> None:
+    runtime = Runtime("monday")
+    if trouble == "wants the layers":
+        runtime.takes_layers_alone = False
+    else:
+        runtime.images_["final"]["Parent"] = ""
+    assert settled(runtime) is None
+    assert list(runtime.images_) == ["base", "copy", "label", "final"]
+
+
+def leftovers(runtime: Runtime, whole: str, **stages: str) -> None:
+    name_leftovers(runtime, whole, stages, "suite-engines-cache")  # type: ignore[arg-type]
+
+
+def test_no_untagged_image_is_left_and_what_the_next_build_needs_is_kept() -> None:
+    runtime = Runtime("monday")
+    runtime._add("stack", "copy", ["l0", "l1", "l2", "stack"])
+    runtime._add("labels", "copy", ["l0", "l1", "l2"])
+    runtime._add("foreign", "base", ["l0", "foreign"])
+    whole = str(settled(runtime))
+    leftovers(runtime, whole, builder="copy", stack="stack", labels="labels", image="final")
+    assert runtime.removed == ["labels", "final"], "what holds nothing beyond the image"
+    assert runtime.images_["stack"]["RepoTags"] == ["suite-engines-cache:stack"]
+    assert runtime.images(filters={"dangling": True}) == ["foreign"]
+
+
+def test_a_stage_of_the_build_before_makes_way() -> None:
+    runtime = Runtime("monday")
+    runtime._add("stack", "copy", ["l0", "old"])
+    leftovers(runtime, "final", stack="stack")
+    runtime._add("newer", "copy", ["l0", "new"])
+    leftovers(runtime, "final", stack="newer")
+    assert runtime.removed == ["stack"] and runtime.images_["newer"]["RepoTags"] == ["suite-engines-cache:stack"]
