@@ -19,7 +19,6 @@ from suite.bundle.shown_events import is_shown
 from suite.bundle.store import Bundle
 from suite.bundle.verify import verify
 from suite.conduct.planning.plan import Plan, make_plan
-from suite.conduct.running import execute
 from suite.conduct.running.ledger import Settings
 from suite.conduct.running.progress import LiveView
 from suite.conduct.running.session import Summary, run_plan
@@ -103,11 +102,11 @@ def test_a_request_to_stop_while_the_record_is_derived_loses_nothing(
         monkeypatch.setenv("SUITE_SCRIPT", json.dumps({"at": {"iteration": 0, "do": "hang"}}))
         monkeypatch.setattr(LiveView, "event", lambda self, event: os.kill(os.getpid(), signal.SIGINT))
 
-    def derive_and_be_stopped(bundle: Bundle) -> object:
+    def derive_and_be_stopped(bundle: Bundle, is_over: bool) -> object:
         os.kill(os.getpid(), signal.SIGINT)
-        return derive(bundle)
+        return derive(bundle, is_over=is_over)
 
-    monkeypatch.setattr(execute, "derive", derive_and_be_stopped)
+    monkeypatch.setattr("suite.bundle.derive.derive", derive_and_be_stopped)
     try:
         work(plan, tmp_path / "runs", monkeypatch, [])
         assert status == "interrupted"
