@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Iterator
@@ -90,7 +91,8 @@ def test_a_command_of_the_docs_has_its_options(each: Shown) -> None:
     if each.words[0] in groups and name_of(each.words) is None:
         assert "..." in each.words[1] or each.words[1].isupper() or each.words[1].startswith("-"), each.words
         return
-    options = [word for word in unknown_options(list(each.words)) if word not in ("-h", "--help")]
+    words = itertools.takewhile(lambda word: word != "--", each.words)  # what follows is for another command
+    options = [word for word in unknown_options(list(words)) if word not in ("-h", "--help")]
     assert options == [], each.words
 
 

@@ -137,7 +137,7 @@ def test_a_row_in_two_ways_is_told_apart_by_naming_bundles(tmp_path: Path, compa
         ((".", ".", "--strict"), "give --gate too"),
         ((".", ".", "--allow-missing"), "give --gate too"),
         ((".", ".", "--gate", "0"), "above 0"),
-        ((".", ".", "--gate", "nan"), "above 0"),
+        ((".", ".", "--gate", "nan"), "--gate is a number up to"),
         ((".", ".", "--gate", "much"), "gate"),
         (("nowhere", "nowhere"), "nowhere"),
     ],

@@ -141,7 +141,7 @@ class TestClean:
 
     def test_young_runs_may_stay(self, tmp_path: Path, submitted: Submission) -> None:
         self.collected(tmp_path, submitted)
-        done = suite("clean", "--runs", str(tmp_path), "--yes", "--older-than", "900000h", "--json")
+        done = suite("clean", "--runs", str(tmp_path), "--yes", "--older-than", "80000h", "--json")
         body = json.loads(done.stdout)
         assert (body["kept"], body["removed"]) == ({submitted.run_id: "too young"}, False)
 

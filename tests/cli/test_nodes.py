@@ -51,9 +51,10 @@ def test_what_is_no_number_of_nodes_is_refused(text: str) -> None:
     assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
 
 
-def test_a_preset_is_measured_on_other_nodes_than_its_own() -> None:
+def test_a_preset_is_measured_on_other_nodes_than_its_own(tmp_path: Path) -> None:
+    (tmp_path / "engines.sqsh").write_bytes(b"an image")
     preset = ("--preset", "ladder", "--backend", "megatron", "--size", "1.3B", "--repeats", "1", "--nodes", "1,2")
-    done = suite("render", "slurm", *preset, "--image", "/images/engines.sqsh", "--json")
+    done = suite("render", "slurm", *preset, "--image", str(tmp_path / "engines.sqsh"), "--json")
     assert done.exit_code == 0, done.output
     assert len(json.loads(done.stdout)["scripts"]) == 2
 

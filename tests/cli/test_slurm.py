@@ -215,7 +215,7 @@ def test_a_job_that_slurm_has_forgotten_is_collected_from_its_output(suite: Suit
     first = brought_home(suite, tmp_path)
     shutil.rmtree(tmp_path / submission.run_id)
     (output,) = (tmp_path / ".submitted").glob("*.out")
-    output.rename(output.with_name(f"{submission.run_id}-999999.out"))
+    output.rename(f"{submission.fact('output', str)}-999999.out")
     write_submission(tmp_path, submission.with_scheduler(job="999999"))
     again = brought_home(suite, tmp_path)
     assert again.status == "ok"
