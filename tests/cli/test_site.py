@@ -52,6 +52,16 @@ def render(*more: str) -> Result:
     return suite("render", "slurm", *SMALL, *more)
 
 
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    """Image files, by whose content runs are known."""
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for name in ("engines", "nemo"):
+        (folder / f"{name}.sqsh").write_bytes(name.encode())
+    return folder
+
+
 def test_the_users_own_file_gives_what_was_not_typed_and_tells_it(home: Path) -> None:
     path = write(home, SLURM.partition("kubernetes:")[0])
     done = render()
@@ -125,14 +135,15 @@ def test_a_named_file_that_is_not_there_is_no_reason_to_go_without(home: Path) -
 IMAGES = "slurm:\n  images: {engines: /images/engines.sqsh, nemo: /images/nemo.sqsh}\n"
 
 
-def test_images_are_known_by_name_and_by_the_backends_that_they_hold(home: Path) -> None:
-    write(home, IMAGES)
+def test_images_are_known_by_name_and_by_the_backends_that_they_hold(home: Path, images: Path) -> None:
+    known = IMAGES.replace("/images", str(images))
+    write(home, known)
     for more in ((), ("--image", "engines")):
         done = render(*more)
         assert done.exit_code == 0, done.output
-        assert "--container-image=/images/engines.sqsh" in done.stdout
-    assert "--container-image=/images/nemo.sqsh" in render("--image", "nemo").stdout
-    write(home, IMAGES.replace("nemo:", "trl:"))
+        assert f"--container-image={images}/engines.sqsh" in done.stdout
+    assert f"--container-image={images}/nemo.sqsh" in render("--image", "nemo").stdout
+    write(home, known.replace("nemo:", "trl:"))
     apart = suite("render", "slurm", *SMALL, "--backend", "trl-grpo", "--algorithm", "grpo", "--group", "2")
     assert (apart.exit_code, "no image in common" in apart.stderr) == (2, True)
 
@@ -143,10 +154,10 @@ def test_an_image_file_of_this_folder_is_meant_by_its_whole_path(home: Path) -> 
     assert "write the whole path" in render("--image", "other.sqsh").stderr
 
 
-def test_a_preset_keeps_its_own_nodes_beside_a_site_of_others(home: Path) -> None:
+def test_a_preset_keeps_its_own_nodes_beside_a_site_of_others(home: Path, images: Path) -> None:
     write(home, "slurm: {gpus-per-node: 4}")
     preset = ("--preset", "ladder", "--backend", "megatron", "--size", "66B", "--repeats", "1", "--dry-run", "--json")
-    done = suite("submit", "slurm", *preset, "--image", "/images/engines.sqsh", "--gpu", "A100-SXM-80GB")
+    done = suite("submit", "slurm", *preset, "--image", str(images / "engines.sqsh"), "--gpu", "A100-SXM-80GB")
     assert done.exit_code == 0, done.output
     (document,) = json.loads(done.stdout)["documents"]
     assert "--gpus-per-node=8" in document["sent"][0]
