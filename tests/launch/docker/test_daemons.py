@@ -153,7 +153,7 @@ def test_a_runtime_without_nvidias_hook_names_what_to_install(ours: Runtime, tmp
     failure = run_container(launched, tmp_path, "", devices=("0",)).outcome.failure
     assert failure.kind == "gpu_unavailable" and "could not select device driver" in failure.evidence[0]
     assert "container toolkit" in failure.evidence[1]
-    with pytest.raises(UsageError, match="gives no 1 GPUs to a container: could not select device driver"):
+    with pytest.raises(UsageError, match="does not give 1 GPU to a container: could not select device driver"):
         usable_gpus(launched.runtime, DockerSettings(gpus=1, gpu_access="nvidia"), launched.images["megatron"].id)
 
 
