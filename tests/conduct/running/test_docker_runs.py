@@ -169,7 +169,7 @@ def test_a_full_disk_under_the_results_is_reported_and_nothing_is_left(
     [
         (
             ("--image", "suite-engine:0"),
-            "no image suite-engine:0 on this runtime; build it: suite images build",
+            "no image suite-engine:0 on this runtime; `suite images list`",
         ),
         (("--image", "127.0.0.1:9/suite/engines:1"), "cannot be pulled"),
         (("--image", "127.0.0.1:9/suite/engines:1", "--pull", "never"), "--pull never keeps it from being pulled"),
@@ -177,8 +177,11 @@ def test_a_full_disk_under_the_results_is_reported_and_nothing_is_left(
         (("--image", "No Image"), "does not take 'No Image' for an image"),
         (("--image", "suite-arm:test"), "suite-arm:test is built for arm64, the runtime's host is amd64"),
         (("--image", "suite-earlier:test"), "holds suite 0.0.1, this driver is"),
-        (("--device", "auto", "--gpu-ids", "0,99"), "gives no GPU 0,99 to a container: nvidia-container-cli: device"),
-        (("--device", "auto", "--gpus", "99"), "gives no 99 GPUs to a container"),
+        (
+            ("--device", "auto", "--gpu-ids", "0,99"),
+            "does not give GPU 0,99 to a container: nvidia-container-cli: device",
+        ),
+        (("--device", "auto", "--gpus", "99"), "does not give 99 GPUs to a container"),
         (("--device", "auto", "--gpus", "1", "--gpu-ids", "2"), "not both"),
         (("--gpus", "1"), "--device cpu leaves no use for --gpus"),
         (("--runs", "/etc/passwd"), "file exists"),
