@@ -1,6 +1,8 @@
 # `make bench` and `make test` need nothing but this checkout and Python 3.11 or newer; `make help` lists the rest.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
+# hundreds of processes that tests and benchmarks start would each compile the package anew
+unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
@@ -82,6 +84,9 @@ trlx: $(VENV)-trlx/.installed ## install what trlx needs beside the engines; its
 verl: $(VLLM_STAMP) $(VENV)-verl/.installed ## install verl into an environment beside the engines', whose vLLM it runs (Linux on x86-64)
 openrlhf: $(VENV)-openrlhf/.installed ## install OpenRLHF and Ray into an environment beside the engines'
 
+# The files that a mark stands in: pytest would import all others too before it leaves their tests out.
+marked = $(shell grep -rlE 'mark\.$(1)\b' tests --include='test_*.py')
+
 # Tests with daemons wait more than they compute: they share the cores with training ranks. Those that need neither are
 # dealt to two of pytest's processes, file by file. Without job control (set -m)
 # a shell has what it starts in the background ignore Ctrl-C, which some of these tests send. A Kubernetes API server that
@@ -92,9 +97,9 @@ test: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) ## lint, types and all tests but
 	tests() { local code=0; $(BIN)/python -m pytest "$$@" $(PYTEST_ARGS) || code=$$?; [ $$code = 5 ] || return $$code; }; \
 	side_by_side() { \
 		local code=0; mkdir -p build; \
-		set -m; tests -m "daemon and not alone" --ignore tests/kubernetes_server >build/daemon-tests.log 2>&1 & set +m; \
+		set -m; tests -m "daemon and not alone" $(filter-out tests/kubernetes_server/%,$(call marked,daemon)) >build/daemon-tests.log 2>&1 & set +m; \
 		trap "kill -- -$$! 2>/dev/null || true" EXIT; \
-		tests -m "ranks and not daemon and not alone and not trainers" || code=1; \
+		tests -m "ranks and not daemon and not alone and not trainers" $(call marked,ranks) || code=1; \
 		tests -m "not ranks and not daemon and not alone" -n 2 --dist loadfile || code=1; \
 		wait $$! || code=1; cat build/daemon-tests.log; return $$code; }; \
 	server_tests() { \
@@ -105,14 +110,14 @@ test: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) ## lint, types and all tests but
 	step "lint: vermin, the worker runs on Python 3.8" $(VERMIN); \
 	step "types: mypy" $(BIN)/mypy; \
 	step "tests: real daemons, beside training ranks and all that need neither" side_by_side; \
-	step "tests: those that run alone" tests -m alone; \
+	step "tests: those that run alone" tests -m alone $(call marked,alone); \
 	step "tests: a Kubernetes API server" server_tests; \
 	if [ $${#failed[@]} -eq 0 ]; then echo "make test: lint, types and tests passed in $$((SECONDS - begin)) s"; \
 	else echo "make test: failed after $$((SECONDS - begin)) s:"; printf '  %s\n' "$${failed[@]}"; exit 1; fi
 
 # One after the other: each starts a dozen processes.
 test-trainers: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) $(OVERLAY_STAMPS) ## TRL, verl and OpenRLHF for real, in their environments, and Ray on two nodes: about twelve minutes
-	@CI=true $(BIN)/python -m pytest -m trainers $(PYTEST_ARGS)
+	@CI=true $(BIN)/python -m pytest -m trainers $(call marked,trainers) $(PYTEST_ARGS)
 
 test-fast: $(STAMP) ## the tests that start no training ranks and need no daemon
 	@$(BIN)/python -m pytest -m "not ranks and not daemon" -n 2 --dist loadfile $(PYTEST_ARGS)

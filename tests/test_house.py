@@ -204,6 +204,16 @@ def test_a_module_is_short_enough_to_have_one_job() -> None:
     assert not long, f"modules of more than {LONGEST_MODULE_LINES} lines, to be split by job: {long}"
 
 
+def test_marks_by_which_make_chooses_files_stand_in_the_files_themselves() -> None:
+    """`make test` has pytest read only the files that a mark is written in."""
+    marks = re.compile(r"\bmark\.(?:alone|daemon|ranks|trainers)\b")
+    tests = ROOT / "tests"
+    elsewhere = [
+        path for path in tests.rglob("*.py") if not path.name.startswith("test_") and marks.search(path.read_text())
+    ]
+    assert not elsewhere, f"mark the tests in their own files, not through {elsewhere}"
+
+
 # written in two halves, so that this file passes its own test
 PACKAGE_HOSTS = re.compile("|".join(["py" + r"pi\.org", "python" + r"hosted\.org", r"download\.py" + r"torch\.org"]))
 # Ray's published images have their Python in a home folder, the same in each of them
