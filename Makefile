@@ -85,7 +85,7 @@ verl: $(VLLM_STAMP) $(VENV)-verl/.installed ## install verl into an environment 
 openrlhf: $(VENV)-openrlhf/.installed ## install OpenRLHF and Ray into an environment beside the engines'
 
 # The files that a mark stands in: pytest would import all others too before it leaves their tests out.
-marked = $(shell grep -rlE 'mark\.$(1)\b' tests --include='test_*.py')
+marked = $(sort $(shell grep -rlE 'mark\.$(1)\b' tests --include='test_*.py'))
 
 # Tests with daemons wait more than they compute: they share the cores with training ranks. Those that need neither are
 # dealt to two of pytest's processes, file by file. Without job control (set -m)
