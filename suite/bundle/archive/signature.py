@@ -98,10 +98,15 @@ def _done(
     command: list[str], data: bytes | None, seconds: float = _CHECK_SECONDS
 ) -> subprocess.CompletedProcess[bytes]:
     """Raises UsageError where it cannot be run or does not end."""
-    given = {"input": data} if data is not None else {"stdin": None if seconds == _SIGN_SECONDS else subprocess.DEVNULL}
+    nothing = None if data is not None or seconds == _SIGN_SECONDS else subprocess.DEVNULL  # a key may ask for a word
     try:
-        return subprocess.run(  # type: ignore[call-overload,no-any-return]
-            command, capture_output=True, timeout=seconds, env={**os.environ, "LC_ALL": "C"}, **given
+        return subprocess.run(
+            command,
+            input=data,
+            stdin=nothing,
+            capture_output=True,
+            timeout=seconds,
+            env={**os.environ, "LC_ALL": "C"},
         )
     except FileNotFoundError as error:
         raise UsageError("signatures need ssh-keygen, which is not here: install OpenSSH's client") from error
