@@ -43,11 +43,16 @@ def digest_of(bundle: Bundle) -> str:
 
 def evidence_of(bundle: Bundle) -> Evidence:
     """The digest and of how many files it is. Raises as ``digest_of``."""
-    names = sorted(_names(bundle.path), key=os.fsencode)
+    names = evidence_files(bundle)
     listed = hashlib.sha256()
     for name in names:
         listed.update(f"{_hashed(bundle.path / name, name)}  {name}\n".encode())
     return Evidence(digest=listed.hexdigest(), files=len(names))
+
+
+def evidence_files(bundle: Bundle) -> list[str]:
+    """Paths of the files of evidence, with slashes, by their bytes. Raises as ``digest_of``."""
+    return sorted(_names(bundle.path), key=os.fsencode)
 
 
 def recorded_evidence(bundle: Bundle, events: Events, known: Evidence | None = None) -> Evidence | None:

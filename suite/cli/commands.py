@@ -32,6 +32,8 @@ COMMANDS: Mapping[str, Command | Group] = {
     "compare": Command("compare:compare", "compare two results folders, with a gate for CI"),
     "verify": Command("verify:verify", "derive records again from the raw events and compare"),
     "rerun": Command("rerun:rerun", "repeat a run from its manifest"),
+    "pack": Command("pack:pack", "put a results folder into one file that can be handed on"),
+    "unpack": Command("unpack:unpack", "unpack such a file into a folder"),
     "render": Group(
         "write Slurm scripts or Kubernetes manifests",
         "Write Slurm scripts or Kubernetes manifests without submitting them.",

@@ -13,8 +13,12 @@ from suite.spec.terminal import say
 
 @command
 def compare(
-    before: Annotated[Path | None, typer.Argument(help="results folder or bundle to compare with")] = None,
-    after: Annotated[Path | None, typer.Argument(help="results folder or bundle that is compared")] = None,
+    before: Annotated[
+        Path | None, typer.Argument(help="results folder, bundle or file of suite pack to compare with")
+    ] = None,
+    after: Annotated[
+        Path | None, typer.Argument(help="results folder, bundle or file of suite pack that is compared")
+    ] = None,
     more_before: Annotated[
         list[Path] | None,
         typer.Option("--before", metavar="PATH", help="folder or bundle of the first side; can be given several times"),

@@ -7,13 +7,17 @@ import functools
 import signal
 import sys
 from collections.abc import Callable
-from typing import Any
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any, TypeVar
 
 import typer
 
 from suite.cli.options.reading import check_numbers
 
 _LONGEST_LINE = 8000
+Held = TypeVar("Held")
+#: Of the command that is being run, what it gives back at its end.
+_held: list[ExitStack] = []
 DONE, RUN_FAILED, BAD_USAGE, GATE_NOT_MET, INTERRUPTED = 0, 1, 2, 3, 130
 
 
@@ -24,8 +28,10 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
     def run(*args: Any, **kwargs: Any) -> None:
         signal.signal(signal.SIGTERM, _as_interrupt)
         try:
-            check_numbers(kwargs)
-            code = function(*args, **kwargs) or DONE
+            with ExitStack() as held:
+                _held.append(held)
+                check_numbers(kwargs)
+                code = function(*args, **kwargs) or DONE
         except KeyboardInterrupt:
             code = complain("interrupted; what was measured is kept", INTERRUPTED)
         except OSError as error:
@@ -37,6 +43,11 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
         raise typer.Exit(code)
 
     return run
+
+
+def until_end(context: AbstractContextManager[Held]) -> Held:
+    """Enter a context of the command that is being run, which ends with it."""
+    return _held[-1].enter_context(context)
 
 
 def complain(text: str, code: int = BAD_USAGE) -> int:

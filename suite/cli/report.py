@@ -13,7 +13,7 @@ from suite.spec.terminal import say
 
 @command
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="results folders or single bundles")],
+    runs: Annotated[list[Path], typer.Argument(help="results folders, single bundles, or files of suite pack")],
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Markdown file to write; plots go into a folder next to it"),

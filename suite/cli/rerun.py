@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from suite.cli.exits import DONE, GATE_NOT_MET, INTERRUPTED, RUN_FAILED, command
+from suite.cli.options.archives import unpacked_path
 from suite.cli.options.consent import Yes, require_consent
 from suite.cli.options.groups import takes_groups
 from suite.cli.options.launchers import HERE, Where
@@ -25,7 +26,7 @@ _MOST_RUNS, _LEAST_RUNS = 30, 4
 @command
 @takes_groups
 def rerun(
-    manifest: Annotated[Path, typer.Argument(help="a bundle, or its manifest.json")],
+    manifest: Annotated[Path, typer.Argument(help="a bundle, its manifest.json, or FILE.suite.zip:RUN of suite pack")],
     submit_option: Annotated[
         list[str] | None,
         typer.Argument(metavar="[-- OPTION...]", help="with --launcher slurm or kubernetes: options of suite submit"),
@@ -96,6 +97,7 @@ def rerun(
     from suite.spec.typed import share
 
     within = share("--margin", margin)
+    named, manifest = manifest, unpacked_path(manifest)
     wanted, _ = read_manifest(manifest)
     rule = _rule(wanted, repeats, precision, extend)
     own = wanted.run.stopping
@@ -108,7 +110,7 @@ def rerun(
             raise UsageError("a cluster makes a fixed number of runs: give --repeats, and leave out --precision")
         count = repeats or default_repeats(before)
         more = [*forwarded(where), *(submit_option or ())]
-        require_consent(wanted, manifest, _runs(rule, count), yes)
+        require_consent(wanted, manifest, _runs(rule, count), yes, named)
         names = runs_on_cluster(where.launcher, manifest, count, runs, more)
         again = tuple(Bundle(runs / name).manifest() for name in names)
         plan = Plan(id=again[0].run.plan, manifests=again, skipped=(), notes=())
@@ -118,7 +120,7 @@ def rerun(
     if submit_option:
         raise UsageError(f"{submit_option[0]}: what follows -- is for a cluster; add --launcher slurm or kubernetes")
     count = repeats or default_repeats(before)
-    require_consent(wanted, manifest, _runs(rule, count), yes)
+    require_consent(wanted, manifest, _runs(rule, count), yes, named)
     machine, launcher = where.open(wanted.measure.device, (wanted.backend.name,))
     require_same_variables(wanted, machine.variables)
     machine.require_room(wanted.layout.ranks, oversubscribe, wanted.layout.nodes, wanted.measure.threads_per_rank)

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from suite.cli.exits import BAD_USAGE, DONE, GATE_NOT_MET, command
+from suite.cli.unpack import AllowedSigners
 from suite.spec.terminal import say
 
 if TYPE_CHECKING:
+    from suite.bundle.archive.opening import OpenArchive, Opened
+    from suite.bundle.archive.signature import Signature
     from suite.bundle.store import Bundle
     from suite.bundle.verify import Verification
 
@@ -22,17 +25,23 @@ _BUNDLES, _LINES, _ALL = 5, 4, 5
 
 @command
 def verify(
-    bundles: Annotated[list[Path], typer.Argument(metavar="BUNDLE", help="bundles, or folders with bundles in them")],
+    bundles: Annotated[
+        list[Path],
+        typer.Argument(metavar="BUNDLE", help="bundles, folders with bundles in them, or files of suite pack"),
+    ],
     digest: Annotated[
         str | None,
         typer.Option(metavar="HEX", help="exit 3 unless this is the digest of the bundle, or of all bundles together"),
     ] = None,
+    allowed_signers: AllowedSigners = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the outcome of every bundle as JSON")] = False,
 ) -> int:
     """Derive each record again from the raw events of its bundle, and show what differs or does not fit together.
 
-    Exit 3 when a record differs or a bundle is inconsistent, 2 when one is damaged.
+    Exit 3 when a record differs, a bundle is inconsistent or an archive is not signed as it should be, 2 when a bundle
+    or an archive is damaged.
     """
+    from suite.bundle.archive.opening import opened
     from suite.bundle.evidence import checked_digest
     from suite.bundle.store import find_bundles
     from suite.bundle.verify import verify_all
@@ -40,21 +49,64 @@ def verify(
     from suite.spec.base import UsageError, printable
 
     wanted = None if digest is None else checked_digest(digest)
-    found = find_bundles(bundles)
-    if not found:
-        raise UsageError(f"no bundle in {', '.join(str(path) for path in bundles)}")
-    checked = verify_all(found, frozenset(bundles))
-    if as_json:
-        print_json([{"bundle": str(bundle.path), **result.model_dump(mode="json")} for bundle, result in checked])
-    else:
-        for line in (*_details(checked), _summary([result for _, result in checked])):
-            say(printable(line) if not line.startswith(" ") else f"    {printable(line)}")
+    with opened(bundles) as places:
+        signatures = _signatures(places, allowed_signers)
+        found = find_bundles(places.folders)
+        if not found:
+            raise UsageError(f"no bundle in {', '.join(str(path) for path in bundles)}")
+        checked = verify_all(found, frozenset(places.folders))
+        if as_json:
+            print_json([_facts(bundle, result, places, signatures) for bundle, result in checked])
+        else:
+            archives = [line for archive in places.archives for line in _about(archive, signatures)]
+            for line in (*archives, *_details(checked), _summary([result for _, result in checked])):
+                shown = printable(places.shown(line))
+                say(shown if not line.startswith(" ") else f"    {shown}")
     whole = _whole([result for _, result in checked])
     say(_digest_line(whole, wanted), err=as_json)
     statuses = {result.status for _, result in checked}
     if "damaged" in statuses:
         return BAD_USAGE
-    return DONE if statuses == {"equal"} and wanted in (None, whole) else GATE_NOT_MET
+    is_signed = all(_is_as_asked(each, allowed_signers) for each in signatures.values())
+    return DONE if statuses == {"equal"} and wanted in (None, whole) and is_signed else GATE_NOT_MET
+
+
+def _signatures(places: Opened, allowed: Path | None) -> dict[str, Signature]:
+    """Of each archive by its name. Raises UsageError where signers are named and nothing can be signed."""
+    from suite.bundle.archive.signature import check
+    from suite.spec.base import UsageError
+
+    if allowed is not None and not places.archives:
+        raise UsageError("--allowed-signers is for files of suite pack; a folder has no signature")
+    return {each.name: check(each.index_bytes, each.signature, allowed) for each in places.archives}
+
+
+def _is_as_asked(signature: Signature, allowed: Path | None) -> bool:
+    if allowed is not None:
+        return signature.outcome == "signed"
+    return signature.outcome != "bad signature"
+
+
+def _about(archive: OpenArchive, signatures: dict[str, Signature]) -> list[str]:
+    from suite.bundle.archive.told import archive_lines
+
+    return archive_lines(archive.name, archive.index, archive.index_sha256, signatures[archive.name])
+
+
+def _facts(bundle: Bundle, result: Verification, places: Opened, signatures: dict[str, Signature]) -> dict[str, Any]:
+    """Of a bundle of an archive with what is known of that."""
+    from suite.bundle.archive.told import archive_facts
+
+    facts = {"bundle": places.shown(str(bundle.path)), **result.model_dump(mode="json")}
+    archive = places.archive_of(bundle.path)
+    if archive is None:
+        return facts
+    for finding in facts["findings"]:
+        finding["text"] = places.shown(finding["text"])
+    about = archive_facts(archive.name, archive.index, archive.index_sha256, signatures[archive.name])
+    runs = {archive.runs / run.path: run for run in archive.index.runs}
+    own = runs.get(bundle.path)
+    return {**facts, "digest_before": own.digest_before if own else None, "archive": about}
 
 
 def _details(checked: Sequence[tuple[Bundle, Verification]]) -> Iterator[str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from suite.bundle.archive.opening import Opened, opened
 from suite.bundle.cache.records import Derived, DerivedRecords
 from suite.bundle.derive import StillRunning
 from suite.bundle.evidence import digest_of, digest_of_all
@@ -39,10 +40,16 @@ class Found:
 
 def read_entries(paths: Sequence[Path]) -> Found:
     """Every readable bundle, once, with the record that its events give; runs that are under way or inconsistent are
-    left out.
+    left out. ``paths``: folders, and archives of `suite pack`, or runs of these.
 
     Raises UsageError when nothing can be reported.
     """
+    with opened(paths) as places:
+        return _as_given(_read(places), places, paths)
+
+
+def _read(places: Opened) -> Found:
+    paths = places.folders
     bundles = find_bundles(paths)
     checked: list[Checked] = []
     damaged: list[str] = []
@@ -51,7 +58,7 @@ def read_entries(paths: Sequence[Path]) -> Found:
     with DerivedRecords() as records:
         for bundle in bundles:
             try:
-                derived = records.of(bundle)
+                derived = records.of(bundle, is_alone=places.archive_of(bundle.path) is not None)
             except StillRunning:
                 caveats.append(f"{bundle.path}: left out, because it is still being run")
             except DamagedBundle as error:
@@ -67,9 +74,21 @@ def read_entries(paths: Sequence[Path]) -> Found:
     found = Found(entries, damaged, caveats, ReadFrom(tuple(path.as_posix() for path in paths), whole))
     if not entries:
         detail = f"; {found.warnings()[0]}" if found.warnings() else ""
-        raise UsageError(f"no bundle to report in {', '.join(str(path) for path in paths)}{detail}")
+        raise UsageError(places.shown(f"no bundle to report in {', '.join(str(path) for path in paths)}{detail}"))
     caveats += _versions(entries)
     return found
+
+
+def _as_given(found: Found, places: Opened, paths: Sequence[Path]) -> Found:
+    """With the names of archives, where they were read in a folder that is gone afterwards."""
+    if not places.archives:
+        return found
+    return Found(
+        [replace(entry, path=places.shown(entry.path)) for entry in found.entries],
+        [places.shown(line) for line in found.damaged],
+        [places.shown(line) for line in found.caveats],
+        replace(found.read_from, paths=tuple(path.as_posix() for path in paths)),
+    )
 
 
 def _digest(bundle: Bundle) -> str | None:

@@ -58,6 +58,7 @@ from suite.spec.shape import Shape
 from suite.spec.shape_file import load_shape
 from suite.spec.workload import Workload
 from tests.fuzz import mutate
+from tests.fuzz.archives import make_identity, make_packed, read_identity, read_packed
 from tests.fuzz.run import Target
 from tests.synthetic import GPT, LLAMA, SMOKE, grpo_workload, make_bundle, synthetic_manifest
 
@@ -669,5 +670,7 @@ TARGETS = {
         Target("kubernetes", make_kubernetes, read_kubernetes, BUNDLE),
         Target("stream", make_stream, read_stream, ()),
         Target("archive", make_archive, read_archive, (UnsafeCopy,)),
+        Target("packed", make_packed, read_packed, (UsageError,)),
+        Target("identity", make_identity, read_identity, (UsageError,)),
     )
 }

@@ -50,8 +50,10 @@ class DerivedRecords:
     ) -> None:
         self._database.close()
 
-    def of(self, bundle: Bundle) -> Derived:
-        """What the bundle's evidence gives. Raises DamagedBundle, and StillRunning while a driver holds the run."""
+    def of(self, bundle: Bundle, is_alone: bool = False) -> Derived:
+        """What the bundle's evidence gives. ``is_alone``: nobody else can change its files, which lie where they are
+        for this once. Raises DamagedBundle, and StillRunning while a driver holds the run.
+        """
         if bundle.running():
             raise StillRunning(f"run {bundle.id} is still going on; its record is derived when it ends")
         if not self._database.is_open:
@@ -71,7 +73,9 @@ class DerivedRecords:
         known, body = self._known(name), None
         if known is None:
             known, body = self._derived(bundle, evidence)
-        if before.is_settled and signature_of(folder) == before:  # nobody wrote while it was read
+        if is_alone:
+            self._keep(None, b"", name, body)
+        elif before.is_settled and signature_of(folder) == before:  # nobody wrote while it was read
             self._keep(place, before.value + name, name, body)
         return known
 
@@ -116,13 +120,14 @@ class DerivedRecords:
         manifest = self._manifests.setdefault(found.manifest.hash, found.manifest)
         return self._unpacking.unpacked(body, manifest), body
 
-    def _keep(self, place: bytes, seen: bytes, name: bytes, body: bytes | None) -> None:
+    def _keep(self, place: bytes | None, seen: bytes, name: bytes, body: bytes | None) -> None:
         if body is not None:
             manifest = self._manifests[manifest_of(body)]
             self._database.put(b"record " + name, body)
             self._database.put(b"manifest " + manifest.hash.encode(), manifest.model_dump_json(by_alias=True).encode())
             self._new += 1
-        self._database.put(place, seen)
+        if place is not None:
+            self._database.put(place, seen)
         if self._new >= _BATCH:
             self._database.flush()
             self._new = 0

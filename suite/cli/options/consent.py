@@ -19,16 +19,18 @@ Yes = Annotated[
 ]
 
 
-def require_consent(manifest: Manifest, path: Path, runs: str, yes: bool) -> None:
+def require_consent(manifest: Manifest, path: Path, runs: str, yes: bool, named: Path | None = None) -> None:
     """Nothing for a bundle that this user recorded here; any other manifest is shown, and asked about on a terminal.
 
-    ``runs``: how many it will be, in words. Raises UsageError where the answer is no, or where nobody can be asked.
+    ``runs``: how many it will be, in words. ``named``: how the user named it, where it lies elsewhere. Raises
+    UsageError where the answer is no, or where nobody can be asked.
     """
     from suite.conduct.running.consent import recorded_here, what_it_asks
     from suite.spec.base import UsageError
 
     if yes or recorded_here(manifest, path):
         return
+    path = named or path
     if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
         raise UsageError(
             f"{path} is not a bundle that you recorded on this machine: give the same command on a terminal to see "

@@ -1,0 +1,1 @@
+"""A results folder as one file: packed, checked as a stranger's, opened where folders are read."""

@@ -1,0 +1,354 @@
+"""Who ran it, and where: found in any text of a bundle, and replaced by names that only tell one from another.
+
+What is the same stays the same: a host is ``scrubbed-host-1`` wherever it stood, so that runs of one machine can still
+be told from those of two. Names of hosts and users are gathered first, from where they are told as such, and then
+replaced wherever they stand as words. Replacing is safe where it is wrong: a version of four numbers may be taken for
+an address.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from suite.bundle.archive.index import Scrubbed
+from suite.bundle.archive.words import COMMON, PUBLIC_HOSTS
+from suite.spec.redaction import LEFT_OUT, without_secrets
+
+HOST, USER, PATH, ADDRESS, CONTAINER, SERIAL = "host", "user", "path", "address", "container", "serial"
+SECRET, WORD = "secret", "word"
+#: What stands in the place of what was scrubbed; read again it is left as it is.
+_ANY = re.compile(r"scrubbed-[a-z]{4,9}-[0-9]{1,9}")
+#: Texts that were looked at, kept while they are short: most facts and events say the same again and again.
+_MOST_KEPT, _LONGEST_KEPT = 1 << 16, 200
+#: As much of a text as is looked at together.
+_LONGEST_PART = 1 << 15
+
+_URL = re.compile(r"\b([A-Za-z][A-Za-z0-9+.-]{1,20}://)([^\s/?#\"'<>|\\,;)\]}]{1,300})([^\s\"'<>|,;)\]}]{0,2000})")
+_MAIL = re.compile(r"(?<![\w.+@-])([\w.+-]{1,64}+)@(?!sha256:)([A-Za-z][\w.-]{0,252}+)")
+_UUID = re.compile(
+    r"(?<![0-9A-Za-z])(?:GPU-|MIG-GPU-|MIG-)?[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
+    r"(?![0-9A-Za-z])"
+)
+_SERIAL = re.compile(
+    r"(?i)(\b(?:serial|asset|service)[ _-]?(?:number|num|no|tag|id)?\.?[\"']?\s{0,3}[:=#]\s{0,3}[\"']?)"
+    r"([A-Z0-9][A-Z0-9._-]{3,63})"
+)
+_MACHINE_ID = re.compile(r"(?i)(\b(?:machine|boot|host)[ _-]?id[\"']?\s{0,3}[:=]?\s{0,3}[\"']?)([0-9a-f]{32})\b")
+_CONTAINER = re.compile(
+    r"(?i)(\b(?:docker|containerd|crio|libpod|containers?|cid|pod|sandbox)(?:[ _-]?id)?[\"']?[ :=/_-]{1,4}[\"']?)"
+    r"([0-9a-f]{64}|[0-9a-f]{12})(?![0-9A-Za-z])"
+)
+_MAC = re.compile(
+    r"(?<![0-9A-Za-z:-])[0-9A-Fa-f]{2}(?:(?::[0-9A-Fa-f]{2}){5,19}|(?:-[0-9A-Fa-f]{2}){5})(?![0-9A-Za-z:])"
+)
+_GUID = re.compile(r"(?<![0-9A-Za-z:])(?:[0-9A-Fa-f]{4}:){3}[0-9A-Fa-f]{4}(?![0-9A-Za-z:])|\b0x[0-9a-fA-F]{16}\b")
+_INTERFACE = re.compile(r"\benx([0-9a-f]{12})\b")
+_IPV6 = re.compile(
+    r"(?<![0-9A-Za-z:.])(?=[0-9A-Fa-f]{0,4}:)[0-9A-Fa-f:]{2,39}+(?:[0-9.]{7,15})?(?:%\w{1,15})?(?![0-9A-Za-z:])"
+)
+_IPV4 = re.compile(r"(?<![\w.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?!\.?[\w])")
+_CLOUD_HOST = re.compile(r"\bip-(?:[0-9]{1,3}-){3}[0-9]{1,3}\b(?:\.[\w.-]{1,200}+)?")
+_HOST_IS = re.compile(
+    r"(?i)\b(?:host_?name|host|node_?name|node_?list|master_addr|server_?name|fqdn)[\"']?"
+    r"(?:\s{0,3}[:=]\s{0,3}|\s(?:is|name)\s)[\"']?([A-Za-z0-9][\w.-]{0,252})"
+)
+_NCCL_HOST = re.compile(r"(?m)^(?:\[[^\]\n]{0,80}\][: ]{0,2})?([A-Za-z0-9][\w.-]{0,252}):[0-9]{1,8}:[0-9]{1,8} \[")
+_HOST_PORT = re.compile(r"(?<![\w.:/@-])([A-Za-z][\w.-]{1,252}+):[0-9]{4,5}(?![\w:.])")
+_SOURCE = re.compile(r"(?i)\.(?:py|pyx|c|cc|cpp|cxx|cu|cuh|h|hpp|rs|go|js|ts|so|txt|json|yaml|yml|log|md|cfg)$")
+_FQDN = re.compile(
+    r"(?<![\w.@/-])(?:[A-Za-z0-9][A-Za-z0-9-]{0,62}\.){1,8}"
+    r"(?:com|org|net|edu|gov|mil|int|local|localdomain|lan|internal|intranet|corp|intra|cluster|cloud|svc|hpc)(?![\w-])(?!\.\w)"
+)
+_NATIONAL = re.compile(
+    r"(?<![\w.@/-])(?:[A-Za-z0-9][A-Za-z0-9-]{0,62}\.){2,8}"
+    r"(?:uk|de|fr|ch|nl|cn|jp|kr|eu|us|ca|au|se|fi|dk|pl|at|be|ru|br|sg|tw|es|it)(?![\w-])(?!\.\w)"
+)
+_HOME = re.compile(r"(?:^|[/\s=:\"'(])(?:home|Users|users|u)/([A-Za-z_][\w.-]{0,63})|~([A-Za-z_][\w.-]{0,63})/")
+_USER_IS = re.compile(
+    r"(?i)\b(?:(?:SUDO_|SLURM_JOB_)?USER=|(?:LOGNAME|user_?name|owner|login)[\"']?\s{0,3}[:=]\s{0,3})[\"']?([A-Za-z_][\w.-]{0,63})"
+    r"|\buid=[0-9]{1,10}\(([^)\s]{1,64})\)"
+)
+_FILE = re.compile(
+    r"(?:(?<![\w/.)\]}>-])|(?<=\.\.)|(?<=\bfile://))/[\w.@+~,{}$%=-]++"
+    r"(?:(?: [\w.@+~,{}$%=-]{1,40}){0,3}/[\w.@+~,{}$%=-]++)*+/?"
+    r"|(?<![\w/~.-])~\w{0,63}(?:/[\w.@+~,{}$%=-]++)++"
+)
+#: Folders that are alike on any machine, and folders of packages, from which on a path says what every other says.
+_SYSTEM = re.compile(
+    r"/(?:usr/(?:lib|lib64|bin|sbin|include|share|local/(?:lib|bin|cuda[\w.-]*))|bin|sbin|lib|lib64|proc|sys"
+    r"|dev/(?:shm|null|zero|nvidia[\w-]*|infiniband|kfd|dri|stdout|stderr|pts|tty))(?:/|$)"
+)
+_PACKAGES = ("/site-packages/", "/dist-packages/")
+_WORD = re.compile(r"[A-Za-z0-9]+")
+
+
+class Identities:
+    """Names for what is scrubbed, the same through all texts. ``keep``: what may stay; ``also``: words to scrub."""
+
+    def __init__(self, keep: Iterable[str] = (), also: Iterable[str] = ()) -> None:
+        self._keep = {word.casefold() for word in keep}
+        self._names: dict[str, tuple[str, str]] = {}  # as found, without case -> kind, and what messages call it
+        self._by_word: dict[str, list[str]] = {}
+        self._numbers: dict[tuple[str, str], str] = {}
+        self._places: Counter[str] = Counter()
+        self._last: Counter[str] = Counter()
+        self._kept: dict[tuple[str, bool], tuple[str, Counter[str]]] = {}
+        for word in also:
+            self._add_name(word, WORD, common_too=True)
+
+    def counts(self) -> dict[str, Scrubbed]:
+        """By kind what was scrubbed until now."""
+        distinct = Counter(kind for kind, _ in self._numbers)
+        return {
+            f"{kind}s" if kind != ADDRESS else "addresses": Scrubbed(distinct=distinct[kind], places=places)
+            for kind, places in sorted(self._places.items())
+        }
+
+    # -- names that are told as such
+
+    def learn_host(self, name: str) -> None:
+        """A host's name, of which the part before the first dot is one too."""
+        name = name.strip(".[]")
+        if _is_address(name) or name.casefold() in PUBLIC_HOSTS:
+            return
+        self._add_name(name, HOST)
+        self._add_name(name.partition(".")[0], HOST)
+
+    def learn_user(self, name: str) -> None:
+        self._add_name(name, USER)
+
+    def learn_container(self, name: str) -> None:
+        """The id of one, whose first twelve digits are its short one and its host's name."""
+        self._add_name(name, CONTAINER)
+        if re.fullmatch("[0-9a-f]{13,64}", name):
+            self._add_name(name[:12], CONTAINER)
+
+    def learn(self, text: str) -> None:
+        """Names that a text tells as those of hosts, users and containers, and those that it had scrubbed before."""
+        if "scrubbed-" in text:
+            for match in _ANY.finditer(text):
+                _, kind, number = match.group().split("-")
+                self._last[kind] = max(self._last[kind], int(number))
+        if "/" in text or "~" in text:
+            for match in _HOME.finditer(text):
+                self.learn_user(match.group(1) or match.group(2))
+        if "@" in text:
+            for match in _MAIL.finditer(text):
+                self.learn_user(match.group(1))
+                if not _is_public(match.group(2)):
+                    self.learn_host(match.group(2))
+        if "://" in text:
+            for match in _URL.finditer(text):
+                host = _host_of(match.group(2))
+                if host and not _is_public(host):
+                    self.learn_host(host)
+        if "=" in text or ":" in text or " " in text:
+            for match in _USER_IS.finditer(text):
+                self.learn_user(match.group(1) or match.group(2))
+            for pattern in (_HOST_IS, _NCCL_HOST, _HOST_PORT):
+                for match in pattern.finditer(text):
+                    name = match.group(1)
+                    if not _is_public(name) and (pattern is not _HOST_PORT or _looks_like_host(name)):
+                        self.learn_host(name)
+            for match in _CONTAINER.finditer(text):
+                self.learn_container(match.group(2))
+        for pattern in (_FQDN, _NATIONAL, _CLOUD_HOST) if "." in text or "ip-" in text else ():
+            for match in pattern.finditer(text):
+                name = match.group()
+                if not _is_public(name):
+                    self._add_name(name, HOST)
+                    if re.search("[0-9-]", name.partition(".")[0]):
+                        self._add_name(name.partition(".")[0], HOST)
+
+    def _add_name(self, name: str, kind: str, common_too: bool = False) -> None:
+        folded = name.casefold()
+        if len(folded) < 2 or folded.isdecimal() or folded in self._keep or _ANY.fullmatch(folded):
+            return
+        if (folded in COMMON and not common_too) or folded in self._names:
+            return
+        first = _WORD.search(folded)
+        if first is None or first.start() != 0:
+            return
+        self._names[folded] = (kind, folded)
+        self._by_word.setdefault(first.group(), []).append(folded)
+        self._by_word[first.group()].sort(key=len, reverse=True)
+        self._kept.clear()
+
+    # -- replacing
+
+    def named(self, kind: str, found: str) -> str:
+        """What stands for it from now on."""
+        key = (kind, found.casefold())
+        if key not in self._numbers:
+            self._last[kind] += 1
+            self._numbers[key] = f"scrubbed-{kind}-{self._last[kind]}"
+        self._places[kind] += 1
+        return self._numbers[key]
+
+    def whole(self, kind: str, text: str) -> str:
+        """A text that is nothing but a name of the kind."""
+        if not text.strip() or self._may_stay(text) or _ANY.fullmatch(text):
+            return text
+        return self.named(kind, text)
+
+    def scrub(self, text: str, versions: bool = False) -> str:
+        """A text without identity. ``versions``: where four numbers with dots are no address."""
+        if len(text) > _LONGEST_KEPT:
+            return "".join(self._scrubbed(part, versions) for part in _parts(text))
+        known = self._kept.get((text, versions))
+        if known is None:
+            before = Counter(self._places)
+            after = self._scrubbed(text, versions)
+            known = after, self._places - before
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            self._kept[text, versions] = known
+        else:
+            self._places.update(known[1])
+        return known[0]
+
+    def _scrubbed(self, text: str, versions: bool) -> str:
+        if len(text) < 2:
+            return text
+        if ":" in text or "=" in text or "_" in text or " " in text or "-" in text:
+            clean = without_secrets(text)
+            if clean != text:
+                self._places[SECRET] += max(clean.count(LEFT_OUT) - text.count(LEFT_OUT), 1)
+                text = clean
+        if "://" in text:
+            text = _URL.sub(self._url, text)
+        if "@" in text:
+            text = _MAIL.sub(lambda match: self._either(match, USER), text)
+        if "-" in text:
+            text = _UUID.sub(lambda match: self._either(match, SERIAL), text)
+            text = _CLOUD_HOST.sub(lambda match: self._either(match, HOST), text)
+        if "." in text and not versions:
+            text = _IPV4.sub(self._address, text)
+        if ":" in text or "=" in text or "#" in text or "/" in text or "-" in text:
+            text = _SERIAL.sub(lambda match: self._behind(match, SERIAL), text)
+            text = _MACHINE_ID.sub(lambda match: self._behind(match, SERIAL), text)
+            text = _CONTAINER.sub(lambda match: self._behind(match, CONTAINER), text)
+            text = _MAC.sub(lambda match: self._either(match, ADDRESS), text)
+            text = _GUID.sub(lambda match: self._either(match, ADDRESS), text)
+            text = _IPV6.sub(self._address, text)
+        if "enx" in text:
+            text = _INTERFACE.sub(lambda match: "enx-" + self._either(match, ADDRESS), text)
+        if "/" in text:
+            text = _FILE.sub(self._path, text)
+        return self._without_names(text)
+
+    def _without_names(self, text: str) -> str:
+        """Names that were learnt, where they stand as words: ``_`` and ``-`` end one."""
+        pieces, end = [], 0
+        folded = text.casefold() if text.isascii() else text.lower()
+        if len(folded) != len(text):
+            folded = text
+        for match in _WORD.finditer(folded):
+            if match.start() < end:
+                continue
+            for name in self._by_word.get(match.group(), ()):
+                stop = match.start() + len(name)
+                if folded.startswith(name, match.start()) and not folded[stop : stop + 1].isalnum():
+                    kind, found = self._names[name]
+                    pieces += [text[end : match.start()], self.named(kind, found)]
+                    end = stop
+                    break
+        return "".join([*pieces, text[end:]]) if pieces else text
+
+    def _may_stay(self, found: str) -> bool:
+        folded = found.casefold()
+        return folded in self._keep or any(folded.startswith(f"{word.rstrip('/')}/") for word in self._keep)
+
+    def _either(self, match: re.Match[str], kind: str) -> str:
+        found = match.group()
+        return found if self._may_stay(found) else self.named(kind, found)
+
+    def _behind(self, match: re.Match[str], kind: str) -> str:
+        if self._may_stay(match.group(2)) or _ANY.match(match.group(2)) or match.group(2).casefold() in COMMON:
+            return match.group()
+        return match.group(1) + self.named(kind, match.group(2))
+
+    def _address(self, match: re.Match[str]) -> str:
+        found = match.group()
+        is_one = _is_address(found) and any(char.isdigit() for char in found)  # two names in C++ may look like one
+        return self.named(ADDRESS, found) if is_one and not self._may_stay(found) else found
+
+    def _url(self, match: re.Match[str]) -> str:
+        scheme, place, rest = match.groups()
+        who = _host_of(place)
+        if _is_public(who) or self._may_stay(match.group()) or _is_loopback(who):
+            return match.group()
+        kind = ADDRESS if _is_address(who) else HOST
+        return scheme + place.replace(who, self.named(kind, who)) + self._end_of_path(rest)
+
+    def _end_of_path(self, rest: str) -> str:
+        return rest if rest in ("", "/") else "/" + self.named(PATH, rest)
+
+    def _path(self, match: re.Match[str]) -> str:
+        found = match.group()
+        if _SYSTEM.match(found) or self._may_stay(found) or _is_short(found) or _ANY.fullmatch(found[1:]):
+            return found
+        for folder in _PACKAGES:
+            place = found.rfind(folder)
+            if place >= 0:
+                return self.named(PATH, found[:place]) + found[place:]
+        end = len(found.rstrip("/.,"))
+        return self.named(PATH, found[:end]) + found[end:]
+
+
+def _is_short(path: str) -> bool:
+    """A division or a unit, rather than a folder: ``/s``, ``/step``."""
+    return (path.count("/") == 1 and len(path) < 6) or not re.search("[A-Za-z0-9]", path)
+
+
+def _host_of(place: str) -> str:
+    """Of the part of a URL before its path: without user and port."""
+    return re.sub(":[0-9]*$", "", place.rpartition("@")[2]).strip("[]")
+
+
+def _looks_like_host(name: str) -> bool:
+    """Before a port, where a name may also be a file's before a line's number, or a word's."""
+    return re.search("[0-9-]", name) is not None and not _SOURCE.search(name)
+
+
+def _is_public(host: str) -> bool:
+    """Whether a name tells nobody anything: this host, or one that everybody uses."""
+    host = host.casefold().rstrip(".")
+    if host in PUBLIC_HOSTS or host in COMMON or "{" in host or "$" in host or _ANY.match(host):
+        return True
+    return any(host.endswith(f".{public}") for public in PUBLIC_HOSTS if "." in public)
+
+
+def _is_address(text: str) -> bool:
+    """Whether it is an address, and not the one that every machine has."""
+    try:
+        address = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return False
+    return not (address.is_loopback or address.is_unspecified)
+
+
+def _is_loopback(text: str) -> bool:
+    try:
+        address = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Pieces of a long text that are looked at each for itself, ended where no name goes on; what is one long word, of
+    which nobody can say what it holds, is left out."""
+    start = 0
+    while len(text) - start > _LONGEST_PART:
+        end = max(text.rfind(mark, start, start + _LONGEST_PART) for mark in ' ",;\n\t')
+        if end <= start:
+            yield LEFT_OUT
+            end = next((at for at in range(start + 1, len(text)) if text[at] in ' ",;\n\t'), len(text))
+        else:
+            yield text[start:end]
+        start = end
+    yield text[start:]

@@ -1,0 +1,179 @@
+"""The index of an archive: what is in it, the digest of each file, and what was taken out of it before."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from suite.bundle.files import DamagedBundle, first_line, parse_object
+from suite.spec.base import Frozen, UsageError
+
+ARCHIVE_SCHEMA: Literal["suite/archive/1"] = "suite/archive/1"
+INDEX, SIGNATURE = "suite-archive.json", "suite-archive.json.sig"
+#: Folders of an archive: results as they lay in their folder, texts of licences, lists of what images hold.
+RUNS, LICENCES, SBOMS = "runs", "licences", "sboms"
+#: The one hidden name that a results folder has: what was handed to a cluster.
+SUBMITTED = ".submitted"
+INDEX_BYTES, SIGNATURE_BYTES = 64 << 20, 64 << 10
+_LONGEST_NAME, _LONGEST_PART, _DEEPEST = 1024, 255, 16
+_SHA256 = r"^[0-9a-f]{64}$"
+
+
+class UnsafeArchive(UsageError):
+    """A file that is no archive of `suite pack`, or not the one that was packed; one line says why."""
+
+
+class PackedFile(Frozen):
+    """A file of the archive but the index itself and its signature."""
+
+    path: str
+    bytes: int = Field(ge=0)
+    sha256: str = Field(pattern=_SHA256)
+
+
+class PackedRun(Frozen):
+    """A run of the archive. ``verified``: what `suite verify` said of its bundle before it was packed."""
+
+    path: str = Field(description="below the folder runs/ of the archive")
+    id: str
+    digest: str | None = Field(description="of the bundle as it lies in the archive; null where it has none")
+    digest_before: str | None = Field(
+        default=None, description="of the bundle before identity was scrubbed from it; null where nothing was"
+    )
+    verified: str
+
+
+class LeftOut(Frozen):
+    """A run of the folder that is not in the archive, and why."""
+
+    path: str
+    reason: str
+
+
+class Scrubbed(Frozen):
+    """Of one kind of identity, how many different ones there were, and in how many places."""
+
+    distinct: int = Field(ge=0)
+    places: int = Field(ge=0)
+
+
+class Index(Frozen):
+    """The file ``suite-archive.json``. Its own bytes are what a signature is of."""
+
+    schema_: Literal["suite/archive/1"] = Field(default=ARCHIVE_SCHEMA, alias="schema")
+    suite_version: str
+    packed: Literal["folder", "bundle"] = Field(description="whether a results folder or a single bundle was packed")
+    identity: Literal["scrubbed", "kept"]
+    scrubbed: dict[str, Scrubbed] = Field(default={}, description="by kind")
+    digest: str | None = Field(description="over all bundles of the archive, as `suite verify` prints it")
+    runs: tuple[PackedRun, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    licences: tuple[str, ...] = Field(default=(), description="paths of files of the archive")
+    sboms: tuple[str, ...] = Field(default=(), description="paths of CycloneDX lists of what images hold")
+    files: tuple[PackedFile, ...]
+
+
+def written_index(index: Index) -> bytes:
+    """The bytes of the index, the same for the same content."""
+    return (index.model_dump_json(by_alias=True, indent=1) + "\n").encode()
+
+
+def parse_index(data: bytes, archive: str) -> Index:
+    """The index that ``data`` holds; every path in it is one that may be written. Raises UnsafeArchive."""
+    try:
+        body = parse_object(data.decode(), INDEX)
+        _require_known(body, archive)
+        index = Index.model_validate_json(data)
+    except UnicodeDecodeError as error:
+        raise UnsafeArchive(f"{archive}: {INDEX} is not UTF-8 text") from error
+    except ValidationError as error:
+        raise UnsafeArchive(f"{archive}: {INDEX}: {first_line(error)}") from error
+    except DamagedBundle as error:
+        raise UnsafeArchive(f"{archive}: {error}") from error
+    _check_paths(index, archive)
+    return index
+
+
+def _require_known(body: dict, archive: str) -> None:
+    schema = body.get("schema")
+    if schema == ARCHIVE_SCHEMA:
+        return
+    maker = f", packed by suite {ascii(body['suite_version'])[:40]}" if "suite_version" in body else ""
+    raise UnsafeArchive(f"{archive} has the schema {ascii(schema)[:60]}{maker}; this version reads {ARCHIVE_SCHEMA}")
+
+
+def _check_paths(index: Index, archive: str) -> None:
+    names = [file.path for file in index.files]
+    require_names(names, archive)
+    known = set(names)
+    if INDEX in known or SIGNATURE in known:
+        raise UnsafeArchive(f"{archive}: {INDEX} lists itself or its signature")
+    for name in (*index.licences, *index.sboms):
+        if name not in known or not name.startswith((f"{LICENCES}/", f"{SBOMS}/")):
+            raise UnsafeArchive(f"{archive}: {INDEX} names {shown_name(name)}, which is none of its files")
+    runs = [f"{RUNS}/{run.path}" for run in index.runs]
+    require_names(runs, archive)
+    tops = (f"{RUNS}/", f"{LICENCES}/", f"{SBOMS}/")
+    foreign = next((name for name in names if not name.startswith(tops)), None)
+    if foreign is None:
+        foreign = _outside_runs(names, set(runs))
+    if foreign is not None:
+        raise UnsafeArchive(f"{archive} holds {shown_name(foreign)}, which belongs to none of its runs")
+
+
+def _outside_runs(names: Iterable[str], runs: set[str]) -> str | None:
+    """The first file below ``runs/`` that is of no run and no submission."""
+    for name in names:
+        parts = name.split("/")
+        if parts[0] != RUNS or (len(parts) > 2 and parts[-2] == SUBMITTED and parts[-1].endswith(".json")):
+            continue
+        if not any("/".join(parts[:depth]) in runs for depth in range(2, len(parts))):
+            return name
+    return None
+
+
+def require_names(names: Iterable[str], archive: str) -> None:
+    """Raises UnsafeArchive unless each can be a file's path below any folder, and no two are the same on any system."""
+    seen: set[str] = set()
+    folders: set[str] = set()
+    for name in names:
+        wrong = wrong_name(name)
+        if wrong is not None:
+            raise UnsafeArchive(f"{archive}: {shown_name(name)} {wrong}")
+        folded = unicodedata.normalize("NFC", name.casefold())
+        if folded in seen:
+            raise UnsafeArchive(f"{archive}: {shown_name(name)} is there twice, or differs from another in case alone")
+        seen.add(folded)
+        parts = folded.split("/")
+        folders.update("/".join(parts[:depth]) for depth in range(1, len(parts)))
+    both = next(iter(seen & folders), None)
+    if both is not None:
+        raise UnsafeArchive(f"{archive}: {shown_name(both)} is both a file and a folder")
+
+
+def wrong_name(name: str) -> str | None:
+    """Why a path of an archive is not written anywhere, in words that follow it; null where it may be."""
+    parts = name.split("/")
+    if name.startswith("/") or re.match("[A-Za-z]:", name):
+        return "is an absolute path"
+    if ".." in parts or "." in parts:
+        return "leads out of its folder"
+    if "" in parts or "\\" in name or not name.isprintable():
+        return "is no name of a file that an archive has"
+    if unicodedata.normalize("NFC", name) != name:
+        return "is not written in Unicode's composed form (NFC)"
+    if any(part.startswith(".") and part != SUBMITTED for part in parts):
+        return "is hidden"
+    if len(name.encode()) > _LONGEST_NAME or max(len(part.encode()) for part in parts) > _LONGEST_PART:
+        return "is too long"
+    return f"is more than {_DEEPEST} folders deep" if len(parts) > _DEEPEST else None
+
+
+def shown_name(name: str) -> str:
+    """A path of somebody else in a message."""
+    text = ascii(name)
+    return text if len(text) <= 120 else f"{text[:117]}..."

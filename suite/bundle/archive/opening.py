@@ -1,0 +1,180 @@
+"""Archives where folders are read: unpacked into a folder of this process alone, for as long as they are read.
+
+Whoever reads paths of a user asks ``opened`` for them and reads its ``folders``. What is said of a bundle there names
+a temporary folder; ``shown`` puts the archive's own name in its place, so that reports are the same every time.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from suite.bundle.archive.index import RUNS, Index, shown_name
+from suite.bundle.archive.zip_file import Reader
+from suite.bundle.files import writing
+from suite.spec.base import UsageError
+from suite.spec.foreign import open_plain
+
+SUFFIX = ".suite.zip"
+_MAGIC = b"PK\x03\x04"
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class OpenArchive:
+    """An archive that was unpacked. ``name``: as the user gave it; ``root``: where its files are now."""
+
+    name: str
+    root: Path
+    index: Index
+    index_bytes: bytes
+    index_sha256: str
+    signature: bytes | None
+
+    @property
+    def runs(self) -> Path:
+        """The results folder."""
+        return self.root / RUNS
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Paths as they can be read. ``folders``: in the order in which they were given, archives unpacked."""
+
+    folders: tuple[Path, ...]
+    archives: tuple[OpenArchive, ...] = ()
+
+    def shown(self, text: str) -> str:
+        """With the names of archives where a text has those of temporary folders."""
+        for archive in self.archives:
+            text = text.replace(f"{archive.runs}/", f"{archive.name}:").replace(str(archive.runs), archive.name)
+        return text
+
+    def archive_of(self, path: Path) -> OpenArchive | None:
+        """The archive that a bundle lies in; null for one of a folder."""
+        return next((archive for archive in self.archives if path.is_relative_to(archive.root)), None)
+
+
+@contextmanager
+def opened(paths: Iterable[Path]) -> Iterator[Opened]:
+    """Folders as they are, and archives (``FILE.suite.zip``, or ``FILE.suite.zip:RUN`` for one run) unpacked meanwhile.
+
+    Raises UnsafeArchive for an archive that is none or not what was packed, UsageError where there is no such run.
+    """
+    folders: list[Path] = []
+    archives: dict[str, OpenArchive] = {}
+    with ExitStack() as until_end:
+        for path in paths:
+            split = _archive_and_run(path)
+            if split is None:
+                folders.append(path)
+                continue
+            file, run = split
+            real = os.path.realpath(file)
+            if real not in archives:
+                archives[real] = until_end.enter_context(_unpacked(file))
+            folders.append(_place(archives[real], run))
+        yield Opened(tuple(folders), tuple(archives.values()))
+
+
+def _archive_and_run(path: Path) -> tuple[Path, str] | None:
+    """The file and the run that a path names; an empty run for all. Null for what is no archive."""
+    if path.is_dir():
+        return None
+    if path.is_file():
+        return (path, "") if path.name.endswith(SUFFIX) or _is_zip(path) else None
+    text = str(path)
+    at = text.find(f"{SUFFIX}:")
+    if at < 0:
+        return None
+    file, run = Path(text[: at + len(SUFFIX)]), text[at + len(SUFFIX) + 1 :]
+    return (file, run.strip("/")) if file.is_file() else None
+
+
+def _is_zip(path: Path) -> bool:
+    with open_plain(path, str(path), None, by_user=True) as file:
+        return file.read(len(_MAGIC)) == _MAGIC
+
+
+def _place(archive: OpenArchive, run: str) -> Path:
+    """Of all runs the results folder; of an archive of one bundle, that bundle."""
+    known = archive.index.runs
+    if not run:
+        return archive.runs / known[0].path if archive.index.packed == "bundle" and known else archive.runs
+    found = [each for each in known if run in (each.path, each.id)]
+    if len(found) == 1:
+        return archive.runs / found[0].path
+    if found:
+        paths = ", ".join(each.path for each in found[:_NAMED])
+        raise UsageError(f"{archive.name} has {len(found)} runs {run}: name one by its path: {paths}")
+    below = [each for each in known if each.path.startswith(f"{run}/")]
+    if below:
+        return archive.runs / run
+    some = ", ".join(each.path for each in known[:_NAMED])
+    more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
+    raise UsageError(f"{archive.name} has no run {shown_name(run)}; it has {some or 'none'}{more}")
+
+
+@contextmanager
+def _unpacked(path: Path) -> Iterator[OpenArchive]:
+    """Into a folder that nobody else can read, and that is gone afterwards."""
+    with read_archive(path) as reader, tempfile.TemporaryDirectory(prefix="suite-archive-") as place:
+        root = Path(os.path.realpath(place))
+        unpack_into(reader, root)
+        yield OpenArchive(str(path), root, reader.index, reader.index_bytes, reader.index_sha256, reader.signature)
+
+
+@contextmanager
+def read_archive(path: Path) -> Iterator[Reader]:
+    """An archive whose form, names and index are in order. Raises UnsafeArchive, and UsageError where there is none."""
+    try:
+        file = open_plain(path, str(path), None, by_user=True)
+    except FileNotFoundError as error:
+        raise UsageError(f"{path} does not exist; name a file that suite pack wrote") from error
+    with file:
+        yield Reader(file, str(path))
+
+
+def unpack_into(reader: Reader, root: Path) -> None:
+    """Write its files below ``root``, an empty folder. Raises UnsafeArchive, at a file that is not what was packed."""
+    total = sum(file.bytes for file in reader.index.files)
+    free = shutil.disk_usage(root).free
+    if total > free:
+        raise UsageError(f"{reader.name} has {total} bytes unpacked, and {root.parent} has {free} left")
+    (root / RUNS).mkdir()
+    for packed, content in reader.files():
+        place = root / packed.path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        with os.fdopen(descriptor, "wb") as file:
+            for block in content:
+                file.write(block)
+
+
+def unpack_archive(reader: Reader, output: Path) -> None:
+    """Make ``output`` the archive's content, whole or not at all. Raises UnsafeArchive and UsageError."""
+    if os.path.lexists(output):
+        raise UsageError(f"{output} exists; nothing is overwritten: name another folder with --output")
+    draft = output.with_name(f".{output.name}.{os.getpid()}")
+    with writing(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        draft.mkdir(mode=0o755)
+        try:
+            unpack_into(reader, draft)
+            draft.rename(output)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+
+
+def unpacked_name(path: Path) -> Path:
+    """The folder that an archive is unpacked into where nobody says."""
+    name = path.name.removesuffix(SUFFIX) if path.name.endswith(SUFFIX) else path.stem
+    if name in ("", path.name):
+        raise UsageError(f"{path}: name the folder to unpack it into with --output")
+    return Path(name)

@@ -1,0 +1,299 @@
+"""From a results folder to one file that travels: the same bytes for the same folder."""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import suite
+from suite.bundle.archive.identity import Identities
+from suite.bundle.archive.index import (
+    INDEX,
+    LICENCES,
+    RUNS,
+    SBOMS,
+    SIGNATURE,
+    SUBMITTED,
+    Index,
+    LeftOut,
+    PackedFile,
+    PackedRun,
+    require_names,
+    written_index,
+)
+from suite.bundle.archive.scrubbing import learn_bundle, learn_json, scrub_bundle, scrub_json
+from suite.bundle.archive.signature import sign
+from suite.bundle.archive.zip_file import MOST_BYTES, MOST_FILES, Writer
+from suite.bundle.evidence import digest_of, digest_of_all, evidence_files
+from suite.bundle.files import DamagedBundle, parse_object, sync_folder, writing
+from suite.bundle.store import Bundle, find_bundles
+from suite.bundle.verify import Verification, verify_all
+from suite.spec.base import UsageError
+from suite.spec.foreign import DOCUMENT_BYTES, Unreadable, open_plain, read_bytes
+from suite.spec.version import suite_version
+
+_SBOM_BYTES = 64 << 20
+_BLOCK_BYTES = 1 << 18
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How a folder is packed. ``keep``: words that may stay; ``scrub``: words to scrub beside what is found."""
+
+    keep_identity: bool = False
+    keep: Sequence[str] = ()
+    scrub: Sequence[str] = ()
+    licences: Sequence[Path] = ()
+    sboms: Sequence[Path] = ()
+    sign: Path | None = None
+
+
+@dataclass(frozen=True)
+class Packed:
+    """An archive that was written."""
+
+    index: Index
+    index_sha256: str
+    bytes: int
+    is_signed: bool
+
+
+@dataclass
+class _Content:
+    """Files of an archive by their path in it, and what its index says of runs."""
+
+    files: dict[str, Path | bytes] = field(default_factory=dict)
+    runs: list[PackedRun] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+
+
+def pack(folder: Path, output: Path, how: Packing) -> Packed:
+    """Write the bundles at and below ``folder``, with what was submitted from there, to the file ``output``.
+
+    It appears whole or not at all. Raises UsageError.
+    """
+    _require_target(folder, output)
+    bundles = find_bundles([folder])
+    if not bundles:
+        raise UsageError(f"no bundle in {folder}")
+    is_bundle = len(bundles) == 1 and os.path.samefile(bundles[0].path, folder)
+    extra = {**_licences(how.licences), **_sboms(how.sboms)}
+    with tempfile.TemporaryDirectory(prefix="suite-pack-") as place:
+        names = None if how.keep_identity else Identities(how.keep, how.scrub)
+        content = _content(folder, bundles, is_bundle, names, Path(place))
+        content.files.update(extra)
+        index = _index(content, names, is_bundle)
+        return _written(output, index, content, how.sign)
+
+
+def _require_target(folder: Path, output: Path) -> None:
+    if output.is_dir():
+        raise UsageError(f"{output} is a folder: name the file to write, as results.suite.zip")
+    if os.path.lexists(output) and not (output.is_file() and not output.is_symlink()):
+        raise UsageError(f"{output} is there and is no regular file")
+    if not output.parent.is_dir():
+        raise UsageError(f"cannot write {output}: there is no folder {output.parent}")
+
+
+def _content(folder: Path, bundles: list[Bundle], is_bundle: bool, names: Identities | None, place: Path) -> _Content:
+    content = _Content()
+    checked = verify_all(bundles, frozenset([folder]))
+    whole = [(bundle, result) for bundle, result in checked if _reason(bundle, result) is None]
+    below = {bundle.path: _below(bundle, folder, is_bundle) for bundle in bundles}
+    submissions = [] if is_bundle else list(_submissions(folder))
+    if names is not None:
+        _learn_machine(names)
+        for bundle, _ in whole:
+            learn_bundle(bundle, names)
+            names.learn(below[bundle.path])
+        for _, body in submissions:
+            learn_json(body, names)
+    for bundle, result in checked:
+        path = below[bundle.path] if names is None else _scrubbed_path(below[bundle.path], names)
+        reason = _reason(bundle, result)
+        if reason is not None:
+            content.left_out.append(LeftOut(path=path, reason=reason if names is None else names.scrub(reason)))
+            continue
+        _add_bundle(content, bundle, result, path, names, place)
+    for path, body in submissions:
+        clean = body if names is None else scrub_json(body, names)
+        name = path if names is None else _scrubbed_path(path, names)
+        content.files[f"{RUNS}/{name}"] = (json.dumps(clean, indent=2, allow_nan=False) + "\n").encode()
+    if not content.runs:
+        raise UsageError(f"no bundle of {folder} can be packed: {content.left_out[0].reason}")
+    return content
+
+
+def _reason(bundle: Bundle, result: Verification) -> str | None:
+    """Why a bundle is not packed; null where it is."""
+    if result.status == "damaged":
+        return f"damaged: {result.differences[0]}"
+    return "is still being run" if bundle.running() else None
+
+
+def _below(bundle: Bundle, folder: Path, is_bundle: bool) -> str:
+    """Where it lies below the folder, with slashes; of a folder that is the bundle, its run's id."""
+    if not is_bundle:
+        return Path(os.path.relpath(bundle.path, folder)).as_posix()
+    try:
+        return bundle.manifest().run.id
+    except DamagedBundle:
+        return bundle.path.resolve().name
+
+
+def _scrubbed_path(path: str, names: Identities) -> str:
+    return "/".join(names.scrub(part) for part in path.split("/"))
+
+
+def _add_bundle(
+    content: _Content, bundle: Bundle, result: Verification, path: str, names: Identities | None, place: Path
+) -> None:
+    digest, before = result.digest, None
+    run_id = bundle.manifest().run.id
+    source = bundle
+    if names is not None:
+        source = Bundle(place / str(len(content.runs)) / (bundle.path.resolve().name))
+        source.path.mkdir(parents=True)
+        if scrub_bundle(bundle, source.path, names, is_sound=result.status in ("equal", "inconsistent")):
+            digest, before = digest_of(source), result.digest
+    for name in evidence_files(source):
+        content.files[f"{RUNS}/{path}/{name}"] = source.path / name
+    if result.status != "missing record":
+        content.files[f"{RUNS}/{path}/record.json"] = source.path / "record.json"
+    run = PackedRun(path=path, id=run_id, digest=digest, digest_before=before, verified=result.status)
+    content.runs.append(run)
+
+
+def _learn_machine(names: Identities) -> None:
+    """This machine and this user, whose names may stand where nothing tells that they are names."""
+    names.learn_host(platform.node())
+    try:
+        names.learn_user(getpass.getuser())
+    except (KeyError, OSError):  # a user without a name
+        pass
+
+
+def _submissions(folder: Path) -> Iterator[tuple[str, dict]]:
+    """What was handed to a cluster from the folder and those below it, by its path."""
+    for root, folders, _ in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "attic")
+        found = Path(root, SUBMITTED)
+        if not found.is_dir() or found.is_symlink():
+            continue
+        for file in sorted(found.glob("*.json")):
+            name = file.relative_to(folder).as_posix()
+            if file.name.startswith("."):
+                continue
+            try:
+                yield name, parse_object(read_bytes(file, name, DOCUMENT_BYTES).decode(), name)
+            except (DamagedBundle, Unreadable, UnicodeDecodeError) as error:
+                raise UsageError(f"{file} is no submission: {error}") from error
+
+
+def _licences(more: Sequence[Path]) -> dict[str, bytes]:
+    """The suite's own, whose code and data the archive's records are made with, and those that were named."""
+    found = {f"{LICENCES}/suite.txt": own} if (own := _own_licence()) else {}
+    return {**found, **_named(more, LICENCES, DOCUMENT_BYTES)}
+
+
+def _own_licence() -> bytes:
+    """Of the checkout or the installed package; empty where there is none."""
+    beside = Path(next(iter(suite.__path__))).resolve().parent / "LICENSE"
+    if beside.is_file():
+        return read_bytes(beside, "LICENSE", DOCUMENT_BYTES)
+    try:
+        return (importlib.metadata.distribution("suite").read_text("licenses/LICENSE") or "").encode()
+    except importlib.metadata.PackageNotFoundError:
+        return b""
+
+
+def _sboms(paths: Sequence[Path]) -> dict[str, bytes]:
+    """Raises UsageError for what is no CycloneDX list."""
+    found = _named(paths, SBOMS, _SBOM_BYTES)
+    for name, data in found.items():
+        try:
+            body = parse_object(data.decode(), name)
+        except (DamagedBundle, UnicodeDecodeError) as error:
+            raise UsageError(f"{name.partition('/')[2]} is no list of components: {error}") from error
+        if body.get("bomFormat") != "CycloneDX":
+            raise UsageError(f"{name.partition('/')[2]} is no CycloneDX list, as suite images check --sbom writes it")
+    return found
+
+
+def _named(paths: Sequence[Path], folder: str, most: int) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for path in paths:
+        name = f"{folder}/{path.name}"
+        if name in found or name == f"{LICENCES}/suite.txt":
+            raise UsageError(f"{path}: the archive has another {name}")
+        try:
+            found[name] = read_bytes(path, str(path), most, by_user=True)
+        except FileNotFoundError as error:
+            raise UsageError(f"{path} does not exist") from error
+    return found
+
+
+def _index(content: _Content, names: Identities | None, is_bundle: bool) -> Index:
+    require_names(content.files, "the folder")
+    if len(content.files) > MOST_FILES - 2:
+        raise UsageError(f"{len(content.files)} files are more than the {MOST_FILES} of one archive: pack fewer runs")
+    files = tuple(_described(path, content.files[path]) for path in sorted(content.files, key=str.encode))
+    if sum(file.bytes for file in files) > MOST_BYTES:
+        raise UsageError(f"the runs are larger than the {MOST_BYTES} bytes of one archive: pack fewer runs")
+    digests = [run.digest for run in content.runs if run.digest is not None]
+    return Index(
+        suite_version=suite_version(),
+        packed="bundle" if is_bundle else "folder",
+        identity="kept" if names is None else "scrubbed",
+        scrubbed={} if names is None else names.counts(),
+        digest=digest_of_all(digests) if len(digests) == len(content.runs) else None,
+        runs=tuple(sorted(content.runs, key=lambda run: run.path.encode())),
+        left_out=tuple(sorted(content.left_out, key=lambda each: each.path.encode())),
+        licences=tuple(file.path for file in files if file.path.startswith(f"{LICENCES}/")),
+        sboms=tuple(file.path for file in files if file.path.startswith(f"{SBOMS}/")),
+        files=files,
+    )
+
+
+def _described(path: str, content: Path | bytes) -> PackedFile:
+    if isinstance(content, bytes):
+        return PackedFile(path=path, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+    found, size = hashlib.sha256(), 0
+    with open_plain(content, path, None) as file:
+        while data := file.read(_BLOCK_BYTES):
+            found.update(data)
+            size += len(data)
+    return PackedFile(path=path, bytes=size, sha256=found.hexdigest())
+
+
+def _written(output: Path, index: Index, content: _Content, key: Path | None) -> Packed:
+    data = written_index(index)
+    signature = None if key is None else sign(data, key)
+    draft = output.with_name(f".{output.name}.{os.getpid()}")
+    with writing(output):
+        try:
+            draft.unlink(missing_ok=True)
+            with draft.open("xb") as file:
+                writer = Writer(file)
+                writer.add(INDEX, data)
+                if signature is not None:
+                    writer.add(SIGNATURE, signature)
+                for packed in index.files:
+                    writer.add(packed.path, content.files[packed.path])
+                writer.close()
+                file.flush()
+                os.fsync(file.fileno())
+                size = file.tell()
+            draft.replace(output)
+        finally:
+            draft.unlink(missing_ok=True)
+        sync_folder(output.parent)
+    return Packed(index, hashlib.sha256(data).hexdigest(), size, signature is not None)

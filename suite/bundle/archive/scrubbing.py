@@ -1,0 +1,244 @@
+"""A bundle without identity: its evidence scrubbed, and its record derived again from what is left."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from suite.bundle.archive.identity import CONTAINER, HOST, SERIAL, USER, Identities
+from suite.bundle.evidence import evidence_files
+from suite.bundle.files import DamagedBundle, open_plain, parse_object, read_bytes, write_synced
+from suite.bundle.store import Bundle
+from suite.bundle.verify import examined
+from suite.spec.base import UsageError
+from suite.spec.foreign import LINE_BYTES
+
+#: As much of one line of a log as is kept in memory.
+_LONGEST_LINE = 16 << 20
+_MOST_FILE_BYTES = 1900 << 20
+#: Names of fields whose text is nothing but a name of that kind.
+_KINDS = {
+    HOST: "host hostname host_name node_name nodename nodelist node_list slurmd_nodename slurm_job_nodelist "
+    "slurm_submit_host slurm_launch_node_ipaddr master_addr fqdn server_name pod_name",
+    USER: "user username user_name logname login owner sudo_user slurm_job_user slurm_job_account account",
+    CONTAINER: "container container_id",
+}
+_KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names.split()}
+#: Fields of versions, in which four numbers are no address.
+_VERSIONS = frozenset(("python", "driver", "cuda", "nccl", "kernel", "capability", "driver_python"))
+_OF_VERSIONS = ("packages", "stack")
+_COLOUR = re.compile(rb"\x1b\[[0-9;]{0,20}m")
+_NUMBERS = re.compile(r"[\d:., -]*")
+_IMAGES = ("reference", "image")
+MANIFEST, RECORD = "manifest.json", "record.json"
+
+
+class BoundIdentity(UsageError):
+    """Identity in a part of a manifest that its hash binds, which therefore cannot be scrubbed."""
+
+
+def learn_bundle(bundle: Bundle, names: Identities) -> None:
+    """Gather the names that its files tell as those of hosts, users and containers. Raises DamagedBundle."""
+    for name in evidence_files(bundle):
+        for value, line in _contents(bundle.path / name, name):
+            if line is None:
+                learn_json(value, names)
+            else:
+                names.learn(_plain(line))
+    names.learn(str(bundle.path.name))
+
+
+def learn_json(value: Any, names: Identities, key: str = "") -> None:
+    """The same of parsed JSON; ``key``: the field that holds it."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            names.learn(name)
+            learn_json(inner, names, name)
+    elif isinstance(value, list):
+        for inner in value:
+            learn_json(inner, names, key)
+    elif isinstance(value, str):
+        kind = _kind(key, value)
+        if kind == HOST:
+            names.learn_host(value)
+        elif kind == USER:
+            names.learn_user(value)
+        elif kind == CONTAINER:
+            names.learn_container(value)
+        elif key in _IMAGES and re.match(r"[\w-]+[.:][\w.:-]*/", value):
+            names.learn(f"https://{value}")
+        names.learn(value)
+
+
+def scrub_json(value: Any, names: Identities, key: str = "", versions: bool = False) -> Any:
+    """Parsed JSON without identity; what there is none in is given back as it is."""
+    versions = versions or key in _OF_VERSIONS
+    if isinstance(value, dict):
+        changed = {names.scrub(name, True): scrub_json(inner, names, name, versions) for name, inner in value.items()}
+        if len(changed) != len(value):
+            raise UsageError(f"two fields of {key or 'a document'} would have one name without identity")
+        return changed
+    if isinstance(value, list):
+        return [scrub_json(inner, names, key, versions) for inner in value]
+    if not isinstance(value, str):
+        return value
+    kind = _kind(key, value)
+    return names.whole(kind, value) if kind else names.scrub(value, versions or _is_version(key))
+
+
+def _is_version(key: str) -> bool:
+    return key in _VERSIONS or key.endswith("version")
+
+
+def _kind(key: str, value: str) -> str | None:
+    """What a text is by the name of its field alone; null where that says nothing, or it is a number."""
+    folded = key.casefold()
+    if "serial" in folded or folded.endswith("uuid"):
+        return SERIAL
+    kind = _KIND_OF.get(folded)
+    return None if kind is None or _NUMBERS.fullmatch(value) or value.casefold() in ("localhost", "root") else kind
+
+
+def require_free_of_identity(bundle: Bundle, names: Identities) -> None:
+    """Raises BoundIdentity where the manifest, which stays as it is, holds any."""
+    body = parse_object(read_bytes(bundle.path / MANIFEST, MANIFEST, LINE_BYTES * 16).decode(), MANIFEST)
+    for where, before in _texts(body, ""):
+        key = where.rpartition(".")[2]
+        if scrub_json(before, names, key, versions=where.startswith("stack.")) != before:
+            raise BoundIdentity(
+                f"{bundle.path}: {where} of its manifest tells who or where ({ascii(before)[:80]}), and the "
+                "manifest's hash binds it: let that word stay with --keep, or pack with --keep-identity"
+            )
+
+
+def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:
+    """Every text, and every name of a field, with the path to it."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            path = f"{where}.{name}" if where else name
+            yield path, name
+            yield from _texts(inner, path)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner, where)
+    elif isinstance(value, str):
+        yield where, value
+
+
+def scrub_bundle(bundle: Bundle, target: Path, names: Identities, is_sound: bool) -> bool:
+    """Make ``target`` the bundle without identity; whether anything in it is another.
+
+    ``is_sound``: its stored record is what its evidence gives, so that it is derived again; any other is scrubbed as
+    it is, and stays as wrong as it was. Raises DamagedBundle, and UsageError where it cannot be.
+    """
+    require_free_of_identity(bundle, names)
+    changed = False
+    for name in evidence_files(bundle):
+        told = name if name == MANIFEST else "/".join(names.scrub(part) for part in name.split("/"))
+        place = target / told
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if name == MANIFEST:
+            place.write_bytes(read_bytes(bundle.path / name, name, LINE_BYTES * 16))
+        else:
+            changed |= _scrub_file(bundle.path / name, name, place, names) or told != name
+    text = bundle.record_text()
+    if text is None:
+        return changed
+    stored = parse_object(text, RECORD)
+    scrubbed = scrub_json(stored, names)
+    if not changed and scrubbed == stored:
+        write_synced(target / RECORD, text)
+        return changed
+    write_synced(target / RECORD, json.dumps(scrubbed, indent=2, allow_nan=False) + "\n")
+    if is_sound:
+        _derive_again(bundle, target)
+    return True
+
+
+def _derive_again(bundle: Bundle, target: Path) -> None:
+    from suite.bundle.store import written
+
+    found = examined(Bundle(target))
+    other = [line for line in found.differences or () if not line.startswith("evidence.")]
+    if other:
+        raise UsageError(
+            f"{bundle.path}: scrubbing would change what its events give ({other[0][:200]}): a name of a host or user "
+            "there is also another word; let it stay with --keep, or pack with --keep-identity"
+        )
+    (target / RECORD).unlink()
+    write_synced(target / RECORD, written(found.record))
+
+
+def scrub_file(source: Path, name: str, target: Path, names: Identities) -> bool:
+    """Write a file without identity; whether it is another than it was. Raises DamagedBundle."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return _scrub_file(source, name, target, names)
+
+
+def _scrub_file(source: Path, name: str, target: Path, names: Identities) -> bool:
+    changed = False
+    with target.open("xb") as file:
+        for value, line in _contents(source, name):
+            if line is not None:
+                after = _scrubbed_line(line, names)
+            else:
+                clean = scrub_json(value, names)
+                after = None if clean == value else _written(clean, name)
+                line = value.raw if isinstance(value, _Parsed) else b""
+            changed |= after is not None and after != line
+            file.write(line if after is None else after)
+    return changed
+
+
+class _Parsed(dict):
+    """A JSON object with the bytes that it was read from."""
+
+    raw: bytes = b""
+
+
+def _written(value: Any, name: str) -> bytes:
+    if name.endswith(".jsonl"):
+        return json.dumps(value, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    return (json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n").encode()
+
+
+def _contents(path: Path, name: str) -> Iterator[tuple[Any, bytes | None]]:
+    """The parts of a file: objects of JSON, with null beside them, or lines of any other text, which are no object."""
+    if name.endswith(".json"):
+        raw = read_bytes(path, name, LINE_BYTES * 16)
+        parsed = _parsed(raw)
+        yield (parsed, None) if parsed is not None else (None, raw)
+        return
+    in_lines = name.endswith(".jsonl")
+    with open_plain(path, name, _MOST_FILE_BYTES) as file:
+        while line := file.readline(_LONGEST_LINE):
+            if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
+                raise DamagedBundle(f"{name} has a line of more than {_LONGEST_LINE} bytes, which cannot be scrubbed")
+            parsed = _parsed(line) if in_lines else None
+            yield (parsed, None) if parsed is not None else (None, line)
+
+
+def _parsed(raw: bytes) -> _Parsed | None:
+    """Null for what is no object of JSON, which is then scrubbed as text."""
+    try:
+        parsed = _Parsed(parse_object(raw.decode(), "it"))
+    except (DamagedBundle, UnicodeDecodeError):
+        return None
+    parsed.raw = raw
+    return parsed
+
+
+def _scrubbed_line(line: bytes, names: Identities) -> bytes | None:
+    """Null where there was nothing to scrub. Colours and zero bytes go with it, since a name may lie around them."""
+    text = _plain(line)
+    clean = names.scrub(text)
+    if clean == text:
+        return None
+    return clean.encode(errors="surrogateescape")
+
+
+def _plain(line: bytes) -> str:
+    return _COLOUR.sub(b"", line.replace(b"\0", b"")).decode(errors="surrogateescape")

@@ -1,0 +1,119 @@
+"""Signatures of archives by SSH keys: of the index, which has the digest of every file (``ssh-keygen -Y``)."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Literal
+
+from suite.spec.base import Frozen, UsageError
+from suite.spec.foreign import read_bytes
+
+#: What a signature is for: one made for mail or for a commit does not fit.
+NAMESPACE = "suite-archive"
+_CHECK_SECONDS, _SIGN_SECONDS, _LONGEST = 60.0, 600.0, 64 << 10
+_BEGINS = b"-----BEGIN SSH SIGNATURE-----"
+_KEY = re.compile(r"with ([A-Z0-9-]{2,30}) key (SHA256:[A-Za-z0-9+/]{43})")
+
+Outcome = Literal["signed", "signer not known", "signer not checked", "not signed", "bad signature"]
+
+
+class Signature(Frozen):
+    """What a check came to. ``signer``: the principal of the allowed signers; ``key``: kind and fingerprint."""
+
+    outcome: Outcome
+    signer: str | None = None
+    key: str | None = None
+
+    def line(self) -> str:
+        """In words, for people."""
+        told = {
+            "signed": f"signed by {self.signer} ({self.key})",
+            "signer not known": f"signed, but by none of the allowed signers ({self.key})",
+            "signer not checked": f"signed by {self.key}; whose key that is, --allowed-signers FILE says"
+            if self.key
+            else "signed, which was not checked: ssh-keygen is not here",
+            "not signed": "not signed",
+            "bad signature": "BAD SIGNATURE: it is not of this content",
+        }
+        return told[self.outcome]
+
+
+def sign(data: bytes, key: Path) -> bytes:
+    """The signature of ``data`` by a private key, or by a public one whose private half an agent has.
+
+    Raises UsageError where it cannot be made.
+    """
+    if not key.is_file():
+        raise UsageError(f"{key} is no key: name the file of an SSH key, as ~/.ssh/id_ed25519")
+    with tempfile.TemporaryDirectory(prefix="suite-signature-") as place:
+        content = Path(place, "index")
+        content.write_bytes(data)
+        command = ["ssh-keygen", "-q", "-Y", "sign", "-f", os.path.abspath(key), "-n", NAMESPACE, str(content)]
+        done = _done(command, None, _SIGN_SECONDS)
+        made = content.with_name("index.sig")
+        if done.returncode != 0 or not made.is_file():
+            raise UsageError(f"ssh-keygen cannot sign with {key}: {_why(done)}")
+        return read_bytes(made, made.name, _LONGEST)
+
+
+def check(data: bytes, signature: bytes | None, allowed: Path | None = None) -> Signature:
+    """Whether a signature is of ``data``, and whose, by a file of allowed signers (as ``git`` and ``ssh-keygen`` use).
+
+    Raises UsageError where ssh-keygen or that file is not there.
+    """
+    if allowed is not None and not allowed.is_file():
+        raise UsageError(f"{allowed} is no file of allowed signers (a line each: NAME ssh-ed25519 KEY)")
+    if signature is None:
+        return Signature(outcome="not signed")
+    if not signature.startswith(_BEGINS):
+        return Signature(outcome="bad signature")
+    with tempfile.TemporaryDirectory(prefix="suite-signature-") as place:
+        file = Path(place, "index.sig")
+        file.write_bytes(signature)
+        about = ["-n", NAMESPACE, "-s", str(file)]
+        if allowed is None and shutil.which("ssh-keygen") is None:
+            return Signature(outcome="signer not checked")
+        done = _done(["ssh-keygen", "-Y", "check-novalidate", *about], data)
+        found = _KEY.search(done.stdout.decode(errors="replace"))
+        if done.returncode != 0 or found is None:
+            return Signature(outcome="bad signature")
+        key = f"{found.group(1)} {found.group(2)}"
+        if allowed is None:
+            return Signature(outcome="signer not checked", key=key)
+        signers = os.path.abspath(allowed)
+        done = _done(["ssh-keygen", "-Y", "find-principals", "-f", signers, "-s", str(file)], None)
+        for signer in done.stdout.decode(errors="replace").splitlines() if done.returncode == 0 else ():
+            checked = _done(["ssh-keygen", "-Y", "verify", "-f", signers, "-I", signer, *about], data)
+            if checked.returncode == 0:
+                return Signature(outcome="signed", signer=signer, key=key)
+        return Signature(outcome="signer not known", key=key)
+
+
+def _done(
+    command: list[str], data: bytes | None, seconds: float = _CHECK_SECONDS
+) -> subprocess.CompletedProcess[bytes]:
+    """Raises UsageError where it cannot be run or does not end."""
+    nothing = None if data is not None or seconds == _SIGN_SECONDS else subprocess.DEVNULL  # a key may ask for a word
+    try:
+        return subprocess.run(
+            command,
+            input=data,
+            stdin=nothing,
+            capture_output=True,
+            timeout=seconds,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except FileNotFoundError as error:
+        raise UsageError("signatures need ssh-keygen, which is not here: install OpenSSH's client") from error
+    except subprocess.TimeoutExpired as error:
+        raise UsageError(f"ssh-keygen did not end within {seconds:g} s") from error
+
+
+def _why(done: subprocess.CompletedProcess[bytes]) -> str:
+    lines = [line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
+    return lines[-1][:200] if lines else f"exit code {done.returncode}"

@@ -1,0 +1,94 @@
+"""`suite pack`: a results folder as one file that can be handed on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from suite.cli.exits import command
+from suite.spec.terminal import say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from suite.bundle.archive.packing import Packed
+
+
+@command
+def pack(
+    folder: Annotated[Path, typer.Argument(help="results folder, or a single bundle")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.suite.zip", help="file to write")],
+    keep_identity: Annotated[
+        bool,
+        typer.Option(
+            "--keep-identity",
+            help="leave in names of hosts and users, paths, addresses, ids of containers and serial numbers",
+        ),
+    ] = False,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WORD", help="a name, path or address that may stay; can be given several times"),
+    ] = None,
+    scrub: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WORD", help="a word to scrub beside what is found; can be given several times"),
+    ] = None,
+    licence: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="text of a licence of the results; can be given several times"),
+    ] = None,
+    sbom: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="what an image holds, of suite images check --sbom; can be given several times",
+        ),
+    ] = None,
+    sign: Annotated[
+        Path | None, typer.Option(metavar="KEY", help="sign it with this SSH key (ssh-keygen -Y sign)")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print what was packed and scrubbed as JSON")] = False,
+) -> None:
+    """Put the runs of a results folder into one file, without what tells who ran them and where.
+
+    \b
+    suite pack runs -o results.suite.zip
+    suite verify results.suite.zip
+    suite report results.suite.zip
+
+    The same folder gives the same bytes. Names are replaced by others (scrubbed-host-1) that still tell one machine
+    from another, and records are derived again from what is left, so that they verify.
+    """
+    from suite.bundle.archive.packing import Packing
+    from suite.bundle.archive.packing import pack as packed
+    from suite.cli.options.reading import print_json
+    from suite.spec.base import UsageError, printable
+
+    if keep_identity and (keep or scrub):
+        raise UsageError("--keep and --scrub say what is scrubbed: leave out --keep-identity")
+    how = Packing(keep_identity, keep or (), scrub or (), licence or (), sbom or (), sign)
+    done = packed(folder, output, how)
+    if as_json:
+        index = done.index.model_dump(mode="json", by_alias=True, exclude={"files"})
+        facts = {"bytes": done.bytes, "files": len(done.index.files), "signed": done.is_signed}
+        print_json({"archive": str(output), "index_sha256": done.index_sha256, **facts, **index})
+        return
+    for line in _told(done, output):
+        say(printable(line))
+
+
+def _told(done: Packed, output: Path) -> Iterator[str]:
+    from suite.bundle.archive.told import scrubbed_line
+
+    index = done.index
+    yield f"wrote {output}: {len(index.runs)} run{'s' * (len(index.runs) != 1)}, {done.bytes:,} bytes"
+    yield scrubbed_line(index)
+    for left in index.left_out:
+        yield f"left out: {left.path}: {left.reason}"
+    other = [run for run in index.runs if run.verified != "equal"]
+    if other:
+        yield f"{len(other)} of the runs did not verify before they were packed; suite verify {output} tells of each"
+    yield f"digest: {index.digest}" if index.digest else "digest: none, because a bundle has none"
+    yield f"index: sha256 {done.index_sha256}, {'signed' if done.is_signed else 'not signed (--sign KEY signs it)'}"

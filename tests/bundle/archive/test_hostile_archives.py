@@ -1,0 +1,301 @@
+"""Archives that nobody should open: each is refused in one line, and nothing is written."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import random
+import stat
+import struct
+import tempfile
+import time
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from suite.bundle.archive.packing import Packing, pack
+from suite.cli.app import app
+from tests.bundle.tampering import copied, shipped
+
+Files = dict[str, bytes]
+INDEX = "suite-archive.json"
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    folder = tmp_path_factory.mktemp("packed")
+    copied(shipped("deepspeed-3M-n1"), folder / "runs")
+    pack(folder / "runs", folder / "good.suite.zip", Packing())
+    return (folder / "good.suite.zip").read_bytes()
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where commands are run; temporary folders are made in ``temporary`` there."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def files_of(data: bytes) -> Files:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def entry(name: str, mode: int = stat.S_IFREG | 0o644, method: int = zipfile.ZIP_DEFLATED) -> zipfile.ZipInfo:
+    made = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+    made.create_system, made.external_attr, made.compress_type = 3, mode << 16, method
+    return made
+
+
+def zipped(files: Files, *more: tuple[zipfile.ZipInfo, bytes], comment: bytes = b"") -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.comment = comment
+        for name, data in files.items():
+            archive.writestr(entry(name), data)
+        for info, data in more:
+            archive.writestr(info, data)
+    return out.getvalue()
+
+
+def listed(files: Files, **changes: bytes) -> Files:
+    """With an index that names these further files, as one who makes a hostile archive would write it."""
+    index = json.loads(files[INDEX])
+    for name, data in changes.items():
+        index["files"] = [each for each in index["files"] if each["path"] != name]
+        index["files"].append({"path": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()})
+    return {**files, INDEX: json.dumps(index).encode(), **changes}
+
+
+def with_file(name: str, data: bytes = b"x") -> Callable[[Files], bytes]:
+    return lambda files: zipped(listed(files, **{name: data}))
+
+
+def run_of(files: Files) -> str:
+    return json.loads(files[INDEX])["runs"][0]["path"]
+
+
+def with_entry(mode: int, data: bytes = b"/etc/passwd") -> Callable[[Files], bytes]:
+    def make(files: Files) -> bytes:
+        name = f"runs/{run_of(files)}/logs/other.log"
+        named = listed(files, **{name: data})
+        del named[name]
+        return zipped(named, (entry(name, mode), data))
+
+    return make
+
+
+def bomb(files: Files) -> bytes:
+    return with_file(f"runs/{run_of(files)}/logs/zeros.log", bytes(32 << 20))(files)
+
+
+def bomb_that_lies(files: Files) -> bytes:
+    """Its sizes are small, its stream is not."""
+    name = f"runs/{run_of(files)}/logs/zeros.log"
+    data = zipped(listed(files, **{name: b"x" * 100}))
+    long = zlib.compressobj(9, zlib.DEFLATED, -15)
+    packed = long.compress(bytes(64 << 20)) + long.flush()
+    return spliced(data, name, packed)
+
+
+def spliced(data: bytes, name: str, packed: bytes) -> bytes:
+    """With another packed stream in the place of an entry's, and sizes that fit but for the unpacked one."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        info, start = archive.getinfo(name), archive.start_dir
+    head = info.header_offset + 30 + len(name.encode())
+    grown = len(packed) - info.compress_size
+    body = bytearray(data[:head] + packed + data[head + info.compress_size :])
+    struct.pack_into("<L", body, info.header_offset + 18, len(packed))
+    at = start + grown
+    while body[at : at + 4] == b"PK\1\2":
+        length, extra, comment = struct.unpack_from("<3H", body, at + 28)
+        (offset,) = struct.unpack_from("<L", body, at + 42)
+        if body[at + 46 : at + 46 + length] == name.encode():
+            struct.pack_into("<L", body, at + 20, len(packed))
+        if offset > info.header_offset:
+            struct.pack_into("<L", body, at + 42, offset + grown)
+        at += 46 + length + extra + comment
+    struct.pack_into("<L", body, at + 16, start + grown)
+    return bytes(body)
+
+
+def twice(files: Files) -> bytes:
+    name = f"runs/{run_of(files)}/manifest.json"
+    with warnings.catch_warnings(action="ignore"):
+        return zipped(files, (entry(name), b"{}"))
+
+
+def other_content(files: Files) -> bytes:
+    name = f"runs/{run_of(files)}/manifest.json"
+    changed = bytearray(files[name])
+    changed[-3] ^= 1
+    return zipped({**files, name: bytes(changed)})
+
+
+def flagged(flag: int) -> Callable[[Files], bytes]:
+    """With a bit set in the flags of the last entry, in both of its headers."""
+
+    def make(files: Files) -> bytes:
+        data = bytearray(zipped(files))
+        with zipfile.ZipFile(io.BytesIO(bytes(data))) as archive:
+            last, start = archive.infolist()[-1], archive.start_dir
+        at = start
+        while True:
+            length, extra, comment = struct.unpack_from("<3H", data, at + 28)
+            following = at + 46 + length + extra + comment
+            if data[following : following + 4] != b"PK\1\2":
+                break
+            at = following
+        for place in (last.header_offset + 6, at + 8):
+            data[place] |= flag
+        return bytes(data)
+
+    return make
+
+
+def many(files: Files) -> bytes:
+    """A directory that speaks of more files than any results have."""
+    data = bytearray(zipped(files))
+    struct.pack_into("<2H", data, len(data) - 14, 0xFFFF, 0xFFFF)
+    end = len(data) - 22
+    size, offset = struct.unpack_from("<2L", data, len(data) - 10)
+    end_64 = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, 1 << 40, 1 << 40, size, offset)
+    return bytes(data[:end]) + end_64 + struct.pack("<4sLQL", b"PK\6\7", 0, end, 1) + bytes(data[end:])
+
+
+def in_two_ways(files: Files) -> bytes:
+    """The name in front of the content is not the one in the directory."""
+    data = bytearray(zipped(files))
+    with zipfile.ZipFile(io.BytesIO(bytes(data))) as archive:
+        last = archive.infolist()[-1]
+    data[last.header_offset + 30] ^= 1
+    return bytes(data)
+
+
+def newer(files: Files) -> bytes:
+    index = json.loads(files[INDEX])
+    index.update(schema="suite/archive/2", suite_version="9.0")
+    return zipped({**files, INDEX: json.dumps(index).encode()})
+
+
+HOSTILE: dict[str, tuple[Callable[[Files], bytes], str]] = {
+    "a path out of the folder": (with_file("runs/../../escaped"), "leads out of its folder"),
+    "an absolute path": (with_file("/tmp/escaped"), "is an absolute path"),
+    "a path of Windows": (with_file("C:/escaped"), "is an absolute path"),
+    "a backslash": (with_file("runs\\..\\escaped"), "is no name of a file"),
+    "a control character": (with_file("runs/a\x01b"), "is no name of a file"),
+    "text that is shown backwards": (with_file("runs/a\u202etxt.json"), "is no name of a file"),
+    "letters that are composed": (with_file("runs/e\u0301"), "composed form"),
+    "a hidden file": (with_file("runs/.bashrc"), "is hidden"),
+    "a name in other case": (with_file("LICENCES/SUITE.txt"), "differs from another in case alone"),
+    "a file that is a folder too": (with_file("licences/suite.txt/more"), "both a file and a folder"),
+    "a name that is too long": (with_file("runs/" + "a" * 300), "is too long"),
+    "a name that is too deep": (with_file("runs/" + "a/" * 20 + "a"), "folders deep"),
+    "a link": (with_entry(stat.S_IFLNK | 0o777), "is a link"),
+    "a device": (with_entry(stat.S_IFCHR | 0o666), "is not a regular file"),
+    "a pipe": (with_entry(stat.S_IFIFO | 0o666), "is not a regular file"),
+    "a folder": (lambda files: zipped(files, (entry("runs/x/", stat.S_IFDIR | 0o755), b"")), "is no name of a file"),
+    "a bomb": (bomb, "taken for a bomb"),
+    "a bomb with small sizes": (bomb_that_lies, ""),
+    "a name twice": (twice, "twice"),
+    "other content": (other_content, "is not what the index says"),
+    "a file beside the index": (
+        lambda files: zipped({**files, f"runs/{run_of(files)}/logs/more.log": b"x"}),
+        "which its index does not name",
+    ),
+    "a file that is gone": (
+        lambda files: zipped({name: data for name, data in files.items() if not name.endswith("rank-0.jsonl")}),
+        "which its index names",
+    ),
+    "a file of no run": (with_file("runs/else/evil.sh"), "belongs to none of its runs"),
+    "a file of nothing": (with_file("bin/evil.sh"), "belongs to none of its runs"),
+    "an encrypted file": (flagged(1), "is encrypted"),
+    "a file with its sizes behind it": (flagged(8), "suite pack does not use"),
+    "another way of packing": (
+        lambda files: zipped(
+            {name: data for name, data in files.items() if name != "licences/suite.txt"},
+            (entry("licences/suite.txt", method=zipfile.ZIP_LZMA), files["licences/suite.txt"]),
+        ),
+        "suite pack does not use",
+    ),
+    "more files than any results": (many, "more than the 200000 that are read"),
+    "two names of one file": (in_two_ways, "told in two ways"),
+    "cut short": (lambda files: zipped(files)[:-40], "does not end as one"),
+    "half of it": (lambda files: zipped(files)[: len(zipped(files)) // 2], "does not end as one"),
+    "a comment": (lambda files: zipped(files, comment=b"hello"), "does not end as one"),
+    "something in front": (lambda files: b"#!/bin/sh\n" + zipped(files), "belong to none of its files"),
+    "a ZIP of others": (lambda files: zipped({"readme.txt": b"hello"}), "is no archive of suite pack"),
+    "an index that is no JSON": (lambda files: zipped({**files, INDEX: b"hello"}), "is not JSON"),
+    "an index of other fields": (lambda files: zipped({**files, INDEX: b'{"schema":"suite/archive/1"}'}), "required"),
+    "a later form": (newer, "packed by suite '9.0'; this version reads suite/archive/1"),
+    "an empty file": (lambda files: b"", "is no archive of suite pack"),
+    "no ZIP": (lambda files: b"hello" * 1000, "is no archive of suite pack"),
+}
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        app(list(arguments))
+    return int(ended.value.code or 0)
+
+
+@pytest.mark.parametrize(("make", "why"), HOSTILE.values(), ids=HOSTILE)
+def test_it_is_refused_in_one_line_and_nothing_is_written(
+    make: Callable[[Files], bytes], why: str, good: bytes, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "hostile.suite.zip").write_bytes(make(files_of(good)))
+    for command in ("verify", "unpack"):
+        began = time.process_time()
+        assert run(command, "hostile.suite.zip") == 2
+        told = capsys.readouterr()
+        assert told.out == "" and told.err.startswith("error: ") and told.err.count("\n") == 1
+        assert why in told.err and "Traceback" not in told.err
+        assert time.process_time() - began < 5
+    assert sorted(path.name for path in place.iterdir()) == ["hostile.suite.zip", "temporary"]
+    assert not list((place / "temporary").iterdir())
+
+
+def test_every_byte_that_is_changed_is_found(good: bytes, place: Path) -> None:
+    """In headers, names, streams and the directory; but for bytes that say nothing of the content."""
+    from suite.bundle.archive.opening import read_archive, unpack_into
+    from suite.spec.base import UsageError
+
+    unnoticed = []
+    before = files_of(good)
+    for at in range(0, len(good), max(len(good) // 200, 1)):
+        (place / "changed.suite.zip").write_bytes(good[:at] + bytes([good[at] ^ 0x55]) + good[at + 1 :])
+        root = place / f"{at}"
+        root.mkdir()
+        try:
+            with read_archive(place / "changed.suite.zip") as reader:
+                unpack_into(reader, root)
+        except UsageError:
+            continue
+        found = {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+        if any(before[name] != data for name, data in found.items()) or len(found) != len(before) - 1:
+            unnoticed.append(at)
+    assert not unnoticed
+
+
+def test_memory_is_bounded_by_blocks_not_by_files(good: bytes, place: Path) -> None:
+    import tracemalloc
+
+    from suite.bundle.archive.opening import read_archive, unpack_into
+
+    files = files_of(good)
+    text = random.Random(1).randbytes(6_000_000)
+    (place / "large.suite.zip").write_bytes(with_file(f"runs/{run_of(files)}/logs/large.log", text)(files))
+    tracemalloc.start()
+    (place / "root").mkdir()
+    with read_archive(place / "large.suite.zip") as reader:
+        unpack_into(reader, place / "root")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 3_000_000

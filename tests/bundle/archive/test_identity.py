@@ -1,0 +1,216 @@
+"""Nothing in an archive tells who ran it and where, and all that was measured is still what it was."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from suite.bundle.archive.identity import Identities
+from suite.bundle.archive.packing import Packing, pack
+from suite.bundle.archive.scrubbing import learn_json, require_free_of_identity, scrub_json
+from suite.bundle.store import Bundle, find_bundles
+from suite.bundle.verify import differences, verify_all
+from suite.cli.app import app
+from tests.bundle.archive.planted import FACTS, HOME, TRACES, plant
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        app(list(arguments))
+    return int(ended.value.code or 0)
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def traces_in(data: bytes) -> list[str]:
+    """Also where letters are escaped as JSON does."""
+    text = data.decode(errors="replace").lower().replace("\0", "")
+    try:
+        text += json.dumps(json.loads(text), ensure_ascii=False)
+    except ValueError:
+        text += "".join(
+            json.dumps(json.loads(line), ensure_ascii=False) for line in text.splitlines() if line[:1] == "{"
+        )
+    return [trace for trace in TRACES if trace.lower() in text]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return plant(tmp_path_factory.mktemp("planted"))
+
+
+@pytest.fixture(scope="module")
+def archive(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("packed") / "results.suite.zip"
+    pack(folder, path, Packing())
+    return path
+
+
+def test_planted_facts_are_in_the_folder_in_the_first_place(folder: Path) -> None:
+    everything = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    assert set(traces_in(everything.replace(b"{", b" "))) >= set(FACTS.values()) - {FACTS["another user"]}
+
+
+def test_no_planted_fact_is_in_the_archive(archive: Path) -> None:
+    found = {name: traces for name, data in contents(archive).items() if (traces := traces_in(data))}
+    assert found == {}
+    assert [name for name in contents(archive) if traces_in(name.encode())] == []
+    assert [trace for trace in TRACES if trace.lower().encode() in archive.read_bytes().lower()] == []
+
+
+def test_with_keep_identity_all_of_them_are(folder: Path, tmp_path: Path) -> None:
+    pack(folder, tmp_path / "kept.suite.zip", Packing(keep_identity=True))
+    whole = b"".join(contents(tmp_path / "kept.suite.zip").values()).replace(b"{", b" ")
+    assert set(traces_in(whole)) >= set(FACTS.values()) - {FACTS["another user"]}
+
+
+def test_what_was_scrubbed_is_told_by_kind(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("pack", str(folder), "-o", str(tmp_path / "a.suite.zip")) == 0
+    out = capsys.readouterr().out
+    assert "identity: scrubbed " in out
+    for kind in ("hosts", "users", "paths", "addresses", "containers", "serials", "secrets"):
+        assert f" {kind} in " in out
+    assert traces_in(out.replace(str(tmp_path), "").encode()) == []
+
+
+def test_records_verify_and_say_what_they_said(folder: Path, archive: Path, tmp_path: Path) -> None:
+    assert run("unpack", str(archive), "-o", str(tmp_path / "out")) == 0
+    before = {bundle.id: (bundle, result) for bundle, result in verify_all(find_bundles([folder]))}
+    after = {bundle.id: (bundle, result) for bundle, result in verify_all(find_bundles([tmp_path / "out/runs"]))}
+    assert before.keys() == after.keys() and len(before) == 3
+    index = json.loads(contents(archive)["suite-archive.json"])
+    told = {run["id"]: run for run in index["runs"]}
+    for name, (bundle, result) in after.items():
+        old, old_result = before[name]
+        assert result.status == old_result.status == "equal"
+        assert [finding.name for finding in result.findings] == [finding.name for finding in old_result.findings]
+        assert (bundle.path / "manifest.json").read_bytes() == (old.path / "manifest.json").read_bytes()
+        assert told[name]["digest"] == result.digest and told[name]["digest_before"] == old_result.digest
+        one, two = (json.loads((each.path / "record.json").read_text()) for each in (old, bundle))
+        changed = {line.partition(":")[0].partition(".")[0] for line in differences(one, two)}
+        assert changed <= {"environment", "evidence"} and two["throughput"] == one["throughput"]
+
+
+def test_one_machine_is_still_one_and_two_are_two(archive: Path) -> None:
+    files = contents(archive)
+    hosts = set()
+    for name, data in files.items():
+        if name.endswith("rank-0.jsonl"):
+            hosts |= {json.loads(line)["host"] for line in data.splitlines() if json.loads(line)["kind"] == "start"}
+    assert len(hosts) == 1 and hosts.pop().startswith("scrubbed-host-")
+
+
+def test_the_same_folder_gives_the_same_bytes(folder: Path, archive: Path, tmp_path: Path) -> None:
+    for path in folder.rglob("*"):
+        path.touch()
+    pack(folder, tmp_path / "again.suite.zip", Packing())
+    assert (tmp_path / "again.suite.zip").read_bytes() == archive.read_bytes()
+
+
+def test_what_was_scrubbed_is_packed_again_as_it_is(archive: Path, tmp_path: Path) -> None:
+    run("unpack", str(archive), "-o", str(tmp_path / "out"))
+    pack(tmp_path / "out/runs", tmp_path / "again.suite.zip", Packing())
+    one, two = contents(archive), contents(tmp_path / "again.suite.zip")
+    assert {name: data for name, data in one.items() if name != "suite-archive.json"} == {
+        name: data for name, data in two.items() if name != "suite-archive.json"
+    }
+    assert json.loads(two["suite-archive.json"])["scrubbed"] == {}
+
+
+def with_variable(folder: Path, value: str) -> Path:
+    """A bundle whose manifest tells of a variable, hashed and derived as one that was measured so."""
+    from suite.bundle.derive import derive
+    from tests.bundle.tampering import copied, shipped
+
+    path = copied(shipped("deepspeed-3M-n1"), folder)
+    manifest = Bundle(path).manifest()
+    body = json.loads(manifest.model_dump_json(by_alias=True))
+    from suite.spec.manifest import manifest_hash
+
+    body["measure"]["variables"] = {"HF_HOME": value}
+    body["hash"] = manifest_hash(body)
+    (path / "manifest.json").write_text(json.dumps(body))
+    events = (path / "events/rank-0.jsonl").read_text().replace(manifest.hash, body["hash"])
+    (path / "events/rank-0.jsonl").write_text(events)
+    Bundle(path).write_record(derive(Bundle(path)))
+    return path
+
+
+def test_identity_that_a_hash_binds_is_refused_unless_it_may_stay(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_variable(tmp_path / "runs", "/data/acme/models")
+    target = tmp_path / "a.suite.zip"
+    assert run("pack", str(tmp_path / "runs"), "-o", str(target)) == 2
+    error = capsys.readouterr().err
+    assert "measure.variables.HF_HOME of its manifest" in error and "--keep" in error and error.count("\n") == 1
+    assert not target.exists()
+    assert run("pack", str(tmp_path / "runs"), "-o", str(target), "--keep", "/data/acme") == 0
+    assert run("verify", str(target)) == 0
+
+
+def test_a_word_can_be_scrubbed_and_another_can_stay(folder: Path, tmp_path: Path) -> None:
+    pack(folder, tmp_path / "a.suite.zip", Packing(keep=("dgx-acme17",), scrub=("fused",)))
+    whole = b"".join(data for name, data in contents(tmp_path / "a.suite.zip").items() if name.startswith("runs/"))
+    assert b"dgx-acme17" in whole and b"(fused)" not in whole
+
+
+def test_no_committed_bundle_has_identity_in_its_manifest() -> None:
+    """Else nobody could pack what the suite ships."""
+    results = Path(__file__).parents[3] / "docs/results"
+    bundles = find_bundles([results])
+    names = Identities()
+    for bundle in bundles:
+        learn_json(bundle.environment(), names)
+    assert len(bundles) > 100
+    for bundle in bundles:
+        require_free_of_identity(bundle, names)
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ("wrote 3 tokens/s and 2 GB/s, 1/2 of it", None),
+        ("torch 2.13.0+cpu, driver 570.86.10, at 12:34:56", None),
+        ("see https://github.com/pytorch/pytorch/issues/1 and /usr/lib/python3/x.py", None),
+        ("listening on 127.0.0.1:80, 0.0.0.0 and ::1 of localhost", None),
+        ("std::vector c10::Error add::face", None),
+        ("suite/events/1 train/forward ./manifest.json", None),
+        ("ProcessGroupNCCL.cpp:1234 module.py:2345", None),
+        ("from 10.1.2.3.", "from scrubbed-address-1."),
+        ("[::ffff:10.1.2.3]:80", "[::ffff:scrubbed-address-1]:80"),
+        ("fe80::1%eth0 up", "scrubbed-address-1 up"),
+        ("tcp://node17:29500", "tcp://scrubbed-host-1:29500"),
+        ("https://git.acme.io/team/x?y=1", "https://scrubbed-host-1/scrubbed-path-1"),
+        (f"at {HOME}/me/x/y.py:12", "at scrubbed-path-1:12"),
+        ("in /opt/acme/lib/python3/site-packages/torch/a.py", "in scrubbed-path-1/site-packages/torch/a.py"),
+        ("Serial Number: ABC-123-X", "Serial Number: scrubbed-serial-1"),
+        ("enx3cecef123456 is up", "enx-scrubbed-address-1 is up"),
+        ("Bearer abcdefghijklmnop", "Bearer [left out]"),
+        ("ip-10-0-0-12.ec2.internal", "scrubbed-host-1"),
+    ],
+)
+def test_texts(text: str, after: str | None) -> None:
+    names = Identities()
+    names.learn(text)
+    assert names.scrub(text) == (text if after is None else after)
+
+
+def test_a_host_named_like_a_word_of_the_suite_changes_no_other_word() -> None:
+    names, event = Identities(), {"kind": "start", "host": "train", "phase": "train"}
+    learn_json(event, names)
+    assert scrub_json(event, names) == {"kind": "start", "host": "scrubbed-host-1", "phase": "train"}
+
+
+def test_a_figure_that_scrubbing_would_change_is_refused(folder: Path, tmp_path: Path) -> None:
+    from suite.spec.base import UsageError
+
+    with pytest.raises(UsageError, match=r"would change what its events give|binds it"):
+        pack(folder, tmp_path / "a.suite.zip", Packing(scrub=("deepspeed",)))
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,127 @@
+"""Signatures by SSH keys, made and checked by the real ssh-keygen."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from suite.bundle.archive.packing import Packing, pack
+from suite.bundle.archive.signature import check, sign
+from suite.cli.app import app
+from suite.spec.base import UsageError
+from tests.bundle.archive.test_hostile_archives import files_of, zipped
+from tests.bundle.tampering import copied, shipped
+
+pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen here")
+
+
+def made_key(folder: Path, name: str) -> Path:
+    path = folder / name
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", path], check=True)
+    return path
+
+
+def allowed(folder: Path, **keys: Path) -> Path:
+    lines = [
+        f"{name}@example.org {' '.join(path.with_suffix('.pub').read_text().split()[:2])}"
+        for name, path in keys.items()
+    ]
+    (folder / "allowed").write_text("\n".join(lines) + "\n")
+    return folder / "allowed"
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> tuple[Path, Path]:
+    return made_key(tmp_path, "ann"), made_key(tmp_path, "eve")
+
+
+@pytest.fixture
+def signed(tmp_path: Path, keys: tuple[Path, Path]) -> Path:
+    copied(shipped("deepspeed-3M-n1"), tmp_path / "runs")
+    pack(tmp_path / "runs", tmp_path / "a.suite.zip", Packing(sign=keys[0]))
+    return tmp_path / "a.suite.zip"
+
+
+def run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        app([str(each) for each in arguments])
+    return int(ended.value.code or 0)
+
+
+def test_who_signed_it_is_said(
+    signed: Path, keys: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("verify", signed) == 0
+    assert "signature: signed by ED25519 SHA256:" in capsys.readouterr().out
+    assert run("verify", signed, "--allowed-signers", allowed(tmp_path, ann=keys[0], eve=keys[1])) == 0
+    assert "signature: signed by ann@example.org (ED25519 SHA256:" in capsys.readouterr().out
+    assert run("verify", signed, "--allowed-signers", allowed(tmp_path, eve=keys[1])) == 3
+    assert "signed, but by none of the allowed signers" in capsys.readouterr().out
+
+
+def test_an_archive_that_is_not_signed_says_so(
+    signed: Path, keys: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pack(tmp_path / "runs", tmp_path / "plain.suite.zip", Packing())
+    assert run("verify", tmp_path / "plain.suite.zip") == 0
+    assert "signature: not signed" in capsys.readouterr().out
+    signers = allowed(tmp_path, ann=keys[0])
+    assert run("verify", tmp_path / "plain.suite.zip", "--allowed-signers", signers) == 3
+    assert run("unpack", tmp_path / "plain.suite.zip", "-o", tmp_path / "out", "--allowed-signers", signers) == 3
+    assert not (tmp_path / "out").exists()
+    assert run("unpack", signed, "-o", tmp_path / "out", "--allowed-signers", signers) == 0
+    assert (tmp_path / "out/runs").is_dir()
+
+
+def test_a_signature_of_another_index_is_bad(
+    signed: Path, keys: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = files_of(signed.read_bytes())
+    index = json.loads(files["suite-archive.json"])
+    index["suite_version"] = "9.9"
+    signed.write_bytes(zipped({**files, "suite-archive.json": json.dumps(index).encode()}))
+    assert run("verify", signed) == 3
+    assert "BAD SIGNATURE" in capsys.readouterr().out
+    assert run("unpack", signed, "-o", tmp_path / "out") == 3
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "signature", [b"", b"hello", b"-----BEGIN SSH SIGNATURE-----\nAAAA\n-----END SSH SIGNATURE-----\n"]
+)
+def test_what_is_no_signature_is_a_bad_one(signature: bytes) -> None:
+    assert check(b"index", signature).outcome == "bad signature"
+
+
+def test_a_signature_for_something_else_is_a_bad_one(keys: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(b"index")
+    subprocess.run(["ssh-keygen", "-q", "-Y", "sign", "-f", keys[0], "-n", "git", tmp_path / "data"], check=True)
+    assert check(b"index", (tmp_path / "data.sig").read_bytes()).outcome == "bad signature"
+    assert check(b"index", sign(b"index", keys[0])).outcome == "signer not checked"
+
+
+def test_mistakes_are_one_line(signed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "no.key").write_text("hello")
+    assert run("pack", tmp_path / "runs", "-o", tmp_path / "b.suite.zip", "--sign", tmp_path / "no.key") == 2
+    assert "cannot sign with" in capsys.readouterr().err and not (tmp_path / "b.suite.zip").exists()
+    assert run("verify", signed, "--allowed-signers", tmp_path / "none") == 2
+    assert "no file of allowed signers" in capsys.readouterr().err
+    assert run("verify", tmp_path / "runs", "--allowed-signers", tmp_path / "no.key") == 2
+    assert "a folder has no signature" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="is no key"):
+        sign(b"index", tmp_path / "nothing")
+
+
+def test_the_signature_is_the_one_that_ssh_keygen_checks(signed: Path, keys: tuple[Path, Path], tmp_path: Path) -> None:
+    """As docs/archives.md says it can be done without the suite."""
+    with zipfile.ZipFile(signed) as archive:
+        archive.extractall(tmp_path / "out")
+    command = ["ssh-keygen", "-Y", "verify", "-f", allowed(tmp_path, ann=keys[0]), "-I", "ann@example.org"]
+    command += ["-n", "suite-archive", "-s", tmp_path / "out/suite-archive.json.sig"]
+    with (tmp_path / "out/suite-archive.json").open("rb") as index:
+        assert subprocess.run(command, stdin=index, capture_output=True).returncode == 0

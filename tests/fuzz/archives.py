@@ -1,0 +1,86 @@
+"""Files of `suite pack`, and texts from which identity is scrubbed, for the fuzzer."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import tempfile
+import zipfile
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from suite.bundle.archive.identity import Identities
+from suite.bundle.archive.opening import read_archive, unpack_into
+from suite.bundle.archive.packing import Packing, pack
+from suite.bundle.archive.scrubbing import learn_json, scrub_json
+from suite.bundle.derive import derive
+from suite.bundle.store import Bundle
+from tests.fuzz import mutate
+from tests.synthetic import make_bundle, synthetic_manifest
+
+INDEX = "suite-archive.json"
+TEXTS = (
+    "gpu-node-17.hpc.example.de:4411:4502 [0] NCCL INFO Bootstrap : Using eth0:10.42.7.19<0>",
+    'File "/data/alice/venv/lib/python3.11/site-packages/torch/nn/module.py", line 12',
+    "USER=alice uid=1004(alice) mail alice.b@example.de http://alice:pass@node4:8080/a fe80::1 b8ce:f603:00a1:22c4",
+    "docker-4f1c8e6a90b2d3755e8f01a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6.scope serial: AB-12 3c:ec:ef:12:34:56",
+)
+
+
+@cache
+def packed() -> bytes:
+    """A valid archive of one small bundle."""
+    with tempfile.TemporaryDirectory(prefix="suite-fuzz-") as place:
+        path = make_bundle(Path(place) / "runs", synthetic_manifest(iterations=3, warmup=1))
+        Bundle(path).write_record(derive(Bundle(path)))
+        pack(Path(place) / "runs", Path(place) / "a.suite.zip", Packing())
+        return (Path(place) / "a.suite.zip").read_bytes()
+
+
+def make_packed(random: Random) -> bytes:
+    """Other bytes, or another index in an archive that is whole."""
+    if random.random() < 0.6:
+        return mutate.raw(packed(), random)
+    with zipfile.ZipFile(io.BytesIO(packed())) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    files[INDEX] = mutate.json_bytes(mutate.tree(json.loads(files[INDEX]), random))
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            made = zipfile.ZipInfo(
+                name if random.random() > 0.05 else mutate.text(name, random).encode(errors="replace").decode()[:9000]
+            )
+            made.external_attr, made.compress_type = random.choice((0o100644, 0o120777, 0)) << 16, zipfile.ZIP_DEFLATED
+            archive.writestr(made, data)
+    return out.getvalue()
+
+
+def read_packed(data: bytes) -> None:
+    """Nothing is ever written but below the folder."""
+    place = Path(tempfile.mkdtemp(prefix="suite-fuzz-"))
+    try:
+        (place / "a.suite.zip").write_bytes(data)
+        (place / "root").mkdir()
+        with read_archive(place / "a.suite.zip") as reader:
+            unpack_into(reader, place / "root")
+    finally:
+        assert {path.name for path in place.iterdir()} <= {"a.suite.zip", "root"}
+        shutil.rmtree(place)
+
+
+def make_identity(random: Random) -> bytes:
+    lines = [mutate.text(random.choice(TEXTS), random) for _ in range(random.randint(1, 6))]
+    return "\n".join(lines).encode(errors="surrogatepass")
+
+
+def read_identity(data: bytes) -> None:
+    """What is scrubbed once has nothing more to scrub, and keeps what it was in JSON."""
+    text = data.decode(errors="surrogatepass")
+    names = Identities()
+    facts: dict[str, Any] = {"host": text[:40], "notes": text.split("\n"), text[:20]: None}
+    learn_json(facts, names)
+    again = scrub_json(scrub_json(facts, names), names)
+    assert len(again["notes"]) == len(facts["notes"])
