@@ -30,7 +30,9 @@ FLOORS = {
     "conduct": 3,
     "images": 3,
     "report": 3,
+    "export": 3,
     "cli": 4,
+    "api": 4,
     "__main__": 5,
 }
 TRAINING = {
@@ -163,6 +165,9 @@ OWN_FILES = {
     "suite/bundle/cache/database.py": "the user's own cache, through no link",
     "suite/conduct/running/origin.py": "the user's own key, which must be theirs alone",
     "suite/spec/redaction.py": "the suite's own sources and data",
+    "suite/bundle/tags.py": "locks a folder, through no link",
+    "suite/export/writing.py": "writes a draft that is not there yet",
+    "suite/export/tools/tensorboard.py": "writes files that are not there yet",
     "suite/launch/cluster/submission.py": "writes a draft that is not there yet",
     "suite/conduct/cluster/turn.py": "a lock, through no link",
     "suite/conduct/cluster/image_file.py": "a regular file of any length that the user named",

@@ -18,11 +18,12 @@ class Command(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A command that has commands of its own."""
+    """A command that has commands of its own. ``default``: which one is meant where none is named; empty: none."""
 
     summary: str
     help: str
     commands: Mapping[str, Command]
+    default: str = ""
 
 
 COMMANDS: Mapping[str, Command | Group] = {
@@ -49,6 +50,17 @@ COMMANDS: Mapping[str, Command | Group] = {
     "collect": Command("collect:collect", "fetch the results of submitted runs"),
     "logs": Command("logs:logs", "show what a run prints"),
     "clean": Command("clean:clean", "remove what is left of collected runs"),
+    "export": Command("export:export", "write the results as Parquet, CSV, JSON Lines or OpenMetrics"),
+    "runs": Group(
+        "list, tag and remove runs",
+        "List, tag and remove runs. `suite runs FOLDER` is `suite runs list FOLDER`.",
+        {
+            "list": Command("runs:list_runs", "list runs with their state"),
+            "tag": Command("runs:tag", "give runs tags, or take them"),
+            "remove": Command("runs:remove", "remove runs for good"),
+        },
+        default="list",
+    ),
     "sizes": Command("sizes:sizes", "list the model sizes and the presets"),
     "backends": Command("backends:backends", "list the backends and the versions installed"),
     "images": Group(
