@@ -57,7 +57,7 @@ WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker e
 WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform manylinux_$(glibc)_x86_64) \
 	--platform manylinux2014_x86_64
 
-.PHONY: help test-trainers test-thorough bench vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock openrlhf openrlhf-lock test test-fast test-bare test-kubernetes fuzz lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean
+.PHONY: help test-trainers test-thorough bench vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock openrlhf openrlhf-lock test test-fast test-bare test-kubernetes fuzz lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean docs docs-lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -180,6 +180,16 @@ planner-fit: $(STAMP) ## fit the planner on published rows (PUBLISHED=folder) an
 planner-check: $(STAMP) ## compare the planner with published rows (PUBLISHED=folder); print the tables of docs/planner.md
 	@$(BIN)/suite plan --check $(PUBLISHED)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m suite.fitting.refit $(PUBLISHED) --docs docs/planner.md
+
+docs: $(VENV)/.docs ## build the documentation site into build/docs; open build/docs/index.html
+	@$(BIN)/python -m mkdocs build --quiet --strict
+
+docs-lock: ## compile requirements/docs.lock again (needs uv on the PATH or in UV)
+	@mkdir -p build; grep '^#' requirements/docs.lock > build/docs.head
+	@$(UV) pip compile --no-config --quiet --generate-hashes --no-header --no-annotate --python-version 3.11 --python-platform x86_64-manylinux_2_28 -c requirements/driver.lock -c requirements/cpu.lock \
+		--extra docs -o build/docs.whole pyproject.toml
+	@$(PYTHON) requirements/leave_out.py build/docs.whole requirements/driver.lock requirements/cpu.lock \
+		| cat build/docs.head - > requirements/docs.lock
 
 wheels: $(STAMP) ## fetch into wheels/ what bench-gpu and test-gpu need on a machine that can fetch nothing
 	@mkdir -p build $(WHEELS)
@@ -352,3 +362,8 @@ $(STAMP): pyproject.toml requirements/driver.lock requirements/cpu.lock
 	@[ -e $(VLLM_STAMP) ] || $(BIN)/python -m pip check --disable-pip-version-check  # vLLM's own list is not followed
 	@$(BIN)/python -m compileall -qq -j 0 -x '/tests?/|/transformers/models/' $(VENV)/lib || true
 	@touch $(STAMP)
+
+$(VENV)/.docs: $(STAMP) requirements/docs.lock
+	@echo "Installing MkDocs into $(VENV): once ..."
+	@$(INSTALL) --no-deps --require-hashes -r requirements/docs.lock
+	@touch $@

@@ -157,6 +157,7 @@ OWN_FILES = {
     "suite/images/wheelhouse.py": "wheels that pip has just put there",
     "suite/images/build.py": "writes a log",
     "suite/report/plots/kept.py": "pictures that it has just drawn",
+    "suite/report/site/pages.py": "the suite's own sources and data",
     "suite/bundle/files.py": "writes, and syncs folders",
     "suite/bundle/store.py": "the driver's own log and lock, through no link",
     "suite/bundle/archive/opening.py": "writes files that are not there yet",

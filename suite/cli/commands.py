@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, Command | Group] = {
     "run": Command("run:run", "measure backends, model sizes, numbers of ranks and layouts"),
     "plan": Command("plan:plan", "predict memory, time and cost before a run"),
     "report": Command("report:report", "show the results, or write a Markdown report with plots"),
+    "site": Command("site:site", "write a site of results over time, with change points"),
     "compare": Command("compare:compare", "compare two results folders, with a gate for CI"),
     "verify": Command("verify:verify", "derive records again from the raw events and compare"),
     "rerun": Command("rerun:rerun", "repeat a run from its manifest"),
