@@ -246,7 +246,7 @@ class TestOneFile:
 
 def _uneven(seconds: Sequence[float], repeat: int) -> Callable[[int, int], float]:
     """No two ranks and no two runs alike, as if they were copies."""
-    return lambda at, rank: seconds[at] * (1 - 0.001 * rank) * (1 + 0.003 * repeat * (1 + at % 3))
+    return lambda at, rank: seconds[at] * (1 - 0.001 * rank) * (1 + 0.01 * (3 * at * repeat % 7))
 
 
 class TestTraces:
@@ -254,11 +254,7 @@ class TestTraces:
         layout = Layout(devices_per_node=ranks, data=ranks, zero_stage=2)
         seconds = [1.0, 1.0, 4.0, 1.0, 2.0, 3.0, 5.0, 6.0, 7.0, 8.0]
         for repeat in range(1, repeats + 1):
-            make_bundle(
-                folder,
-                synthetic_manifest(layout=layout, repeat=repeat),
-                lambda at, rank: seconds[at] * (1 - 0.01 * rank),
-            )
+            make_bundle(folder, synthetic_manifest(layout=layout, repeat=repeat), _uneven(seconds, repeat))
         return read_entries([folder]).entries
 
     def test_the_median_of_the_counted_iterations_is_drawn(self, tmp_path: Path) -> None:

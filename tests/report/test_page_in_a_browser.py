@@ -46,9 +46,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
             layout = Layout(devices_per_node=ranks, data=ranks, **sharded)
             for repeat in (1, 2, 3):
                 manifest = synthetic_manifest(backend=backend, layout=layout, repeat=repeat)
-                make_bundle(
-                    folder / "runs", manifest, [seconds * (1 + 0.01 * ((7 * at + repeat) % 5)) for at in range(12)]
-                )
+                make_bundle(folder / "runs", manifest, _noisy(seconds / ranks**0.8, 3 * ranks + repeat))
     failed = {"failure": "oom_device", "phase": "train", "iteration": 1, "evidence": ["CUDA out of memory", "and more"]}
     doomed = synthetic_manifest(layout=Layout(devices_per_node=4, data=4))
     make_bundle(folder / "runs", doomed, status="failed", failure=failed, completed=1)
@@ -56,9 +54,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_page(build(entries), entries, folder / "page.html").path
 
 
-def _noisy(seconds: float, repeat: int) -> Callable[[int, int], float]:
+def _noisy(seconds: float, run: int) -> Callable[[int, int], float]:
     """No two ranks and no two runs alike, as if they were copies."""
-    return lambda at, rank: seconds * (1 + 0.01 * ((7 * at + repeat) % 5)) * (1 - 0.001 * rank)
+    return lambda at, rank: seconds * (1 + 0.01 * (run * at * at % 7)) * (1 - 0.001 * rank)
 
 
 def drawn(tab: Tab) -> None:
