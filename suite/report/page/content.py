@@ -75,7 +75,8 @@ class Document:
 
 def read(markdown: str) -> Document:
     """What ``suite.report.text.markdown.render`` gave, without pictures."""
-    title, lead = "", []
+    title = ""
+    lead: list[Block] = []
     parts: list[tuple[str, list[Block]]] = []
     for chunk in _chunks(markdown):
         if chunk.startswith("# "):
