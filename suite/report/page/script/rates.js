@@ -68,7 +68,7 @@ function drawFigure(metric, width) {
   });
   const legend = [...new Set(rows.map((row) => row.backend))].map((name) => ({ text: name, colour: backendLooks.get(name).colour, mark: "dot" }));
   if (bounded.length) legend.push({ text: "95 % interval", colour: "var(--muted)", mark: "line" });
-  if (predicted.length) legend.push({ text: "predicted", colour: "var(--ink)", mark: "tick" });
+  if (predicted.length) legend.push({ text: "predicted", colour: "var(--ink)", mark: "dots" });
   if (known.some((row) => row.doubts.length)) legend.push({ text: "hollow: look twice (suspect, unsteady or too few runs)", colour: "var(--muted)", mark: "ring" });
   const titles = ["row", "size", "ranks", "backend", "layout", metric.unit, "low", "high", "predicted", "runs ok", "look twice"];
   const table = {

@@ -22,7 +22,7 @@ function drawRatios(width) {
   const domain = [];
   for (const pair of pairs) {
     const [row, best] = [rowsByNumber.get(pair.row), rowsByNumber.get(pair.best)];
-    const head = { key: `pair ${domain.length}`, text: `${row.name} ${row.backend} / ${best.name} ${best.backend}: ${pair.where}` };
+    const head = { key: `pair ${domain.length}`, text: narrow ? `${row.name} / ${best.name}: ${pair.where}` : `${row.name} ${row.backend} / ${best.name} ${best.backend}: ${pair.where}` };
     heads.push(head);
     domain.push(head.key);
     for (const [name, value, low, high, verdict, text] of pair.parts) {
