@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.needs import skip_outside_ci
 
-_NAMES = ("chromium", "chromium-browser", "google-chrome")
+_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 _FLAGS = (
     "--headless=new",
     "--no-sandbox",  # as root in a container there is none to be had; what is opened is our own page

@@ -90,14 +90,15 @@ function drawHeld(trace, width) {
   const points = trace.shown.flatMap(([rank, , held]) => order.filter((phase) => phase in held).map((phase) => ({ rank, phase, gib: held[phase] / GIB })));
   if (!points.length) return null;
   const floors = row.floors.filter(([phase, , , , floor]) => order.includes(phase) && floor !== null).map(([phase, , , , floor]) => ({ phase, floor }));
+  const narrow = width < NARROW;
   const top = Math.max(...points.map((point) => point.gib), ...floors.map((one) => one.floor));
   const svg = picture({
     width,
-    height: 250,
+    height: narrow ? 280 : 250,
     marginLeft: 56,
     marginRight: 20,
-    marginBottom: 36,
-    x: { type: "band", domain: order, label: null, padding: 0.25 },
+    marginBottom: narrow ? 66 : 36,
+    x: { type: "band", domain: order, label: null, padding: 0.25, tickRotate: narrow ? -40 : 0 },
     y: { domain: [0, 1.08 * top], label: "GiB", tickFormat: tick, grid: true, labelArrow: "none", ticks: 5 },
     style: { fontSize: "12px" },
     marks: [

@@ -18,7 +18,7 @@ function makeTable(host, table, isShown = () => true, name = "table") {
   const body = el("tbody");
   const count = el("span", { class: "count", role: "status" });
   const more = el("button", { type: "button", class: "more", click: () => grow(MORE_ROWS) });
-  const named = table.titles[0] === "row" || table.titles[0] === "what";
+  const named = table.titles[0] === "row";
   const headers = table.titles.map((title, column) => header(title, column));
   const view = el(
     "div",
