@@ -138,6 +138,11 @@ def test_everything_is_done_with_the_keyboard(tab: Tab, page: Path) -> None:
     told = tab.value("document.querySelector('.card:not([hidden])').innerText")
     assert "R2" in told and "samples/s" in told
     assert "R2" in tab.value("document.querySelector('[aria-live]').textContent")
+    tab.value("scrollTo(0, 0)")
+    tab.look(1280, 300, "light")
+    tab.press("End")
+    tab.settle()
+    assert tab.value("scrollY > 0 && !document.querySelector('.card').hidden"), "the card stays while the page scrolls"
     tab.press("Escape")
     assert tab.value("document.querySelector('.card').hidden")
 

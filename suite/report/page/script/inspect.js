@@ -19,8 +19,17 @@ function placeCard(x, y) {
   card.style.top = `${top}px`;
 }
 
+/** The mark that the keyboard has reached, beside which the card stays while the page scrolls to it. */
+let reached = null;
+
+function placeAt(node) {
+  const { left, top, width, height } = node.getBoundingClientRect();
+  placeCard(left + Math.min(width, 320) / 2, top + height / 2);
+}
+
 function hideCard() {
   card.hidden = true;
+  reached = null;
 }
 
 /** Makes the marks of `box` readable: `items[i]` is told for each node whose `data-item` is i. */
@@ -47,9 +56,9 @@ function inspect(box, label) {
   function byKey(at) {
     activate(at);
     const node = nodesOf(at)[0];
+    reached = node;
     node.scrollIntoView({ block: "nearest", inline: "nearest" });
-    const { left, top, width, height } = node.getBoundingClientRect();
-    placeCard(left + Math.min(width, 320) / 2, top + height / 2);
+    placeAt(node);
     const { title, lines } = items[at];
     announce([title, ...lines.filter(([, value]) => value).map((pair) => pair.join(" "))].join(", "));
   }
@@ -74,6 +83,7 @@ function inspect(box, label) {
   box.addEventListener("pointermove", (event) => {
     const node = event.target.closest("[data-item]");
     const at = node ? Number(node.dataset.item) : -1;
+    reached = null;
     if (at !== current) activate(at);
     if (at >= 0) placeCard(event.clientX, event.clientY);
   });
@@ -91,4 +101,4 @@ function inspect(box, label) {
   };
 }
 
-addEventListener("scroll", () => card.hidden || card.matches(".kept") || hideCard(), { passive: true, capture: true });
+addEventListener("scroll", () => (reached ? placeAt(reached) : hideCard()), { passive: true, capture: true });
