@@ -184,6 +184,7 @@ class TestNothingOfARunIsRun:
             ("runs/a", "../runs/a/"),
             ("javascript:alert(1)", "../javascript%3Aalert%281%29/"),
             ('r"><img>', "../r%22%3E%3Cimg%3E/"),
+            ("no-utf8-\udcff", "../no-utf8-%FF/"),
         ):
             entries = [Entry(entry.manifest, entry.record, path, None) for entry in made.repeats(1)]
             _, page = page_text(entries, Path("out/page.html"))

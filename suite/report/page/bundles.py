@@ -24,7 +24,7 @@ _MOST_LINES, _MOST_FAILURES = 40, 100
 def href(path: str, page: Path) -> str:
     """A bundle as a page links to it: relative, so that both can be moved together, and never of another scheme."""
     near = Path(os.path.relpath(path, page.parent)).as_posix()
-    return f"{quote(near if near.startswith('.') else f'./{near}')}/"
+    return f"{quote(os.fsencode(near if near.startswith('.') else f'./{near}'))}/"
 
 
 def runs_table(model: ReportModel, entries: Sequence[Entry], page: Path) -> dict[str, Any]:
