@@ -7,10 +7,11 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -185,11 +186,12 @@ def browser(folder: Path) -> Iterator[Tab]:
     try:
         yield Tab(process, commands, answers)
     finally:
-        os.close(commands)
+        os.close(commands)  # it ends when nobody can tell it anything any more
         os.close(answers)
-        process.terminate()
         try:
-            process.wait(20)
+            process.wait(3)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            pass
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # its zygotes and, of the headless shell, the browser itself
+        process.wait()
