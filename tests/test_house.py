@@ -156,6 +156,7 @@ OWN_FILES = {
     "suite/images/inventory.py": "the image that it runs in, while it is built",
     "suite/images/wheelhouse.py": "wheels that pip has just put there",
     "suite/images/build.py": "writes a log",
+    "suite/report/page/shell.py": "the suite's own sources and data",
     "suite/report/plots/kept.py": "pictures that it has just drawn",
     "suite/report/site/pages.py": "the suite's own sources and data",
     "suite/bundle/files.py": "writes, and syncs folders",
