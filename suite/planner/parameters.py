@@ -147,7 +147,7 @@ def load_parameters() -> Parameters:
         raise UsageError(f"the planner's parameters in {path} cannot be read: {error}; `make planner-fit`") from error
 
 
-def write_parameters(parameters: Parameters, path: Path) -> None:
+def write_parameters(parameters: Frozen, path: Path) -> None:
     """Sorted and rounded to six digits, so that the same rows give the same bytes."""
     body = _rounded(parameters.model_dump(mode="json", by_alias=True))
     path.write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", encoding="utf-8")
