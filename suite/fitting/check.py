@@ -11,7 +11,10 @@ from suite.fitting.fit import Fitted, Rows
 from suite.fitting.fits import fits
 from suite.fitting.memory_fit import predicted_peaks
 from suite.fitting.published import Collection, LeftOut
+from suite.fitting.rl_check import RLPrediction, rl_predictions
+from suite.fitting.rl_rows import RLRow
 from suite.planner.parameters import NAMES, Parameters
+from suite.planner.rl_parameters import RLParameters, load_rl_parameters
 from suite.spec.base import Frozen
 
 
@@ -62,6 +65,7 @@ class Check(Frozen):
     sources: dict[str, Verdict]
     rows: list[Row]
     left_out: list[dict[str, str]]
+    rl: list[RLPrediction] = []
 
 
 def fitted(parameters: Parameters) -> Fitted:
@@ -69,9 +73,14 @@ def fitted(parameters: Parameters) -> Fitted:
     return Fitted(np.log([parameters.values[name] for name in NAMES]), parameters.effects)
 
 
-def run_check(collection: Collection, parameters: Parameters) -> Check:
+def run_check(
+    collection: Collection,
+    parameters: Parameters,
+    rl_rows: tuple[Sequence[RLRow], Sequence[LeftOut]] = ((), ()),
+    rl: RLParameters | None = None,
+) -> Check:
     """Predict every usable row; nothing in the rows can stop it. What cannot be predicted is left out, with why."""
-    left_out = list(collection.left_out)
+    left_out = [*collection.left_out, *rl_rows[1]]
     rows = [
         *_step_rows(collection.entries, fitted(parameters), left_out),
         *_memory_rows(collection.entries, parameters.memory, left_out),
@@ -89,6 +98,7 @@ def run_check(collection: Collection, parameters: Parameters) -> Check:
         },
         rows=rows,
         left_out=[{"source": item.source, "config": item.config, "reason": item.reason} for item in left_out],
+        rl=rl_predictions(rl_rows[0], parameters, rl or load_rl_parameters()) if rl_rows[0] else [],
     )
 
 

@@ -18,9 +18,13 @@ from suite.fitting.entries import Entry
 from suite.fitting.fit import Rows, fit
 from suite.fitting.memory_fit import fit_memory
 from suite.fitting.ppo_check import fit_ppo
-from suite.fitting.published import Collection, csv_files, read_published
+from suite.fitting.published import Collection, csv_files, read_published, rl_files
+from suite.fitting.rl_rows import read_rl, rows_digest
+from suite.fitting.rl_tables import hold_out, refit_rl, rl_tables
 from suite.fitting.tables import all_tables, errors, held_out, measured, timed
 from suite.planner.jobs import Column
+from suite.planner.rl_parameters import FILE as RL_FILE
+from suite.planner.rl_parameters import load_rl_parameters
 from suite.planner.parameters import NAMES, Band, Parameters, Provenance, load_parameters, rounded, write_parameters
 
 _BEGIN, _END = "<!-- tables: made by make planner-fit -->", "<!-- end of tables -->"
@@ -40,14 +44,24 @@ def main() -> int:
     entries = timed(collection)
     held = held_out(entries)
     page = asked.docs.read_text(encoding="utf-8")
+    rl_rows, rl_left_out = read_rl(rl_files([asked.published]))
+    digest = rows_digest(rl_rows)
     if asked.out is None:
-        shipped = load_parameters()
-        made = all_tables(collection, files, shipped, held)
+        shipped, rl = load_parameters(), load_rl_parameters()
+        rl_held = hold_out(rl_rows, shipped, rl)
+        made = "\n\n".join(
+            [all_tables(collection, files, shipped, held), *rl_tables(rl_held, shipped, rl, rl_left_out)]
+        )
         print(made)
-        return _compared(made, page, asked.docs, shipped.provenance.digest == collection.digest)
+        same = shipped.provenance.digest == collection.digest and rl.provenance.digest == digest
+        return _compared(made, page, asked.docs, same)
     parameters = rounded(fit_ppo(files, rounded(refit(collection, entries, held, asked.date)))[0])
     write_parameters(parameters, asked.out)
-    asked.docs.write_text(with_tables(page, all_tables(collection, files, parameters, held)), encoding="utf-8")
+    fitted_rl, rl_held = refit_rl(rl_rows, parameters, asked.date, digest)
+    write_parameters(fitted_rl, asked.out.with_name(RL_FILE))
+    rl = load_rl_parameters()
+    tables = [all_tables(collection, files, parameters, held), *rl_tables(rl_held, parameters, rl, rl_left_out)]
+    asked.docs.write_text(with_tables(page, "\n\n".join(tables)), encoding="utf-8")
     return 0
 
 

@@ -6,7 +6,8 @@ The interface, vectorised over candidates (columns of one length, or numbers tha
     found = predict(work, load_parameters(), load_rl_parameters())
     found.phases       seconds by phase: generation, sync, scoring, critic, training, host
     found.seconds      seconds of an iteration (throughput is work.samples / found.seconds)
-    found.memory       {"training": bytes, "generation": bytes}: the fullest device's peak on either side
+    found.memory       {"training": bytes, "generation": bytes}: the fullest device's peak on either side; "allocated" is
+                       training's without what lies outside the allocator
     found.capacity     bytes of either side's device
     found.fits         whether both fit
     found.limit        index into LIMITS: what the iteration waits for most
@@ -34,6 +35,7 @@ from suite.planner.formulas.communication import all_reduce_bytes, group_bandwid
 from suite.planner.formulas.pipeline import bubble, micro_batches
 from suite.planner.jobs import Column, Jobs
 from suite.planner.parameters import Parameters
+from suite.planner.memory import OUTSIDE_ALLOCATOR
 from suite.planner.rl_memory import generation_memory, pool_bytes, training_memory
 from suite.planner.rl_parameters import RLParameters, load_rl_parameters
 from suite.planner.timing import block_seconds, forward_seconds, gather_seconds, rates, step_parts
@@ -102,6 +104,8 @@ class RLWork:
     colocated: Any = 1.0
     staleness: Any = 0.0
     chunked_loss: Any = 0.0
+    flash_three: Any = 0.0
+    offloaded: Any = 0.0
     reference_held: Any = 0.0
     effects: Mapping[str, Any] | None = None
 
@@ -135,14 +139,15 @@ def predict(work: RLWork, parameters: Parameters, rl: RLParameters) -> Predicted
     parts = generation_parts(work, p, q, parameters.memory)
     training = training_parts(work, p, q)
     phases = phase_seconds(work, p, q, parts, training, effects)
-    trained = training_memory(work.jobs, parameters.memory, q, work.chunked_loss, work.reference_held)
+    allocated = training_memory(work, parameters.memory, q)
+    trained = allocated + OUTSIDE_ALLOCATOR
     generated = generation_memory(work, parts["pool"])
     outside = np.where(np.asarray(work.colocated) > 0, np.maximum(trained, generated), trained)
     capacity = work.jobs.capacity
     return Predicted(
         phases=phases,
         seconds=iteration_seconds(work, phases, parts),
-        memory={"training": trained, "generation": generated},
+        memory={"training": trained, "generation": generated, "allocated": allocated},
         capacity=capacity,
         fits=(outside <= capacity) & (generated <= capacity) & (parts["pool"] > 0),
         limit=_limit(work, phases, parts, training),
@@ -199,6 +204,7 @@ def training_parts(work: RLWork, p: Values, q: Values) -> dict[str, Column]:
     parts = step_parts(jobs, p)
     mixture = jobs.experts > 1
     parts["matrix products"] = parts["matrix products"] * np.where(mixture, q["expert_products"], 1)
+    parts["attention"] = parts["attention"] / _attention_rate(work, q)
     busy = sum(parts[name] for name in parts)
     count = micro_batches(jobs.global_batch, jobs.data, jobs.micro_batch) + bubble(jobs.pipeline, jobs.chunks)
     passes = 3 + np.where(jobs.recompute == 3, 1, 0) - np.where(jobs.low_rank > 0, 1, 0)
@@ -222,6 +228,11 @@ def scoring_seconds(work: RLWork, p: Values, q: Values) -> Column:
     gathers = count * gather_seconds(jobs, p)
     whole = body + overlapped(body, host, SHARPNESS)
     return q["scoring_slow"] * (whole + p["gather_exposed"] * gathers + overlapped(whole, gathers, SHARPNESS))
+
+
+def _attention_rate(work: RLWork, q: Values) -> Column:
+    """What FlashAttention 3 gains over the kernels of the training fit."""
+    return np.where(np.asarray(work.flash_three) > 0, q["flash_three"], 1.0)
 
 
 def _layer_host(jobs: Jobs, q: Values) -> Column:

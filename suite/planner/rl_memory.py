@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,19 +20,19 @@ ENGINE_WORKSPACE = 3 * GIB
 LOSS_PORTION = 2048
 
 
-def training_memory(
-    jobs: Jobs, memory: Mapping[str, float], q: Mapping[str, float], chunked_loss: Any, reference_held: Any
-) -> Column:
-    """Bytes of the training side's peak: states, activations, logits (in portions where ``chunked_loss`` is 1), and a
-    reference in 16 bit where it stays on the device."""
+def training_memory(work: "RLWork", memory: Mapping[str, float], q: Mapping[str, float]) -> Column:
+    """Bytes of the training side's peak, as an allocator shows it: states, activations (but their block inputs where they
+    are offloaded), logits (in portions where ``chunked_loss`` is 1), and a reference in 16 bit where it stays."""
+    jobs = work.jobs
     parts = memory_parts(jobs, memory)
     layer = layer_bytes(jobs, memory)
-    again = (q["again"] - 1) * np.where(jobs.recompute == 3, layer["again"], 0)
+    again = np.where(jobs.recompute == 3, layer["again"], 0)
+    kept = np.where(np.asarray(work.offloaded) > 0, 0, np.maximum(0, parts["activations"] - again))
     portion = np.minimum(1, LOSS_PORTION / np.maximum(jobs.tokens, 1))
-    parts["logits"] = parts["logits"] * np.where(np.asarray(chunked_loss) > 0, portion, 1)
-    parts["activations"] = parts["activations"] + again
-    reference = 2 * _share(jobs) * np.asarray(reference_held, dtype=float)
-    return np.asarray(sum(parts.values())) + reference + OUTSIDE_ALLOCATOR
+    parts["logits"] = parts["logits"] * np.where(np.asarray(work.chunked_loss) > 0, portion, 1)
+    parts["activations"] = kept + q["again"] * again
+    parts["reference"] = 2 * _share(jobs) * np.asarray(work.reference_held, dtype=float)
+    return np.asarray(sum(parts.values()))
 
 
 def _share(jobs: Jobs) -> Column:

@@ -36,6 +36,7 @@ RL_PRIORS: Mapping[str, Prior] = {
     "expert_products": _prior(1.6, 0.4, "factor on matrix products of a mixture of experts: grouped and uneven"),
     "layer_host": _prior(1.0e-3, 0.7, "host work of a layer and micro batch in a forward pass, seconds"),
     "expert_host": _prior(2.0, 0.5, "factor on it where the layer has experts"),
+    "flash_three": _prior(1.5, 0.2, "factor on the rate of attention where FlashAttention 3 runs (arXiv 2407.08608)"),
     "scoring_slow": _prior(1.2, 0.3, "factor on forward passes that take log-probabilities"),
     "sample_host": _prior(2e-3, 0.8, "host work of each sample of an iteration outside the engines, seconds"),
     "iteration_fixed": _prior(3.0, 0.7, "an iteration's fixed host work: data, rewards, advantages, logging, seconds"),

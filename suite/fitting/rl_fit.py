@@ -1,0 +1,237 @@
+"""Fitting the RL model: parameters most probable given published phases and iterations, and what was thought before.
+
+As the fit of step times (``suite.fitting.fit``): residuals of logarithms with a soft loss, priors on every parameter, and
+stacks' effects drawn to zero. The training physics beneath is fixed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from suite.fitting.fit import soft
+from suite.fitting.rl_rows import RLRow
+from suite.planner.jobs import Column, Jobs
+from suite.planner.parameters import Parameters
+from suite.planner.rl_iteration import Generation, Predicted, RLWork, predict
+from suite.planner.rl_parameters import RL_NAMES, RL_PRIORS, STACK_SPREAD, RLBand, RLParameters
+
+#: Scale of what the model need not explain, relative, by kind of measurement.
+NOISE: Mapping[str, float] = {
+    "iteration": 0.12,
+    "generation": 0.12,
+    "scoring": 0.12,
+    "training": 0.10,
+    "sync": 0.35,
+    "memory": 0.08,
+}
+REPEATS_POWER = 0.5
+_DIFFERENCE = 1e-3
+_MOST_EVALUATIONS = 25
+LOWEST, HIGHEST = 0.1, 0.9
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One measured value: the row's position, metric, kind and part, seconds or bytes, and its weight."""
+
+    row: int
+    metric: str
+    kind: str
+    part: str
+    value: float
+    weight: float
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows as columns, and every value that a prediction stands beside."""
+
+    rows: tuple[RLRow, ...]
+    work: RLWork
+    measured: tuple[Measured, ...]
+
+    @classmethod
+    def of(cls, rows: Sequence[RLRow]) -> "Table":
+        return cls(tuple(rows), work_of(rows), tuple(_measured(rows)))
+
+    def take(self, keep: np.ndarray) -> "Table":
+        return Table.of([row for row, kept in zip(self.rows, keep, strict=True) if kept])
+
+
+def work_of(rows: Sequence[RLRow]) -> RLWork:
+    """Candidates of rows, a column each."""
+    jobs = Jobs.of([row.job for row in rows])
+
+    def column(name: str) -> Column:
+        return np.array([row.work[name] for row in rows])
+
+    generation = Generation(
+        devices=column("gen_devices"),
+        tensor=column("gen_tensor"),
+        samples=column("samples"),
+        prompt=column("prompt"),
+        response=column("response"),
+        longest=column("longest"),
+        spread=column("spread"),
+        weight_bytes=column("gen_bytes"),
+        cache_bytes=column("cache_bytes"),
+        latent=(column("cache_bytes") > 0).astype(float),
+        pool_share=column("pool_share"),
+        eager=column("eager"),
+    )
+    plain = ("steps", "weights", "scores", "colocated", "staleness", "chunked_loss", "flash_three", "offloaded")
+    return RLWork(jobs=jobs, generation=generation, **{name: column(name) for name in plain})
+
+
+def effect_names(rows: Sequence[RLRow]) -> list[tuple[str, str]]:
+    """(phase, group) of every effect that the rows can tell of."""
+    found = set()
+    for row in rows:
+        for kind, part in {(kind, part) for _, kind, part in row.values}:
+            phases = STACK_SPREAD if part == "iteration" else ("generation", "sync") if "and" in part else (kind,)
+            found |= {(phase, group) for phase in phases if phase in STACK_SPREAD for group in groups_of(row)}
+    return sorted(found)
+
+
+def groups_of(row: RLRow) -> tuple[str, ...]:
+    """A row's stack, and its stack on its device."""
+    return row.stack, f"{row.stack}|{row.device.split('-')[0]}"
+
+
+def with_effects(table: Table, effects: Mapping[str, Mapping[str, float]]) -> RLWork:
+    """The candidates with their stacks' effects."""
+    columns = {
+        phase: np.array([sum(effects.get(phase, {}).get(group, 0.0) for group in groups_of(row)) for row in table.rows])
+        for phase in STACK_SPREAD
+    }
+    return replace(table.work, effects=columns)
+
+
+def predictions(table: Table, parameters: Parameters, rl: RLParameters) -> Column:
+    """What is predicted for every measured value."""
+    found = predict(with_effects(table, rl.effects), parameters, rl)
+    return _picked(table, found)
+
+
+def _picked(table: Table, found: Predicted) -> Column:
+    scores = np.maximum(1.0, np.asarray(table.work.scores))
+    parts = {
+        "iteration": found.seconds,
+        "generation": found.phases["generation"],
+        "generation and sync": found.phases["generation"] + found.phases["sync"],
+        "one score": found.phases["scoring"] / scores,
+        "scores": found.phases["scoring"],
+        "training": found.phases["training"],
+        "sync": found.phases["sync"],
+        "memory": found.memory["allocated"],
+    }
+    return np.array([parts[each.part][each.row] for each in table.measured])
+
+
+def fit_rl(rows: Sequence[RLRow], parameters: Parameters, empty: RLParameters) -> RLParameters:
+    """The most probable parameters and effects; deterministic."""
+    from scipy.optimize import least_squares
+
+    table = Table.of(rows)
+    names = effect_names(rows)
+    centre = np.concatenate([np.log([RL_PRIORS[name].centre for name in RL_NAMES]), np.zeros(len(names))])
+    spread = np.concatenate(
+        [
+            [RL_PRIORS[name].spread for name in RL_NAMES],
+            [STACK_SPREAD[phase] * (0.5 if "|" in group else 1) for phase, group in names],
+        ]
+    )
+    target = np.log([each.value for each in table.measured])
+    noise = np.array([NOISE[each.kind] for each in table.measured])
+    weight = np.array([each.weight for each in table.measured])
+
+    def residuals(vector: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            predicted = np.log(np.maximum(predictions(table, parameters, _from(vector, names, empty)), 1e-9))
+        scaled = np.clip((predicted - target) / noise, -50, 50)
+        return np.concatenate([soft(scaled) * weight, (vector - centre) / spread])
+
+    def jacobian(vector: np.ndarray) -> np.ndarray:
+        base = residuals(vector)
+        columns = []
+        for index in range(len(vector)):
+            moved = vector.copy()
+            moved[index] += _DIFFERENCE
+            columns.append((residuals(moved) - base) / _DIFFERENCE)
+        return np.column_stack(columns)
+
+    solution = least_squares(residuals, centre, jac=jacobian, method="trf", max_nfev=_MOST_EVALUATIONS)
+    return _from(solution.x, names, empty)
+
+
+def _from(vector: np.ndarray, names: Sequence[tuple[str, str]], empty: RLParameters) -> RLParameters:
+    effects: dict[str, dict[str, float]] = {phase: {} for phase in STACK_SPREAD}
+    for (phase, group), value in zip(names, vector[len(RL_NAMES) :].tolist(), strict=True):
+        effects[phase][group] = value
+    values = dict(zip(RL_NAMES, np.exp(vector[: len(RL_NAMES)]).tolist(), strict=True))
+    return empty.model_copy(update={"values": values, "effects": effects})
+
+
+def leave_out_rl(
+    rows: Sequence[RLRow], parameters: Parameters, empty: RLParameters, keys: Sequence[str]
+) -> tuple[Table, Column]:
+    """Every measured value predicted by a fit without the rows that share its key."""
+    table = Table.of(rows)
+    held = np.full(len(table.measured), np.nan)
+    labels = np.array(keys)
+    of_row = np.array([each.row for each in table.measured])
+    for key in sorted(set(keys)):
+        out = labels == key
+        if out.all():
+            continue
+        fitted = fit_rl([row for row, gone in zip(rows, out, strict=True) if not gone], parameters, empty)
+        chosen = out[of_row]
+        held[chosen] = predictions(table, parameters, fitted)[chosen]
+    return table, held
+
+
+def bands_of(table: Table, held: Column, keys: Sequence[str]) -> dict[str, RLBand]:
+    """80 % bands by kind from predictions of rows that were held out, and how many of them a band of others holds.
+
+    Split conformal (Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005): quantiles of measured
+    over predicted, a little wider for few rows. The share held is of bands made without the row's own key.
+    """
+    found = {}
+    for kind in sorted({each.kind for each in table.measured}):
+        of_kind = np.array([each.kind == kind for each in table.measured]) & np.isfinite(held)
+        if of_kind.sum() < 3:
+            continue
+        ratios = np.array([each.value for each in table.measured])[of_kind] / held[of_kind]
+        own = np.array([keys[each.row] for each in table.measured])[of_kind]
+        inside = []
+        for key in sorted(set(own)):
+            others = ratios[own != key]
+            if len(others) >= 3:
+                low, high = _quantiles(others)
+                inside += [bool(low <= ratio <= high) for ratio in ratios[own == key]]
+        low, high = _quantiles(ratios)
+        held_share = float(np.mean(inside)) if inside else None
+        found[kind] = RLBand(low=low, high=high, rows=len(ratios), held=held_share)
+    return found
+
+
+def _quantiles(ratios: Column) -> tuple[float, float]:
+    count = len(ratios)
+    beyond = (1 - (HIGHEST - LOWEST)) / 2
+    edge = max(0.0, beyond * (count + 1) / count - 1 / count)
+    return float(np.quantile(ratios, edge)), float(np.quantile(ratios, 1 - edge))
+
+
+def _measured(rows: Sequence[RLRow]) -> list[Measured]:
+    counts = Counter((row.key, kind) for row in rows for _, kind, _ in row.values if kind in NOISE)
+    found = []
+    for index, row in enumerate(rows):
+        for (metric, kind, part), value in row.values.items():
+            if kind in NOISE:
+                weight = counts[row.key, kind] ** (-REPEATS_POWER / 2)
+                found.append(Measured(index, metric, kind, part, value, weight))
+    return found
