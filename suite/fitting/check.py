@@ -65,7 +65,7 @@ class Check(Frozen):
     sources: dict[str, Verdict]
     rows: list[Row]
     left_out: list[dict[str, str]]
-    rl: list[RLPrediction] = []
+    rl: tuple[RLPrediction, ...] = ()
 
 
 def fitted(parameters: Parameters) -> Fitted:
@@ -98,7 +98,7 @@ def run_check(
         },
         rows=rows,
         left_out=[{"source": item.source, "config": item.config, "reason": item.reason} for item in left_out],
-        rl=rl_predictions(rl_rows[0], parameters, rl or load_rl_parameters()) if rl_rows[0] else [],
+        rl=tuple(rl_predictions(rl_rows[0], parameters, rl or load_rl_parameters())) if rl_rows[0] else (),
     )
 
 

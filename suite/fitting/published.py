@@ -87,8 +87,8 @@ def csv_files(paths: Iterable[Path]) -> list[Path]:
 
 
 def rl_files(paths: Iterable[Path]) -> list[Path]:
-    """Files that may hold RL iterations: those named, those of folders and of their folder ``rl``, and NeMo-RL's recipes
-    beside a named file. Raises UsageError as ``csv_files``."""
+    """Files that may hold RL iterations: those named, those of folders and of their folder ``rl``, and NeMo-RL's
+    recipes beside a named file. Raises UsageError as ``csv_files``."""
     found: list[Path] = []
     for path in paths:
         found += csv_files([path])

@@ -23,9 +23,9 @@ from suite.fitting.rl_rows import read_rl, rows_digest
 from suite.fitting.rl_tables import hold_out, refit_rl, rl_tables
 from suite.fitting.tables import all_tables, errors, held_out, measured, timed
 from suite.planner.jobs import Column
+from suite.planner.parameters import NAMES, Band, Parameters, Provenance, load_parameters, rounded, write_parameters
 from suite.planner.rl_parameters import FILE as RL_FILE
 from suite.planner.rl_parameters import load_rl_parameters
-from suite.planner.parameters import NAMES, Band, Parameters, Provenance, load_parameters, rounded, write_parameters
 
 _BEGIN, _END = "<!-- tables: made by make planner-fit -->", "<!-- end of tables -->"
 _DIFFERENT = 3
@@ -58,8 +58,8 @@ def main() -> int:
     parameters = rounded(fit_ppo(files, rounded(refit(collection, entries, held, asked.date)))[0])
     write_parameters(parameters, asked.out)
     fitted_rl, rl_held = refit_rl(rl_rows, parameters, asked.date, digest)
-    write_parameters(fitted_rl, asked.out.with_name(RL_FILE))
-    rl = load_rl_parameters()
+    rl = rounded(fitted_rl)
+    write_parameters(rl, asked.out.with_name(RL_FILE))
     tables = [all_tables(collection, files, parameters, held), *rl_tables(rl_held, parameters, rl, rl_left_out)]
     asked.docs.write_text(with_tables(page, "\n\n".join(tables)), encoding="utf-8")
     return 0

@@ -1,14 +1,15 @@
 """Fitting the RL model: parameters most probable given published phases and iterations, and what was thought before.
 
-As the fit of step times (``suite.fitting.fit``): residuals of logarithms with a soft loss, priors on every parameter, and
-stacks' effects drawn to zero. The training physics beneath is fixed.
+As the fit of step times (``suite.fitting.fit``): residuals of logarithms with a soft loss, priors on every parameter,
+and stacks' effects drawn to zero. The training physics beneath is fixed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from suite.fitting.fit import soft
 from suite.fitting.rl_rows import RLRow
 from suite.planner.jobs import Column, Jobs
 from suite.planner.parameters import Parameters
-from suite.planner.rl_iteration import Generation, Predicted, RLWork, predict
+from suite.planner.rl_iteration import Generation, Physics, Predicted, RLWork, physics, predict
 from suite.planner.rl_parameters import RL_NAMES, RL_PRIORS, STACK_SPREAD, RLBand, RLParameters
 
 #: Scale of what the model need not explain, relative, by kind of measurement.
@@ -84,6 +85,7 @@ def work_of(rows: Sequence[RLRow]) -> RLWork:
         eager=column("eager"),
     )
     plain = ("steps", "weights", "scores", "colocated", "staleness", "chunked_loss", "flash_three", "offloaded")
+    plain = (*plain, "one_by_one")
     return RLWork(jobs=jobs, generation=generation, **{name: column(name) for name in plain})
 
 
@@ -111,15 +113,19 @@ def with_effects(table: Table, effects: Mapping[str, Mapping[str, float]]) -> RL
     return replace(table.work, effects=columns)
 
 
-def predictions(table: Table, parameters: Parameters, rl: RLParameters) -> Column:
+def predictions(table: Table, parameters: Parameters, rl: RLParameters, base: Physics | None = None) -> Column:
     """What is predicted for every measured value."""
-    found = predict(with_effects(table, rl.effects), parameters, rl)
+    found = predict(with_effects(table, rl.effects), parameters, rl, base)
     return _picked(table, found)
 
 
 def _picked(table: Table, found: Predicted) -> Column:
-    scores = np.maximum(1.0, np.asarray(table.work.scores))
-    parts = {
+    parts = _parts(found, np.maximum(1.0, np.asarray(table.work.scores)))
+    return np.array([parts[each.part][each.row] for each in table.measured])
+
+
+def _parts(found: Predicted, scores: Column) -> dict[str, Column]:
+    return {
         "iteration": found.seconds,
         "generation": found.phases["generation"],
         "generation and sync": found.phases["generation"] + found.phases["sync"],
@@ -129,7 +135,6 @@ def _picked(table: Table, found: Predicted) -> Column:
         "sync": found.phases["sync"],
         "memory": found.memory["allocated"],
     }
-    return np.array([parts[each.part][each.row] for each in table.measured])
 
 
 def fit_rl(rows: Sequence[RLRow], parameters: Parameters, empty: RLParameters) -> RLParameters:
@@ -149,23 +154,74 @@ def fit_rl(rows: Sequence[RLRow], parameters: Parameters, empty: RLParameters) -
     noise = np.array([NOISE[each.kind] for each in table.measured])
     weight = np.array([each.weight for each in table.measured])
 
-    def residuals(vector: np.ndarray) -> np.ndarray:
+    members = _members(rows, names)
+    copies = _Copies(table, parameters, members, len(centre) + 1)
+    single = _Copies(table, parameters, members, 1)
+
+    def losses(vectors: np.ndarray, through: _Copies) -> np.ndarray:
         with np.errstate(all="ignore"):
-            predicted = np.log(np.maximum(predictions(table, parameters, _from(vector, names, empty)), 1e-9))
-        scaled = np.clip((predicted - target) / noise, -50, 50)
-        return np.concatenate([soft(scaled) * weight, (vector - centre) / spread])
+            predicted = np.log(np.maximum(through.predicted(vectors, empty), 1e-9))
+        return soft(np.clip((predicted - target) / noise, -50, 50)) * weight
+
+    def residuals(vector: np.ndarray) -> np.ndarray:
+        return np.concatenate([losses(vector[None], single)[0], (vector - centre) / spread])
 
     def jacobian(vector: np.ndarray) -> np.ndarray:
-        base = residuals(vector)
-        columns = []
-        for index in range(len(vector)):
-            moved = vector.copy()
-            moved[index] += _DIFFERENCE
-            columns.append((residuals(moved) - base) / _DIFFERENCE)
-        return np.column_stack(columns)
+        moved = np.vstack([vector, vector + _DIFFERENCE * np.eye(len(vector))])
+        found = losses(moved, copies)
+        return np.vstack([((found[1:] - found[0]) / _DIFFERENCE).T, np.diag(1 / spread)])
 
     solution = least_squares(residuals, centre, jac=jacobian, method="trf", max_nfev=_MOST_EVALUATIONS)
     return _from(solution.x, names, empty)
+
+
+def _members(rows: Sequence[RLRow], names: Sequence[tuple[str, str]]) -> dict[str, np.ndarray]:
+    """By phase a matrix rows x effects of ones and zeros."""
+    index = {name: position for position, name in enumerate(names)}
+    found = {phase: np.zeros((len(rows), len(names))) for phase in STACK_SPREAD}
+    for phase, matrix in found.items():
+        for position, row in enumerate(rows):
+            for group in groups_of(row):
+                if (phase, group) in index:
+                    matrix[position, index[phase, group]] = 1
+    return found
+
+
+class _Copies:
+    """A table several times over, so that as many sets of parameters are predicted at once."""
+
+    def __init__(self, table: Table, parameters: Parameters, members: Mapping[str, np.ndarray], count: int) -> None:
+        self.table, self.parameters, self.members, self.count = table, parameters, members, count
+        rows = np.tile(np.arange(len(table.rows)), count)
+        jobs = table.work.jobs.take(rows)
+        parts = {field.name: getattr(table.work.generation, field.name) for field in fields(table.work.generation)}
+        generation = Generation(**{name: _repeated(value, rows) for name, value in parts.items()})
+        plain = {
+            field.name: _repeated(getattr(table.work, field.name), rows)
+            for field in fields(table.work)
+            if field.name not in ("jobs", "generation", "effects")
+        }
+        self.work = RLWork(jobs=jobs, generation=generation, **plain)
+        found = physics(table.work, parameters.values)
+        self.base = Physics(
+            parts={name: value[rows] for name, value in found.parts.items()},
+            **{field.name: getattr(found, field.name)[rows] for field in fields(found) if field.name != "parts"},
+        )
+
+    def predicted(self, vectors: np.ndarray, empty: RLParameters) -> np.ndarray:
+        """[K, P] logarithms of parameters and effects to [K, N] predictions."""
+        own, size = len(RL_NAMES), len(self.table.rows)
+        values = {name: np.repeat(np.exp(vectors[:, position]), size) for position, name in enumerate(RL_NAMES)}
+        effects = {phase: (vectors[:, own:] @ matrix.T).reshape(-1) for phase, matrix in self.members.items()}
+        rl = empty.model_copy(update={"values": values})
+        found = predict(replace(self.work, effects=effects), self.parameters, rl, self.base)
+        scores = np.maximum(1.0, np.asarray(self.work.scores))
+        parts = {name: value.reshape(self.count, size) for name, value in _parts(found, scores).items()}
+        return np.column_stack([parts[each.part][:, each.row] for each in self.table.measured])
+
+
+def _repeated(value: Any, rows: np.ndarray) -> Any:
+    return value[rows] if isinstance(value, np.ndarray) else value
 
 
 def _from(vector: np.ndarray, names: Sequence[tuple[str, str]], empty: RLParameters) -> RLParameters:

@@ -92,7 +92,7 @@ def _prompt(cells: Mapping[str, str], metrics: Mapping[str, float], samples: flo
 
 
 def _scores(recipe: Mapping[str, str]) -> str:
-    """Forward passes beside training: the policy's where ratios are not forced to one, the reference's with a KL term."""
+    """Forward passes beside training: the policy's unless ratios are forced to one, the reference's with a KL term."""
     old = recipe.get("force_on_policy_ratio") != "True"
     reference = recipe.get("skip_ref_logprobs") != "True" and (number(recipe.get("kl_penalty")) or 0) > 0
     return str(int(old) + int(reference))

@@ -12,8 +12,8 @@ from suite.planner.formulas.blocks import matrix_elements
 _MIXTURE = re.compile(r"(\d+)\s*x\s*(\d+)\s*e\s*top\s*(\d+)(?:\s*\+\s*(\d+)\s*shared)?", re.I)
 _NAMES = ("layers", "hidden", "heads", "kv_heads", "head_width", "ffn", "vocab", "experts", "experts_per_token")
 
-#: From each model's config.json. DeepSeek-V3's shared expert is counted among those that every token meets; its keys and
-#: values are one latent (arXiv 2412.19437, section 2.1.1), for whose projections one key-value head comes nearest.
+#: From each model's config.json. DeepSeek-V3's shared expert is counted among those that every token meets; its keys
+#: and values are one latent (arXiv 2412.19437, section 2.1.1), for whose projections one key-value head comes nearest.
 _SHAPES: Mapping[str, tuple[int, ...]] = {
     r"llama.?3(\.1)?.{0,3}8b": (32, 4096, 32, 8, 128, 14336, 128256, 1, 1),
     r"llama.?3(\.[13])?.{0,3}70b": (80, 8192, 64, 8, 128, 28672, 128256, 1, 1),

@@ -130,9 +130,8 @@ def test_a_mixture_reads_the_experts_that_its_tokens_meet_and_trains_on_its_own(
     assert found.memory["training"] < alone.memory["training"]
 
 
-def test_adapters_and_fp8_cost_less_and_a_critic_more():
+def test_adapters_save_memory_fp8_saves_time_and_a_critic_costs():
     plain, adapters = seconds(), seconds(job={"low_rank": 1})
-    assert adapters.phases["training"] < plain.phases["training"]
     assert adapters.memory["training"] < plain.memory["training"]
     assert seconds(gen={"weight_bytes": 1.0}).phases["generation"] < plain.phases["generation"]
     assert seconds(critic=1.0).phases["critic"] > plain.phases["training"]
