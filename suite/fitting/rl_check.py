@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -76,5 +77,5 @@ def rl_predictions(rows: Sequence[RLRow], parameters: Parameters, rl: RLParamete
     return found
 
 
-def _names(row: RLRow) -> dict[str, str]:
+def _names(row: RLRow) -> dict[str, Any]:
     return {"source": row.source, "config": row.config, "model": row.model, "stack": row.stack}

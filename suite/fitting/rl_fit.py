@@ -84,9 +84,9 @@ def work_of(rows: Sequence[RLRow]) -> RLWork:
         pool_share=column("pool_share"),
         eager=column("eager"),
     )
-    plain = ("steps", "weights", "scores", "colocated", "staleness", "chunked_loss", "flash_three", "offloaded")
-    plain = (*plain, "one_by_one")
-    return RLWork(jobs=jobs, generation=generation, **{name: column(name) for name in plain})
+    names = ("steps", "weights", "scores", "colocated", "staleness", "chunked_loss", "flash_three", "offloaded")
+    plain: dict[str, Any] = {name: column(name) for name in (*names, "one_by_one")}
+    return RLWork(jobs=jobs, generation=generation, **plain)
 
 
 def effect_names(rows: Sequence[RLRow]) -> list[tuple[str, str]]:
