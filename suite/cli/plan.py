@@ -169,18 +169,16 @@ def plan(
     ] = None,
     simulate: Annotated[
         bool,
-        typer.Option(
-            "--simulate", help="simulate the best arrangement: seconds by cause", rich_help_panel="Simulation"
-        ),
+        typer.Option("--simulate", help="simulate the best arrangement: seconds by cause", rich_help_panel="Search"),
     ] = False,
     trace: Annotated[
         Path | None,
-        typer.Option(help="write the simulation as a trace for Perfetto or Chrome", rich_help_panel="Simulation"),
+        typer.Option(help="write the simulation as a trace for Perfetto or Chrome", rich_help_panel="Search"),
     ] = None,
     stragglers: Annotated[
         Paths,
         typer.Option(
-            help="draw slow ranks as finished runs in this folder show them; repeat", rich_help_panel="Simulation"
+            help="draw slow ranks as finished runs in this folder show them; repeat", rich_help_panel="Search"
         ),
     ] = None,
     svg: Annotated[Path | None, typer.Option(help="write the chart to this file", rich_help_panel="Output")] = None,

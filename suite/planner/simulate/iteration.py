@@ -38,10 +38,10 @@ class Setting:
     """What is simulated. Seconds are of one lane.
 
     ``forward`` and ``backward``: of a mean micro batch through a whole stage, ``score`` of a scoring pass; ``talk`` is
-    the share of these that is communication. ``weights`` [replicas, micro batches]: work of each micro batch, 1 is the
-    mean. ``in_step``: replicas wait for each other at every micro batch (ZeRO-3). ``slow``: seconds of a step that
-    stragglers take where none are drawn. ``lengths``: tokens of the responses of each engine's samples. ``devices`` that
-    train and that generate, which weigh what each side waits.
+    the share of these that is communication. ``weights`` [replicas, micro batches]: work of each, 1 is the mean one.
+    ``in_step``: replicas wait for each other at every micro batch (ZeRO-3). ``slow``: seconds of a step that stragglers
+    take where none are drawn. ``lengths``: tokens of the responses of each engine's samples. ``devices`` that train and
+    that generate, which weigh what each side waits.
     """
 
     stages: int
