@@ -30,6 +30,8 @@ NOISE: Mapping[str, float] = {
     "memory": 0.08,
 }
 REPEATS_POWER = 0.5
+#: Spread of a stack's effect on one device over that of its effect on all.
+_ON_DEVICE = 0.8
 _DIFFERENCE = 1e-3
 _MOST_EVALUATIONS = 25
 LOWEST, HIGHEST = 0.1, 0.9
@@ -95,19 +97,22 @@ def effect_names(rows: Sequence[RLRow]) -> list[tuple[str, str]]:
     for row in rows:
         for kind, part in {(kind, part) for _, kind, part in row.values}:
             phases = STACK_SPREAD if part == "iteration" else ("generation", "sync") if "and" in part else (kind,)
-            found |= {(phase, group) for phase in phases if phase in STACK_SPREAD for group in groups_of(row)}
+            found |= {(phase, group) for phase in phases if phase in STACK_SPREAD for group in groups_of(row, phase)}
     return sorted(found)
 
 
-def groups_of(row: RLRow) -> tuple[str, ...]:
-    """A row's stack, and its stack on its device."""
-    return row.stack, f"{row.stack}|{row.device.split('-')[0]}"
+def groups_of(row: RLRow, phase: str) -> tuple[str, ...]:
+    """A row's stack, and its stack on its device. Weights go another way where they leave the device."""
+    name = f"{row.stack} split" if phase == "sync" and not row.work["colocated"] else row.stack
+    return name, f"{name}|{row.device.split('-')[0]}"
 
 
 def with_effects(table: Table, effects: Mapping[str, Mapping[str, float]]) -> RLWork:
     """The candidates with their stacks' effects."""
     columns = {
-        phase: np.array([sum(effects.get(phase, {}).get(group, 0.0) for group in groups_of(row)) for row in table.rows])
+        phase: np.array(
+            [sum(effects.get(phase, {}).get(group, 0.0) for group in groups_of(row, phase)) for row in table.rows]
+        )
         for phase in STACK_SPREAD
     }
     return replace(table.work, effects=columns)
@@ -147,7 +152,7 @@ def fit_rl(rows: Sequence[RLRow], parameters: Parameters, empty: RLParameters) -
     spread = np.concatenate(
         [
             [RL_PRIORS[name].spread for name in RL_NAMES],
-            [STACK_SPREAD[phase] * (0.5 if "|" in group else 1) for phase, group in names],
+            [STACK_SPREAD[phase] * (_ON_DEVICE if "|" in group else 1) for phase, group in names],
         ]
     )
     target = np.log([each.value for each in table.measured])
@@ -181,7 +186,7 @@ def _members(rows: Sequence[RLRow], names: Sequence[tuple[str, str]]) -> dict[st
     found = {phase: np.zeros((len(rows), len(names))) for phase in STACK_SPREAD}
     for phase, matrix in found.items():
         for position, row in enumerate(rows):
-            for group in groups_of(row):
+            for group in groups_of(row, phase):
                 if (phase, group) in index:
                     matrix[position, index[phase, group]] = 1
     return found
