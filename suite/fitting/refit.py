@@ -19,13 +19,14 @@ from suite.fitting.fit import Rows, fit
 from suite.fitting.memory_fit import fit_memory
 from suite.fitting.ppo_check import fit_ppo
 from suite.fitting.published import Collection, csv_files, read_published, rl_files
+from suite.fitting.rl_fit import band_of
 from suite.fitting.rl_rows import read_rl, rows_digest
 from suite.fitting.rl_tables import hold_out, refit_rl, rl_tables
 from suite.fitting.tables import all_tables, errors, held_out, measured, timed
 from suite.planner.jobs import Column
 from suite.planner.parameters import NAMES, Band, Parameters, Provenance, load_parameters, rounded, write_parameters
 from suite.planner.rl_parameters import FILE as RL_FILE
-from suite.planner.rl_parameters import load_rl_parameters
+from suite.planner.rl_parameters import RLBand, load_rl_parameters
 
 _BEGIN, _END = "<!-- tables: made by make planner-fit -->", "<!-- end of tables -->"
 _DIFFERENT = 3
@@ -58,7 +59,7 @@ def main() -> int:
     parameters = rounded(fit_ppo(files, rounded(refit(collection, entries, held, asked.date)))[0])
     write_parameters(parameters, asked.out)
     fitted_rl, rl_held = refit_rl(rl_rows, parameters, asked.date, digest)
-    rl = rounded(fitted_rl)
+    rl = rounded(fitted_rl.model_copy(update={"step_band": step_band(entries, held)}))
     write_parameters(rl, asked.out.with_name(RL_FILE))
     tables = [all_tables(collection, files, parameters, held), *rl_tables(rl_held, parameters, rl, rl_left_out)]
     asked.docs.write_text(with_tables(page, "\n\n".join(tables)), encoding="utf-8")
@@ -102,6 +103,15 @@ def refit(collection: Collection, entries: Sequence[Entry], held: Mapping[str, C
     )
     memory = [row.error for row in run_check(collection, parameters).rows if row.kind == "memory"]
     return parameters.model_copy(update={"bands": {**parameters.bands, "memory": _band(np.array(memory))}})
+
+
+def step_band(entries: Sequence[Entry], held: Mapping[str, Column]) -> RLBand:
+    """The 80 % band of training steps, from predictions without their model."""
+    seconds, _ = measured(entries)
+    known = np.isfinite(held["model"])
+    return band_of(
+        (seconds / held["model"])[known], [entry.model for entry, kept in zip(entries, known, strict=True) if kept]
+    )
 
 
 def _band(found: Column) -> Band:

@@ -35,6 +35,8 @@ _ON_DEVICE = 0.8
 _DIFFERENCE = 1e-3
 _MOST_EVALUATIONS = 25
 LOWEST, HIGHEST = 0.1, 0.9
+#: Rows of which a band is made at least.
+_FEWEST = 3
 
 
 @dataclass(frozen=True)
@@ -264,20 +266,22 @@ def bands_of(table: Table, held: Column, keys: Sequence[str]) -> dict[str, RLBan
     found = {}
     for kind in sorted({each.kind for each in table.measured}):
         of_kind = np.array([each.kind == kind for each in table.measured]) & np.isfinite(held)
-        if of_kind.sum() < 3:
-            continue
         ratios = np.array([each.value for each in table.measured])[of_kind] / held[of_kind]
-        own = np.array([keys[each.row] for each in table.measured])[of_kind]
-        inside = []
-        for key in sorted(set(own)):
-            others = ratios[own != key]
-            if len(others) >= 3:
-                low, high = _quantiles(others)
-                inside += [bool(low <= ratio <= high) for ratio in ratios[own == key]]
-        low, high = _quantiles(ratios)
-        held_share = float(np.mean(inside)) if inside else None
-        found[kind] = RLBand(low=low, high=high, rows=len(ratios), held=held_share)
+        if len(ratios) >= _FEWEST:
+            found[kind] = band_of(ratios, [keys[each.row] for each in np.array(table.measured, object)[of_kind]])
     return found
+
+
+def band_of(ratios: Column, keys: Sequence[str]) -> RLBand:
+    """The band of measured over predicted, and how many of each key's rows a band made without them holds."""
+    own, inside = np.array(keys), []
+    for key in sorted(set(keys)):
+        others = ratios[own != key]
+        if len(others) >= _FEWEST:
+            low, high = _quantiles(others)
+            inside += [bool(low <= ratio <= high) for ratio in ratios[own == key]]
+    low, high = _quantiles(ratios)
+    return RLBand(low=low, high=high, rows=len(ratios), held=float(np.mean(inside)) if inside else None)
 
 
 def _quantiles(ratios: Column) -> tuple[float, float]:

@@ -98,7 +98,7 @@ def rl_tables(held: Held, parameters: Parameters, rl: RLParameters, left_out: Se
     return [
         _bars(held, parameters, rl),
         _by_source(held, own),
-        _band_table(rl.bands, rl.new_model_bands),
+        _band_table(rl.bands, rl.new_model_bands, rl.step_band),
         _left_out(left_out),
     ]
 
@@ -205,7 +205,7 @@ def _by_source(held: Held, own: Column) -> str:
     return "\n".join(lines)
 
 
-def _band_table(bands: Mapping[str, RLBand], wide: Mapping[str, RLBand]) -> str:
+def _band_table(bands: Mapping[str, RLBand], wide: Mapping[str, RLBand], step: RLBand | None) -> str:
     lines = [
         "80 % bands: measured over predicted, from configurations kept back by fifths. Held: the share of rows inside "
         "a band that was made of the other fifths. The last two columns are the same of models left out whole:",
@@ -220,6 +220,9 @@ def _band_table(bands: Mapping[str, RLBand], wide: Mapping[str, RLBand]) -> str:
             f"| {_TITLES.get(kind, kind)} | {band.rows} | {band.low:.2f} | {band.high:.2f} | {_share(band.held)} "
             f"| {last} |"
         )
+    if step is not None:
+        span = f"{step.low:.2f}, {step.high:.2f}"
+        lines.append(f"| training steps (planner.md) | {step.rows} | - | - | - | {span} | {_share(step.held)} |")
     whole = [band for band in bands.values() if band.held is not None]
     if whole:
         inside = sum(band.rows * (band.held or 0) for band in whole) / sum(band.rows for band in whole)

@@ -75,6 +75,7 @@ class RLParameters(Frozen):
     values: dict[str, float]
     effects: dict[str, dict[str, float]] = Field(description="phase -> stack -> log factor")
     bands: dict[str, RLBand] = Field(description="from configurations kept back at random")
+    step_band: RLBand | None = Field(default=None, description="of pre-training and fine-tuning steps")
     new_model_bands: dict[str, RLBand] = Field(default={}, description="from models left out whole")
 
 
