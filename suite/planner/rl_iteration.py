@@ -63,6 +63,8 @@ LIMITS = (
 SHARPNESS = 4.0
 #: Most rows of the training fit have sequences of at most this many tokens.
 USUAL_SEQUENCE = 8192
+#: Share of a device that an engine which runs at all has for keys and values; ``fits`` says whether it has.
+LEAST_POOL = 0.02
 #: Tensors of a block that are handed over one by one: norms, attention, MLP; three for each expert.
 TENSORS, EXPERT_TENSORS = 9, 3
 
@@ -294,7 +296,7 @@ def generation_parts(
     full = engine.fullest_share(gen.spread, samples, replicas)
     pool = pool_bytes(jobs, gen) * (1 - memory["fragmentation"])
     of_sample = _cache_of_position(jobs, gen) * (gen.prompt + 0.6 * np.asarray(gen.response))
-    room = np.maximum(pool, 0)
+    room = np.maximum(pool, LEAST_POOL * jobs.capacity)
     together = engine.at_once(samples, gen.places, room, of_sample)
     steps = engine.steps_to_the_last(samples, gen.response, longest, together)
     ahead = engine.at_once(samples * np.maximum(1, work.staleness), gen.places, room, of_sample)
