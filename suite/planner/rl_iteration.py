@@ -344,6 +344,7 @@ def _step_latency(jobs: Jobs, gen: Generation, q: Values) -> Column:
     tensor = np.asarray(gen.tensor)
     layer = np.where(np.asarray(gen.eager) > 0, q["engine_eager"], q["engine_layer"])
     layer = layer * np.where(jobs.experts > 1, q["engine_experts"], 1)
+    layer = layer * np.where(np.asarray(gen.latent) > 0, q["engine_latent"], 1)
     # An engine's own all-reduce works within one host: eight devices, or four where a rack is one NVLink domain.
     host = np.where(jobs.node_devices > 8, 4, jobs.node_devices)
     across = np.where(tensor > host, q["reduce_network"], q["reduce_latency"])
