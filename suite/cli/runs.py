@@ -32,7 +32,8 @@ def list_runs(
     size: Annotated[list[str] | None, typer.Option(help="only of this model size; can be repeated")] = None,
     backend: Annotated[list[str] | None, typer.Option(help="only of this backend; can be repeated")] = None,
     device: Annotated[
-        list[str] | None, typer.Option(help="cpu, cuda, or a part of the device's name; can be repeated")
+        list[str] | None,
+        typer.Option(metavar="DEVICE", help="cpu, cuda, or a part of the device's name; can be repeated"),
     ] = None,
     algorithm: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="only of this algorithm; can be repeated")
@@ -42,7 +43,7 @@ def list_runs(
         typer.Option(metavar="STATUS", help="ok, failed, interrupted, running or damaged; can be repeated"),
     ] = None,
     valid: Annotated[
-        bool | None, typer.Option("--valid/--not-valid", help="only runs whose figures stand, or only the others")
+        bool | None, typer.Option("--valid/--no-valid", help="only runs whose figures stand, or only the others")
     ] = None,
     tag: Annotated[list[str] | None, typer.Option(help="only with this tag; repeated: with all of them")] = None,
     since: Annotated[
