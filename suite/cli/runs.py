@@ -27,7 +27,8 @@ Runs = Annotated[
 @command
 def list_runs(
     folders: Annotated[
-        list[Path] | None, typer.Argument(metavar="FOLDER", help="results folders or bundles [default: runs]")
+        list[Path] | None,
+        typer.Argument(metavar="FOLDER", help="results folders, bundles, or files of suite pack [default: runs]"),
     ] = None,
     size: Annotated[list[str] | None, typer.Option(help="only of this model size; can be repeated")] = None,
     backend: Annotated[list[str] | None, typer.Option(help="only of this backend; can be repeated")] = None,

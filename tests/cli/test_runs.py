@@ -186,7 +186,7 @@ def test_a_list_is_read_from_what_is_kept_until_a_file_changes(results: Path, mo
     monkeypatch.setattr(signature, "SETTLED_SECONDS", 0.0)  # files may be young
     before = listed(results)
 
-    def derived(*given: object) -> None:
+    def derived(*given: object, **more: object) -> None:
         raise AssertionError("a record was derived")
 
     with monkeypatch.context() as patched:
