@@ -97,7 +97,7 @@ def list_runs(
     )
     ordered([], sort)  # a name that is none is told before anything is read
     with without_collector():
-        listing = read_listing(folders or [Path("runs")])
+        listing = read_listing(folders or [Path("runs")], _tell if sys.stderr.isatty() else None)
         fitting = ordered([one for one in listing.runs if wanted.fits(one)], sort, reverse)
         most = limit if limit is not None else _ON_A_TERMINAL if sys.stdout.isatty() and not as_json else 0
         shown = fitting[:most] if most else fitting
@@ -189,6 +189,10 @@ def remove(
     else:
         say(f"removed {counted(len(found), 'run')}")
     return DONE
+
+
+def _tell(done: int, total: int) -> None:
+    say(f"{done:,} of {total:,} runs read; what they give is kept, so that the next list is quick", err=True)
 
 
 def _removed(one: Removable) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -16,6 +17,9 @@ from suite.bundle.tags import tags_by_path
 from suite.spec.base import UsageError
 from suite.spec.names import nearest
 
+#: How many bundles were read, of how many; when that is told first, and how often then.
+Progress = Callable[[int, int], None]
+_FIRST_TOLD_SECONDS, _TOLD_SECONDS = 5.0, 10.0
 #: What a run can be in, besides how it ended.
 RUNNING, DAMAGED = "running", "damaged"
 STATUSES = ("ok", "failed", "interrupted", RUNNING, DAMAGED)
@@ -113,16 +117,23 @@ def _is_algorithm(word: str, algorithm: str) -> bool:
     return word.lower() in (algorithm.lower(), algorithm.lower().partition(":")[0])
 
 
-def read_listing(paths: Sequence[Path]) -> Listing:
+def read_listing(paths: Sequence[Path], progress: Progress | None = None) -> Listing:
     """Every bundle, by run id: also what is being run, and what cannot be read.
 
     ``paths``: as ``suite.report.reading.read_entries`` takes them. A record is derived where that is not known from
-    before (``suite.bundle.cache``). Raises UsageError for what is no folder and no archive.
+    before (``suite.bundle.cache``), which takes its time with thousands: ``progress`` is called now and then with how
+    many are done of how many. Raises UsageError for what is no folder and no archive.
     """
     with opened(paths) as places, DerivedRecords() as records:
         bundles = find_bundles(places.folders)
         tags, problems = tags_by_path(bundle.path for bundle in bundles)
-        found = [_listed(bundle, tags.get(bundle.path.as_posix(), ()), records, places) for bundle in bundles]
+        found = []
+        due = time.monotonic() + _FIRST_TOLD_SECONDS
+        for bundle in bundles:
+            found.append(_listed(bundle, tags.get(bundle.path.as_posix(), ()), records, places))
+            if progress is not None and time.monotonic() > due:
+                progress(len(found), len(bundles))
+                due = time.monotonic() + _TOLD_SECONDS
     return Listing(tuple(found), tuple(problems))
 
 
