@@ -28,6 +28,10 @@ INTERFACES = (
     "suite.backends.base:BackendDriver",
     "suite.worker.engines.base:Engine",
     "suite.worker.trainers.base:Trainer",
+    "suite.api:load",
+    "suite.api:Runs",
+    "suite.api:compare",
+    "suite.api:Comparison",
 )
 
 

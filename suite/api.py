@@ -38,7 +38,7 @@ Verdict = Literal["faster", "slower", "not distinguishable", "too few runs"]
 
 
 def load(*folders: str | os.PathLike[str]) -> Runs:
-    """The runs of results folders, or single bundles, each run once.
+    """The runs of results folders, single bundles, or files of ``suite pack``, each run once.
 
     Records are derived from what the runs wrote, as for a report, and kept (docs/contracts.md). What could not be read
     is left out and told by ``warnings``. Raises UsageError where there is no run.

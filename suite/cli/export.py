@@ -13,7 +13,7 @@ from suite.spec.terminal import say
 
 @command
 def export(
-    runs: Annotated[list[Path], typer.Argument(help="results folders or single bundles")],
+    runs: Annotated[list[Path], typer.Argument(help="results folders, single bundles, or files of suite pack")],
     output: Annotated[
         Path,
         typer.Option(

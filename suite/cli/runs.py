@@ -27,12 +27,14 @@ Runs = Annotated[
 @command
 def list_runs(
     folders: Annotated[
-        list[Path] | None, typer.Argument(metavar="FOLDER", help="results folders or bundles [default: runs]")
+        list[Path] | None,
+        typer.Argument(metavar="FOLDER", help="results folders, bundles, or files of suite pack [default: runs]"),
     ] = None,
     size: Annotated[list[str] | None, typer.Option(help="only of this model size; can be repeated")] = None,
     backend: Annotated[list[str] | None, typer.Option(help="only of this backend; can be repeated")] = None,
     device: Annotated[
-        list[str] | None, typer.Option(help="cpu, cuda, or a part of the device's name; can be repeated")
+        list[str] | None,
+        typer.Option(metavar="DEVICE", help="cpu, cuda, or a part of the device's name; can be repeated"),
     ] = None,
     algorithm: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="only of this algorithm; can be repeated")
@@ -42,7 +44,7 @@ def list_runs(
         typer.Option(metavar="STATUS", help="ok, failed, interrupted, running or damaged; can be repeated"),
     ] = None,
     valid: Annotated[
-        bool | None, typer.Option("--valid/--not-valid", help="only runs whose figures stand, or only the others")
+        bool | None, typer.Option("--valid/--no-valid", help="only runs whose figures stand, or only the others")
     ] = None,
     tag: Annotated[list[str] | None, typer.Option(help="only with this tag; repeated: with all of them")] = None,
     since: Annotated[
@@ -95,7 +97,7 @@ def list_runs(
     )
     ordered([], sort)  # a name that is none is told before anything is read
     with without_collector():
-        listing = read_listing(folders or [Path("runs")])
+        listing = read_listing(folders or [Path("runs")], _tell if sys.stderr.isatty() else None)
         fitting = ordered([one for one in listing.runs if wanted.fits(one)], sort, reverse)
         most = limit if limit is not None else _ON_A_TERMINAL if sys.stdout.isatty() and not as_json else 0
         shown = fitting[:most] if most else fitting
@@ -187,6 +189,10 @@ def remove(
     else:
         say(f"removed {counted(len(found), 'run')}")
     return DONE
+
+
+def _tell(done: int, total: int) -> None:
+    say(f"{done:,} of {total:,} runs read; what they give is kept, so that the next list is quick", err=True)
 
 
 def _removed(one: Removable) -> dict[str, Any]:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from suite.bundle.archive.opening import Opened, opened
 from suite.bundle.cache.lines import RunLine, line_of
 from suite.bundle.cache.records import DerivedRecords
 from suite.bundle.derive import StillRunning
-from suite.bundle.store import DamagedBundle, find_bundles
+from suite.bundle.store import Bundle, DamagedBundle, find_bundles
 from suite.bundle.tags import tags_by_path
 from suite.spec.base import UsageError
 from suite.spec.names import nearest
 
+#: How many bundles were read, of how many; when that is told first, and how often then.
+Progress = Callable[[int, int], None]
+_FIRST_TOLD_SECONDS, _TOLD_SECONDS = 5.0, 10.0
 #: What a run can be in, besides how it ended.
 RUNNING, DAMAGED = "running", "damaged"
 STATUSES = ("ok", "failed", "interrupted", RUNNING, DAMAGED)
@@ -112,28 +117,35 @@ def _is_algorithm(word: str, algorithm: str) -> bool:
     return word.lower() in (algorithm.lower(), algorithm.lower().partition(":")[0])
 
 
-def read_listing(paths: Sequence[Path]) -> Listing:
+def read_listing(paths: Sequence[Path], progress: Progress | None = None) -> Listing:
     """Every bundle, by run id: also what is being run, and what cannot be read.
 
-    A record is derived where that is not known from before (``suite.bundle.cache``). Raises UsageError for what is no
-    folder.
+    ``paths``: as ``suite.report.reading.read_entries`` takes them. A record is derived where that is not known from
+    before (``suite.bundle.cache``), which takes its time with thousands: ``progress`` is called now and then with how
+    many are done of how many. Raises UsageError for what is no folder and no archive.
     """
-    bundles = find_bundles(paths)
-    tags, problems = tags_by_path(bundle.path for bundle in bundles)
-    found = []
-    with DerivedRecords() as records:
+    with opened(paths) as places, DerivedRecords() as records:
+        bundles = find_bundles(places.folders)
+        tags, problems = tags_by_path(bundle.path for bundle in bundles)
+        found = []
+        due = time.monotonic() + _FIRST_TOLD_SECONDS
         for bundle in bundles:
-            path = bundle.path.as_posix()
-            own = tags.get(path, ())
-            try:
-                line = line_of(records, bundle)
-            except StillRunning:
-                found.append(Listed(path, bundle.id, RUNNING, None, own, "it is being run"))
-            except DamagedBundle as error:
-                found.append(Listed(path, bundle.id, DAMAGED, None, own, str(error)))
-            else:
-                found.append(Listed(path, line.run, line.status, line, own))
+            found.append(_listed(bundle, tags.get(bundle.path.as_posix(), ()), records, places))
+            if progress is not None and time.monotonic() > due:
+                progress(len(found), len(bundles))
+                due = time.monotonic() + _TOLD_SECONDS
     return Listing(tuple(found), tuple(problems))
+
+
+def _listed(bundle: Bundle, tags: tuple[str, ...], records: DerivedRecords, places: Opened) -> Listed:
+    path = places.shown(bundle.path.as_posix())
+    try:
+        line = line_of(records, bundle, is_alone=places.archive_of(bundle.path) is not None)
+    except StillRunning:
+        return Listed(path, bundle.id, RUNNING, None, tags, "it is being run")
+    except DamagedBundle as error:
+        return Listed(path, bundle.id, DAMAGED, None, tags, places.shown(str(error)))
+    return Listed(path, line.run, line.status, line, tags)
 
 
 @dataclass(frozen=True)

@@ -155,3 +155,18 @@ def test_a_list_of_what_an_image_holds_and_a_licence_travel(place: Path, capsys:
     assert told["licences"] == ["licences/CC-BY.txt", "licences/suite.txt"]
     with zipfile.ZipFile("a.suite.zip") as archive:
         assert json.loads(archive.read("sboms/engines.cdx.json"))["bomFormat"] == "CycloneDX"
+
+
+def test_runs_and_export_take_the_archive_as_the_folder(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = {}
+    for name in ("runs", "results.suite.zip"):
+        code, out, _ = called(capsys, "runs", "list", name, "--json")
+        listed = json.loads(out)["runs"]
+        assert code == 0 and [run["path"].startswith(name) for run in listed] == [True] * 3
+        assert called(capsys, "export", name, "-o", "rows.jsonl")[0] == 0
+        rows[name] = [json.loads(line) for line in Path("rows.jsonl").read_text().splitlines()]
+        assert [row["path"].startswith(name) for row in rows[name]] == [True] * 3
+    without_path = [[{**row, "path": ""} for row in each] for each in rows.values()]
+    assert without_path[0] == without_path[1]
+    code, _, err = called(capsys, "runs", "remove", "results.suite.zip", "--yes")
+    assert code == 2 and Path("results.suite.zip").is_file(), err

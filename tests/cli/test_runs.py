@@ -71,7 +71,7 @@ def test_every_run_is_listed_newest_first(results: Path) -> None:
         (["--algorithm", "ppo", "--status", "ok"], "21"),
         (["--status", "failed", "--status", "interrupted"], "54"),
         (["--valid"], "321"),
-        (["--not-valid"], "54"),
+        (["--no-valid"], "54"),
         (["--size", "1M"], "54321"),
         (["--size", "66B"], ""),
         (["--since", "2023-11-14T23:13:20"], "5432"),
@@ -108,7 +108,7 @@ def test_a_run_that_is_going_on_and_a_damaged_one_are_listed_as_such(results: Pa
         assert found[going.name]["state"] == "running" and found[going.name]["backend"] is None
         assert ids(results, "--status", "running") == [going.name]
     assert found[damaged.name]["state"] == "damaged" and "manifest.json" in found[damaged.name]["problem"]
-    assert ids(results, "--status", "damaged", "--not-valid") == [damaged.name]
+    assert ids(results, "--status", "damaged", "--no-valid") == [damaged.name]
 
 
 def test_what_is_asked_wrongly_is_one_line(results: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_list_is_read_from_what_is_kept_until_a_file_changes(results: Path, mo
     monkeypatch.setattr(signature, "SETTLED_SECONDS", 0.0)  # files may be young
     before = listed(results)
 
-    def derived(*given: object) -> None:
+    def derived(*given: object, **more: object) -> None:
         raise AssertionError("a record was derived")
 
     with monkeypatch.context() as patched:

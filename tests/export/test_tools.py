@@ -103,10 +103,13 @@ def wandb_records(data: bytes) -> Iterator[Any]:
 
 
 def test_wandb_keeps_each_run_offline_with_its_settings_and_figures(
-    made: Path, rows: dict[str, Row], tmp_path: Path
+    made: Path, rows: dict[str, Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("wandb", reason="W&B NOT CHECKED: not installed")
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     export_to("wandb", [made], tmp_path / "out")  # tests have no network, so that nothing was asked for
+    assert not [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
     files = {path.stem.removeprefix("run-"): path for path in (tmp_path / "out").rglob("*.wandb")}
     assert set(files) == set(rows)
     for name, path in files.items():

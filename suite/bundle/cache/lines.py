@@ -55,9 +55,9 @@ class RunLine:
         return self.status == "ok" and self.validity not in ("suspect", "invalid") and not self.findings
 
 
-def line_of(records: DerivedRecords, bundle: Bundle) -> RunLine:
-    """Raises DamagedBundle, and StillRunning while a driver holds the run."""
-    body: dict[str, Any] = from_json(records.text_of(bundle, _KIND, _text))
+def line_of(records: DerivedRecords, bundle: Bundle, is_alone: bool = False) -> RunLine:
+    """``is_alone`` and what is raised: as of ``DerivedRecords.of``."""
+    body: dict[str, Any] = from_json(records.text_of(bundle, _KIND, _text, is_alone))
     return RunLine(**{**body, "findings": tuple(body["findings"])})
 
 

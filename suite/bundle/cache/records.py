@@ -78,17 +78,17 @@ class DerivedRecords:
             self._keep(place, before.value + name, name, body)
         return known
 
-    def text_of(self, bundle: Bundle, kind: bytes, make: Callable[[Derived], bytes]) -> bytes:
+    def text_of(self, bundle: Bundle, kind: bytes, make: Callable[[Derived], bytes], is_alone: bool = False) -> bytes:
         """What ``make`` says of what ``of`` gives, kept under ``kind`` for as long as that is, and then not made again.
 
-        Raises as ``of``.
+        ``is_alone`` and what is raised as of ``of``.
         """
         _refuse_running(bundle)
         name = self._untouched(bundle)
         kept = None if name is None else self._database.get(kind + name)
         if kept is not None:
             return kept
-        text = make(self.of(bundle))
+        text = make(self.of(bundle, is_alone))
         name = self._untouched(bundle)
         if name is not None:
             self._database.put(kind + name, text)

@@ -6,14 +6,13 @@ it; newer versions open one only where that is allowed, as it is here for as lon
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from suite.export.tools.given import Given
+from suite.export.tools.surroundings import variable
 from suite.spec.base import UsageError, printable
 from suite.spec.optional import required
 
@@ -36,7 +35,7 @@ def write(folder: Path, runs: Iterable[Given]) -> int:
     tracking, entities = required("mlflow.tracking", EXTRA), required("mlflow.entities", EXTRA)
     refused = required("mlflow.exceptions", EXTRA).MlflowException
     try:
-        with _files_allowed():
+        with variable(_ALLOWS_FILES, "true"):
             return _write(tracking, entities, folder, runs)
     except refused as error:
         raise UsageError(f"mlflow refuses: {printable(str(error))[:_LONGEST_MESSAGE]}") from error
@@ -70,16 +69,3 @@ def _param(entities: Any, name: str, value: Any) -> Any:
 
 def _milliseconds(moment: datetime | None) -> int | None:
     return None if moment is None else max(0, round(1000 * moment.timestamp()))
-
-
-@contextmanager
-def _files_allowed() -> Iterator[None]:
-    before = os.environ.get(_ALLOWS_FILES)
-    os.environ[_ALLOWS_FILES] = "true"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[_ALLOWS_FILES]
-        else:
-            os.environ[_ALLOWS_FILES] = before

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from suite.export.tools.given import Given
+from suite.export.tools.surroundings import variable
 from suite.spec.base import UsageError, printable
 from suite.spec.optional import required
 
@@ -24,7 +26,12 @@ def write(folder: Path, runs: Iterable[Given]) -> int:
     """No account is asked for and no network used. Raises OSError, and UsageError for what W&B refuses."""
     wandb = required("wandb", EXTRA)
     try:
-        return _write(wandb, folder, runs)
+        # its own logs would go to the user's home
+        with tempfile.TemporaryDirectory() as cache, variable("WANDB_CACHE_DIR", cache):
+            try:
+                return _write(wandb, folder, runs)
+            finally:
+                wandb.teardown()  # a process of its own
     except wandb.Error as error:
         raise UsageError(f"wandb refuses: {printable(str(error))[:_LONGEST_MESSAGE]}") from error
 
