@@ -35,6 +35,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 VLLM_STAMP := $(VENV)/.vllm
 TRL_STAMP := $(VENV)/.trl
+DATA_STAMP := $(VENV)/.data
 # Trainers whose packages cannot live with the engines': `make NAME` installs requirements/NAME.lock into .venv-NAME.
 OVERLAYS := trl-ppo trlx verl openrlhf
 OVERLAY_STAMPS := $(OVERLAYS:%=$(VENV)-%/.installed)
@@ -57,7 +58,7 @@ WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker e
 WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform manylinux_$(glibc)_x86_64) \
 	--platform manylinux2014_x86_64
 
-.PHONY: help test-trainers test-thorough bench vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock openrlhf openrlhf-lock test test-fast test-bare test-kubernetes fuzz lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean docs docs-lock page-vendor
+.PHONY: help data data-lock test-trainers test-thorough bench vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock openrlhf openrlhf-lock test test-fast test-bare test-kubernetes fuzz lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean docs docs-lock page-vendor
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -75,6 +76,7 @@ bench: $(STAMP) ## measure both backends on this machine's CPU and write results
 
 vllm: $(VLLM_STAMP) ## install vLLM for a CPU beside the engines, for --generation vllm (Linux on x86-64)
 
+data: $(DATA_STAMP) ## install what `suite export` and the Python interface hand results to: polars, TensorBoard, MLflow, W&B
 trl: $(TRL_STAMP) ## install TRL beside the engines, for the backends trl-grpo and trl-rloo
 
 trl-ppo: $(VENV)-trl-ppo/.installed ## install TRL 1.12.0, the last with PPO, into an environment beside the engines'
@@ -91,7 +93,7 @@ marked = $(sort $(shell grep -rlE 'mark\.$(1)\b' tests --include='test_*.py'))
 # dealt to two of pytest's processes, file by file. Without job control (set -m)
 # a shell has what it starts in the background ignore Ctrl-C, which some of these tests send. A Kubernetes API server that
 # is being built (.ci/run) holds a lock until it is done; its tests come after those with daemons.
-test: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) ## lint, types and all tests but those of test-trainers
+test: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) $(DATA_STAMP) ## lint, types and all tests but those of test-trainers
 	@failed=(); begin=$$SECONDS; \
 	step() { local name=$$1; echo "== $$name"; shift; "$$@" || failed+=("$$name"); }; \
 	tests() { local code=0; $(BIN)/python -m pytest "$$@" $(PYTEST_ARGS) || code=$$?; [ $$code = 5 ] || return $$code; }; \
@@ -233,6 +235,16 @@ trl-lock: ## compile requirements/trl.lock again (needs uv on the PATH or in UV)
 	@$(PYTHON) requirements/leave_out.py build/trl.whole requirements/driver.lock requirements/cpu.lock \
 		| cat build/trl.head - > requirements/trl.lock
 
+# In vLLM's versions, also where a tool asks for older ones of these.
+data-lock: ## compile requirements/data.lock again (needs uv on the PATH or in UV)
+	@mkdir -p build; grep '^#' requirements/data.lock > build/data.head
+	@grep -hoE '^(cachetools|numpy|packaging|protobuf|setuptools|torch)==[^ ]+' requirements/driver.lock requirements/cpu.lock requirements/vllm.lock \
+		| sort -u > build/data.override
+	@$(UV) pip compile --no-config --quiet --generate-hashes --no-header --no-annotate --python-version 3.11 \
+		--python-platform x86_64-manylinux_2_28 $(DATA_BESIDE:%=-c %) --override build/data.override -o build/data.whole requirements/data.in
+	@$(PYTHON) requirements/leave_out.py build/data.whole $(DATA_BESIDE) | cat build/data.head - > requirements/data.lock
+data-lock: DATA_BESIDE = requirements/driver.lock requirements/cpu.lock requirements/vllm.lock requirements/trl.lock
+
 trl-ppo-lock: ## compile requirements/trl-ppo.lock again (needs uv on the PATH or in UV)
 	@mkdir -p build; grep '^#' requirements/trl-ppo.lock > build/trl-ppo.head
 	@$(UV) pip compile --no-config --quiet --generate-hashes --no-header --no-annotate --no-deps --python-version 3.11 \
@@ -333,6 +345,11 @@ $(TRL_STAMP): $(STAMP) requirements/trl.lock
 	@echo "Installing TRL into $(VENV): once, a minute ..."
 	@$(INSTALL) --no-deps --require-hashes -r requirements/trl.lock
 	@touch $(TRL_STAMP)
+
+$(DATA_STAMP): $(TRL_STAMP) $(VLLM_WHERE_IT_IS) requirements/data.lock
+	@echo "Installing what results are exported to into $(VENV): once, half a minute ..."
+	@$(INSTALL) --no-deps --require-hashes -r requirements/data.lock
+	@touch $(DATA_STAMP)
 
 $(VENV)-trl-ppo/.installed: $(TRL_STAMP)  # has what this TRL needs too
 # vLLM generates for it, and Accelerate and Datasets are TRL's.
