@@ -49,6 +49,7 @@ COMMANDS: Mapping[str, Command | Group] = {
     "collect": Command("collect:collect", "fetch the results of submitted runs"),
     "logs": Command("logs:logs", "show what a run prints"),
     "clean": Command("clean:clean", "remove what is left of collected runs"),
+    "schema": Command("schema:schema", "print the JSON Schema of a file that the suite writes"),
     "sizes": Command("sizes:sizes", "list the model sizes and the presets"),
     "backends": Command("backends:backends", "list the backends and the versions installed"),
     "images": Group(
