@@ -57,7 +57,7 @@ WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker e
 WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform manylinux_$(glibc)_x86_64) \
 	--platform manylinux2014_x86_64
 
-.PHONY: help test-trainers bench vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock openrlhf openrlhf-lock test test-fast test-bare test-kubernetes fuzz lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean
+.PHONY: help test-trainers test-thorough bench vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock openrlhf openrlhf-lock test test-fast test-bare test-kubernetes fuzz lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean docs docs-lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -85,39 +85,44 @@ verl: $(VLLM_STAMP) $(VENV)-verl/.installed ## install verl into an environment 
 openrlhf: $(VENV)-openrlhf/.installed ## install OpenRLHF and Ray into an environment beside the engines'
 
 # The files that a mark stands in: pytest would import all others too before it leaves their tests out.
-marked = $(shell grep -rlE 'mark\.$(1)\b' tests --include='test_*.py')
+marked = $(sort $(shell grep -rlE 'mark\.$(1)\b' tests --include='test_*.py'))
 
 # Tests with daemons wait more than they compute: they share the cores with training ranks. Those that need neither are
 # dealt to two of pytest's processes, file by file. Without job control (set -m)
 # a shell has what it starts in the background ignore Ctrl-C, which some of these tests send. A Kubernetes API server that
-# is being built (.ci/run) holds a lock until it is done.
+# is being built (.ci/run) holds a lock until it is done; its tests come after those with daemons.
 test: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) ## lint, types and all tests but those of test-trainers
 	@failed=(); begin=$$SECONDS; \
 	step() { local name=$$1; echo "== $$name"; shift; "$$@" || failed+=("$$name"); }; \
 	tests() { local code=0; $(BIN)/python -m pytest "$$@" $(PYTEST_ARGS) || code=$$?; [ $$code = 5 ] || return $$code; }; \
-	side_by_side() { \
-		local code=0; mkdir -p build; \
-		set -m; tests -m "daemon and not alone" $(filter-out tests/kubernetes_server/%,$(call marked,daemon)) >build/daemon-tests.log 2>&1 & set +m; \
-		trap "kill -- -$$! 2>/dev/null || true" EXIT; \
-		tests -m "ranks and not daemon and not alone and not trainers" $(call marked,ranks) || code=1; \
-		tests -m "not ranks and not daemon and not alone" -n 2 --dist loadfile || code=1; \
-		wait $$! || code=1; cat build/daemon-tests.log; return $$code; }; \
 	server_tests() { \
 		[ ! -e build/kubernetes/lock ] || flock --timeout 900 build/kubernetes/lock true || true; \
 		tests tests/kubernetes_server; }; \
+	with_daemons() { \
+		local code=0; tests -m "daemon and not alone" $(filter-out tests/kubernetes_server/%,$(call marked,daemon)) || code=1; \
+		server_tests || code=1; return $$code; }; \
+	side_by_side() { \
+		local code=0; mkdir -p build; \
+		set -m; with_daemons >build/daemon-tests.log 2>&1 & set +m; \
+		trap "kill -- -$$! 2>/dev/null || true" EXIT; \
+		tests -m "ranks and not daemon and not alone and not trainers and not thorough" $(call marked,ranks) || code=1; \
+		tests -m "not ranks and not daemon and not alone" -n 2 --dist loadfile --ignore tests/kubernetes_server || code=1; \
+		wait $$! || code=1; cat build/daemon-tests.log; return $$code; }; \
 	step "lint: ruff check" $(BIN)/ruff check --quiet; \
 	step "lint: ruff format" $(BIN)/ruff format --check --quiet; \
 	step "lint: vermin, the worker runs on Python 3.8" $(VERMIN); \
 	step "types: mypy" $(BIN)/mypy; \
 	step "tests: real daemons, beside training ranks and all that need neither" side_by_side; \
 	step "tests: those that run alone" tests -m alone $(call marked,alone); \
-	step "tests: a Kubernetes API server" server_tests; \
 	if [ $${#failed[@]} -eq 0 ]; then echo "make test: lint, types and tests passed in $$((SECONDS - begin)) s"; \
 	else echo "make test: failed after $$((SECONDS - begin)) s:"; printf '  %s\n' "$${failed[@]}"; exit 1; fi
 
 # One after the other: each starts a dozen processes.
 test-trainers: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) $(OVERLAY_STAMPS) ## TRL, verl and OpenRLHF for real, in their environments, and Ray on two nodes: about twelve minutes
 	@CI=true $(BIN)/python -m pytest -m trainers $(call marked,trainers) $(PYTEST_ARGS)
+
+test-thorough: $(STAMP) $(VLLM_WHERE_IT_IS) ## the cases that make test leaves out, on training ranks: about three minutes
+	@CI=true $(BIN)/python -m pytest -m "thorough and not daemon" $(call marked,thorough) $(PYTEST_ARGS)
 
 test-fast: $(STAMP) ## the tests that start no training ranks and need no daemon
 	@$(BIN)/python -m pytest -m "not ranks and not daemon" -n 2 --dist loadfile $(PYTEST_ARGS)
@@ -175,6 +180,16 @@ planner-fit: $(STAMP) ## fit the planner on published rows (PUBLISHED=folder) an
 planner-check: $(STAMP) ## compare the planner with published rows (PUBLISHED=folder); print the tables of docs/planner.md
 	@$(BIN)/suite plan --check $(PUBLISHED)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m suite.fitting.refit $(PUBLISHED) --docs docs/planner.md
+
+docs: $(VENV)/.docs ## build the documentation site into build/docs; open build/docs/index.html
+	@$(BIN)/python -m mkdocs build --quiet --strict
+
+docs-lock: ## compile requirements/docs.lock again (needs uv on the PATH or in UV)
+	@mkdir -p build; grep '^#' requirements/docs.lock > build/docs.head
+	@$(UV) pip compile --no-config --quiet --generate-hashes --no-header --no-annotate --python-version 3.11 --python-platform x86_64-manylinux_2_28 -c requirements/driver.lock -c requirements/cpu.lock \
+		--extra docs -o build/docs.whole pyproject.toml
+	@$(PYTHON) requirements/leave_out.py build/docs.whole requirements/driver.lock requirements/cpu.lock \
+		| cat build/docs.head - > requirements/docs.lock
 
 wheels: $(STAMP) ## fetch into wheels/ what bench-gpu and test-gpu need on a machine that can fetch nothing
 	@mkdir -p build $(WHEELS)
@@ -347,3 +362,8 @@ $(STAMP): pyproject.toml requirements/driver.lock requirements/cpu.lock
 	@[ -e $(VLLM_STAMP) ] || $(BIN)/python -m pip check --disable-pip-version-check  # vLLM's own list is not followed
 	@$(BIN)/python -m compileall -qq -j 0 -x '/tests?/|/transformers/models/' $(VENV)/lib || true
 	@touch $(STAMP)
+
+$(VENV)/.docs: $(STAMP) requirements/docs.lock
+	@echo "Installing MkDocs into $(VENV): once ..."
+	@$(INSTALL) --no-deps --require-hashes -r requirements/docs.lock
+	@touch $@

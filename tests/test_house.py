@@ -30,7 +30,9 @@ FLOORS = {
     "conduct": 3,
     "images": 3,
     "report": 3,
+    "export": 3,
     "cli": 4,
+    "api": 4,
     "__main__": 5,
 }
 TRAINING = {
@@ -156,6 +158,7 @@ OWN_FILES = {
     "suite/images/wheelhouse.py": "wheels that pip has just put there",
     "suite/images/build.py": "writes a log",
     "suite/report/plots/kept.py": "pictures that it has just drawn",
+    "suite/report/site/pages.py": "the suite's own sources and data",
     "suite/bundle/files.py": "writes, and syncs folders",
     "suite/bundle/store.py": "the driver's own log and lock, through no link",
     "suite/bundle/archive/opening.py": "writes files that are not there yet",
@@ -164,6 +167,9 @@ OWN_FILES = {
     "suite/bundle/cache/database.py": "the user's own cache, through no link",
     "suite/conduct/running/origin.py": "the user's own key, which must be theirs alone",
     "suite/spec/redaction.py": "the suite's own sources and data",
+    "suite/bundle/tags.py": "locks a folder, through no link",
+    "suite/export/writing.py": "writes a draft that is not there yet",
+    "suite/export/tools/tensorboard.py": "writes files that are not there yet",
     "suite/launch/cluster/submission.py": "writes a draft that is not there yet",
     "suite/conduct/cluster/turn.py": "a lock, through no link",
     "suite/conduct/cluster/image_file.py": "a regular file of any length that the user named",

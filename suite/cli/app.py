@@ -18,16 +18,22 @@ from suite.spec.terminal import say
 class Commands(TyperGroup):
     """A group whose commands are listed from the table and imported when one is run, explained or completed."""
 
-    def __init__(self, *, table: Mapping[str, Command | Group] = COMMANDS, **settings: Any) -> None:
+    def __init__(self, *, table: Mapping[str, Command | Group] = COMMANDS, default: str = "", **settings: Any) -> None:
         listed = {
             name: TyperCommand(name, short_help=entry.summary, rich_markup_mode=None) for name, entry in table.items()
         }
         super().__init__(**{**settings, "commands": listed})
-        self._table = table
+        self._table, self._default = table, default
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Text is as wide as the saved help would be."""
         return super().make_context(info_name, args, parent, **{"max_content_width": content_width(), **extra})
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """A group that has a default command is that one where the first word names no other."""
+        names_one = bool(args) and (args[0] in self._table or args[0] in ctx.help_option_names)
+        given = [self._default, *args] if self._default and not names_one and not ctx.resilient_parsing else args
+        return super().parse_args(ctx, given)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """The command that a word names. Lists and completions of names never come here."""
@@ -38,7 +44,14 @@ class Commands(TyperGroup):
 def load(name: str, entry: Command | Group) -> TyperCommand | TyperGroup:
     """The command as the command line runs it. Its module is imported here."""
     if isinstance(entry, Group):
-        return Commands(table=entry.commands, name=name, help=entry.help, no_args_is_help=True, rich_markup_mode=None)
+        return Commands(
+            table=entry.commands,
+            default=entry.default,
+            name=name,
+            help=entry.help,
+            no_args_is_help=True,
+            rich_markup_mode=None,
+        )
     module, _, function = entry.function.partition(":")
     single = typer.Typer(rich_markup_mode=None, add_completion=False)
     single.command(name, cls=GroupedCommand, short_help=entry.summary)(

@@ -18,17 +18,19 @@ class Command(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A command that has commands of its own."""
+    """A command that has commands of its own. ``default``: which one is meant where none is named; empty: none."""
 
     summary: str
     help: str
     commands: Mapping[str, Command]
+    default: str = ""
 
 
 COMMANDS: Mapping[str, Command | Group] = {
     "run": Command("run:run", "measure backends, model sizes, numbers of ranks and layouts"),
     "plan": Command("plan:plan", "predict memory, time and cost before a run"),
     "report": Command("report:report", "show the results, or write a Markdown report with plots"),
+    "site": Command("site:site", "write a site of results over time, with change points"),
     "compare": Command("compare:compare", "compare two results folders, with a gate for CI"),
     "verify": Command("verify:verify", "derive records again from the raw events and compare"),
     "rerun": Command("rerun:rerun", "repeat a run from its manifest"),
@@ -49,6 +51,17 @@ COMMANDS: Mapping[str, Command | Group] = {
     "collect": Command("collect:collect", "fetch the results of submitted runs"),
     "logs": Command("logs:logs", "show what a run prints"),
     "clean": Command("clean:clean", "remove what is left of collected runs"),
+    "export": Command("export:export", "write the results as Parquet, CSV, JSON Lines or OpenMetrics"),
+    "runs": Group(
+        "list, tag and remove runs",
+        "List, tag and remove runs. `suite runs FOLDER` is `suite runs list FOLDER`.",
+        {
+            "list": Command("runs:list_runs", "list runs with their state"),
+            "tag": Command("runs:tag", "give runs tags, or take them"),
+            "remove": Command("runs:remove", "remove runs for good"),
+        },
+        default="list",
+    ),
     "schema": Command("schema:schema", "print the JSON Schema of a file that the suite writes"),
     "sizes": Command("sizes:sizes", "list the model sizes and the presets"),
     "backends": Command("backends:backends", "list the backends and the versions installed"),

@@ -68,6 +68,8 @@ def brought_home(suite: Suite, runs: Path, exit_code: int = 0) -> Record:
     """The record of the one run of a folder, once it is over."""
     done = suite("collect", "--wait", "--runs", str(runs))
     assert done.returncode == exit_code, done.stdout + done.stderr
+    # Slurm calls a job over while its nodes still end it and tidy up
+    wait_for(lambda: " ".join(map(str, (runs / "scratch").glob("suite.*"))) or "nothing left", "nothing left", 60)
     (bundle,) = find_bundles([runs])
     record = bundle.record()
     assert record is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from types import TracebackType
 
 from suite.bundle.cache.code import code_key
@@ -54,13 +55,11 @@ class DerivedRecords:
         """What the bundle's evidence gives. ``is_alone``: nobody else can change its files, which lie where they are
         for this once. Raises DamagedBundle, and StillRunning while a driver holds the run.
         """
-        if bundle.running():
-            raise StillRunning(f"run {bundle.id} is still going on; its record is derived when it ends")
+        _refuse_running(bundle)
         if not self._database.is_open:
             return self._derived(bundle, _evidence(bundle))[0]
         folder = os.path.join(self._here, bundle.path)
-        place = b"folder %s %s" % (self._code, os.fsencode(folder))
-        before = signature_of(folder)
+        place, before = self._place(folder), signature_of(folder)
         seen = self._database.get(place) if before else None
         if seen is not None and before is not None and seen[:_SIGNATURE_BYTES] == before.value:
             known = self._known(seen[_SIGNATURE_BYTES:])
@@ -78,6 +77,36 @@ class DerivedRecords:
         elif before.is_settled and signature_of(folder) == before:  # nobody wrote while it was read
             self._keep(place, before.value + name, name, body)
         return known
+
+    def text_of(self, bundle: Bundle, kind: bytes, make: Callable[[Derived], bytes]) -> bytes:
+        """What ``make`` says of what ``of`` gives, kept under ``kind`` for as long as that is, and then not made again.
+
+        Raises as ``of``.
+        """
+        _refuse_running(bundle)
+        name = self._untouched(bundle)
+        kept = None if name is None else self._database.get(kind + name)
+        if kept is not None:
+            return kept
+        text = make(self.of(bundle))
+        name = self._untouched(bundle)
+        if name is not None:
+            self._database.put(kind + name, text)
+        return text
+
+    def _untouched(self, bundle: Bundle) -> bytes | None:
+        """The name under which is kept what the bundle gives; null where that is not known without reading it."""
+        if not self._database.is_open:
+            return None
+        folder = os.path.join(self._here, bundle.path)
+        seen = self._database.get(self._place(folder))
+        now = None if seen is None else signature_of(folder)
+        if seen is None or now is None or seen[:_SIGNATURE_BYTES] != now.value:
+            return None
+        return seen[_SIGNATURE_BYTES:]
+
+    def _place(self, folder: str) -> bytes:
+        return b"folder %s %s" % (self._code, os.fsencode(folder))
 
     def _name(self, bundle: Bundle, evidence: Evidence) -> bytes:
         """Under which everything is kept that the bundle gives, the difference of its record.json among it."""
@@ -131,6 +160,11 @@ class DerivedRecords:
         if self._new >= _BATCH:
             self._database.flush()
             self._new = 0
+
+
+def _refuse_running(bundle: Bundle) -> None:
+    if bundle.running():
+        raise StillRunning(f"run {bundle.id} is still going on; its record is derived when it ends")
 
 
 def _evidence(bundle: Bundle) -> Evidence | None:

@@ -33,6 +33,8 @@ _WHERE = {
     "RayCluster": "apis/ray.io/v1/namespaces/{namespace}/rayclusters",
     "VolcanoJob": "apis/batch.volcano.sh/v1alpha1/namespaces/{namespace}/jobs",
 }
+#: what a run is made of
+KINDS = frozenset(_WHERE) - {"Pod", "Event", "ResourceQuota"}
 
 
 class Refused(UsageError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,7 +13,7 @@ from suite.launch.cluster.scheduler import Gathered, Phase, SchedulerState, Stre
 from suite.launch.cluster.submission import Submission
 from suite.launch.job import Job
 from suite.launch.kubernetes.answers import readable, run_answer
-from suite.launch.kubernetes.client import Cluster, Refused, connect
+from suite.launch.kubernetes.client import KINDS, Cluster, Refused, connect
 from suite.launch.kubernetes.diagnose import hopeless, scheduler_end
 from suite.launch.kubernetes.pod import ATTEMPT_LABEL, RUN_LABEL, run_labels
 from suite.launch.kubernetes.pods import Pod, read_pods, run_end
@@ -27,6 +28,7 @@ from suite.spec.base import UsageError
 
 _READ_SECONDS, _CLEAR_SECONDS, _POLL_SECONDS = 600.0, 120.0, 1.0
 _TAIL_LINES = 40
+_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
 
 
 class KubernetesScheduler:
@@ -78,7 +80,13 @@ class KubernetesScheduler:
         if state.phase not in ("pending", "running"):
             return
         cluster = self._cluster(submission)
-        found = _with_logs(cluster, self._ask(cluster, submission), needed=False)
+        found = self._ask(cluster, submission)
+        if found.run is not None and _attempt(found.run) != submission.scheduler.get("attempt"):
+            raise UsageError(
+                f"{submission.run_id}: namespace {cluster.namespace} has a run of this name that another submission "
+                "made, and it is left alone; cancel it in the folder it was submitted from"
+            )
+        found = _with_logs(cluster, found, needed=False)
         write_snapshot(_spool(submission), found._replace(given_up=state.hopeless is not None))
         _delete(cluster, submission)
 
@@ -131,7 +139,7 @@ class KubernetesScheduler:
         return cluster
 
     def _ask(self, cluster: Cluster, submission: Submission) -> Snapshot:
-        kind, name = submission.fact("objects", list)[-1]
+        kind, name = _objects(submission)[-1]
         run = cluster.get(kind, name)
         pods = _pods_of(cluster, submission)
         is_whole = len(pods) >= submission.job.nodes and all(pod.phase != "Pending" for pod in read_pods(pods))
@@ -149,7 +157,7 @@ def _ranks(pod: Pod, job: Job) -> tuple[int, ...]:
 def _release(cluster: Cluster, submission: Submission) -> None:
     """Have KubeRay take the pods of a RayCluster away, which it would keep: it does not know that the job is over."""
     with suppress(Refused):
-        for kind, name in submission.fact("objects", list):
+        for kind, name in _objects(submission):
             if kind == "RayCluster":
                 cluster.patch(kind, name, {"spec": {"suspend": True}})
 
@@ -192,7 +200,13 @@ def _is_of_another_attempt(submission: Submission, run: dict[str, Any] | None) -
     """Of an attempt whose answer is not known: what the cluster still has of the one before it has the same name."""
     if submission.sending is None:
         return False
-    return run is None or run["metadata"].get("labels", {}).get(ATTEMPT_LABEL) != submission.sending
+    return run is None or _attempt(run) != submission.sending
+
+
+def _attempt(run: dict[str, Any]) -> str | None:
+    """What marks the attempt that made a run's object; older ones have no mark."""
+    mark: str | None = run["metadata"].get("labels", {}).get(ATTEMPT_LABEL)
+    return mark
 
 
 def _is_suspended(run: dict[str, Any]) -> bool:
@@ -226,13 +240,31 @@ def clear_away(cluster: Cluster, submission: Submission) -> None:
 
 
 def _delete(cluster: Cluster, submission: Submission) -> None:
-    """The run itself first: deleting it takes the others with it where they are its own."""
-    for kind, name in reversed(submission.fact("objects", list)):
-        cluster.delete(kind, name)
+    """The run itself first: deleting it takes the others with it where they are its own. What does not carry the run's
+    label stays: a submission that somebody handed on may name any object."""
+    for kind, name in reversed(_objects(submission)):
+        found = cluster.get(kind, name)
+        if found is not None and found["metadata"].get("labels", {}).get(RUN_LABEL) == _label(submission):
+            cluster.delete(kind, name)
+
+
+def _objects(submission: Submission) -> list[tuple[str, str]]:
+    """Kind and name of each, the run last. Raises UsageError for what no submission of a run names."""
+    found = submission.fact("objects", list)
+    for one in found or [None]:
+        match one:
+            case [str(kind), str(name)] if kind in KINDS and _NAME.fullmatch(name):
+                continue
+        raise UsageError(f"{submission.run_id}: {ascii(one)[:200]} in its submission is no object of a run")
+    return [(kind, name) for kind, name in found]
+
+
+def _label(submission: Submission) -> str:
+    return run_labels(submission.run_id)[RUN_LABEL]
 
 
 def _pods_of(cluster: Cluster, submission: Submission) -> list[dict[str, Any]]:
-    return cluster.find("Pod", labelSelector=f"{RUN_LABEL}={run_labels(submission.run_id)[RUN_LABEL]}")
+    return cluster.find("Pod", labelSelector=f"{RUN_LABEL}={_label(submission)}")
 
 
 def read_claim(cluster: Cluster, submission: Submission, settings: KubernetesSettings) -> bytes:

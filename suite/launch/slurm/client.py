@@ -79,6 +79,11 @@ def find_by_name(name: str, folder: str, index: int | None) -> QueueEntry | None
     return _last([job for job in jobs if index is None or job.job.endswith(f"_{index}")])
 
 
+def is_called(job: str, name: str) -> bool:
+    """Whether a job of the queue is the user's own and has that name."""
+    return bool(_queued("--me", f"--jobs={job}", f"--name={name}"))
+
+
 def unfinished(folders: Collection[str]) -> list[str]:
     """The user's own jobs of these working directories that wait or run, oldest first; an array is one job."""
     if shutil.which("sbatch") is None:

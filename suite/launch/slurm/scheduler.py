@@ -83,8 +83,16 @@ class SlurmScheduler:
         found = self._find(submission)
         if found is None:
             raise UsageError(f"{submission.run_id}: Slurm knows no job {_called(submission)} (any more)")
-        if _PHASES.get(found.state) is not None:
-            client.cancel(found.job)
+        if _PHASES.get(found.state) is None:
+            return
+        # a submission that somebody handed on may name any job of whoever cancels
+        name = submission.fact("name", str)
+        if not client.is_called(found.job, name):
+            raise UsageError(
+                f"{submission.run_id}: job {found.job} is not yours or is not called {name!r}, so it is another's; "
+                f"scancel {found.job} ends it all the same"
+            )
+        client.cancel(found.job)
 
     def gather(self, submission: Submission) -> Gathered:
         found = self._find(submission)

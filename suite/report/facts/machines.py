@@ -49,7 +49,7 @@ def assign_machines(entries: Sequence[Entry]) -> tuple[list[str], tuple[Machine,
     A run that died before it recorded its hardware belongs to the machine of its own repeats where there is one such,
     else to the only machine of the report, else to ``?``.
     """
-    known = [_hardware(entry.record) for entry in entries]
+    known = [hardware_of(entry.record) for entry in entries]
     letters = {hardware: _letter(index) for index, hardware in enumerate(sorted({one for one in known if one}))}
     of_manifest: dict[str, set] = defaultdict(set)
     for entry, hardware in zip(entries, known, strict=True):
@@ -71,7 +71,8 @@ def _letter(index: int) -> str:
     return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[index % 26] + (str(index // 26) if index >= 26 else "")
 
 
-def _hardware(record: Record) -> Hardware | None:
+def hardware_of(record: Record) -> Hardware | None:
+    """Null of a run that died before it told where it was."""
     facts = record.environment.worker
     if facts is None:
         return None

@@ -283,6 +283,27 @@ class TestComingHome:
         assert record.status == "interrupted"
         assert (tmp_path / handed.run_id / "logs" / "node-0.log").read_bytes() == b"\xff\n"
 
+    def test_a_run_that_another_submission_made_is_left_alone(self, cluster: MemoryCluster, handed: Submission) -> None:
+        for attempt in (None, "0badc0de"):
+            with pytest.raises(UsageError, match="has a run of this name that another submission made"):
+                scheduler_of(cluster).cancel(handed.with_scheduler(attempt=attempt))
+        assert cluster.kinds() == ["ConfigMap", "Job", "Service"]
+
+    def test_objects_without_the_runs_label_stay(self, cluster: MemoryCluster, handed: Submission) -> None:
+        mine = {"kind": "ConfigMap", "metadata": {"name": "precious"}}
+        cluster.create({"apiVersion": "v1", **mine})
+        named = [["ConfigMap", "precious"], *handed.scheduler["objects"]]
+        scheduler_of(cluster).cancel(handed.with_scheduler(objects=named))
+        assert list(cluster.objects) == [("ConfigMap", "precious")]
+
+    @pytest.mark.parametrize("objects", [[], ["Job"], [["Secret", "a"]], [["Job", "../a"]], [["Job", 1]], [[1, "a"]]])
+    def test_what_is_no_object_of_a_run_is_not_asked_for(
+        self, cluster: MemoryCluster, handed: Submission, objects: list[Any]
+    ) -> None:
+        for ask in (scheduler_of(cluster).look, scheduler_of(cluster).cancel, scheduler_of(cluster).gather):
+            with pytest.raises(UsageError, match="in its submission is no object of a run"):
+                ask(handed.with_scheduler(objects=objects))
+
     def test_what_is_over_or_gone_is_not_cancelled(self, cluster: MemoryCluster, handed: Submission) -> None:
         finish(cluster, handed)
         scheduler_of(cluster).cancel(handed)

@@ -108,6 +108,23 @@ def test_a_job_that_is_over_is_not_cancelled_again(monkeypatch: pytest.MonkeyPat
     SlurmScheduler().cancel(handed)
 
 
+@pytest.mark.parametrize("is_called", [True, False])
+def test_a_job_of_another_name_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, handed: Submission, is_called: bool
+) -> None:
+    asked, cancelled = [], []
+    queue(monkeypatch, "RUNNING")
+    monkeypatch.setattr(client, "is_called", lambda *job: asked.append(job) or is_called)
+    monkeypatch.setattr(client, "cancel", cancelled.append)
+    if is_called:
+        SlurmScheduler().cancel(handed)
+    else:
+        with pytest.raises(UsageError, match="job 7 is not yours or is not called"):
+            SlurmScheduler().cancel(handed)
+    assert asked == [("7", handed.fact("name", str))]
+    assert cancelled == (["7"] if is_called else [])
+
+
 def test_an_unknown_job_cannot_be_cancelled(monkeypatch: pytest.MonkeyPatch, handed: Submission) -> None:
     queue(monkeypatch, None)
     with pytest.raises(UsageError, match="knows no job 7"):

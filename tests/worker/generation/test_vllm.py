@@ -48,6 +48,7 @@ def told(precision: str, tensor: int, families: tuple[str, ...]) -> list[dict[st
 
 
 @pytest.mark.ranks
+@pytest.mark.thorough
 @pytest.mark.timeout(SECONDS)
 def test_vllm_generates_with_the_weights_it_was_given_last_on_two_ranks_of_one_replica() -> None:
     require_vllm()

@@ -1,0 +1,166 @@
+"""Reference pages, made of what the code says of itself: help of commands, descriptions of fields, docstrings."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import io
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from types import ModuleType, UnionType
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+from suite.cli.commands import COMMANDS, Group
+from suite.cli.main import saved_page
+
+#: Models whose fields other programs read, with what they are.
+MODELS = (
+    ("suite.spec.manifest:Manifest", "manifest.json", "What was resolved before the run, hashed."),
+    ("suite.bundle.record:Record", "record.json", "What is derived from a run's raw events."),
+    ("suite.report.comparing.model:FolderComparison", "suite compare --json", "Every row that both sides measured."),
+)
+#: What packages of others implement or call.
+INTERFACES = (
+    "suite.backends.base:BackendDriver",
+    "suite.worker.engines.base:Engine",
+    "suite.worker.trainers.base:Trainer",
+)
+
+
+def commands_page() -> str:
+    """The help of every command, word for word."""
+    parts = [
+        "# Commands",
+        "What `--help` prints. Exit codes: 0 done, 1 a run failed, 2 bad usage or input, 3 a gate was not met, "
+        "130 interrupted.",
+    ]
+    for words in command_words():
+        parts += [f"## suite {words}", f"```text\n{help_of(words)}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+def command_words() -> Iterator[str]:
+    """Every command, those of a group too."""
+    for name, entry in COMMANDS.items():
+        yield from (f"{name} {below}" for below in entry.commands) if isinstance(entry, Group) else (name,)
+
+
+def help_of(words: str) -> str:
+    """As `suite WORDS --help` prints it in a pipe."""
+    text = saved_page([*words.split(), "--help"])
+    if text is None:
+        from suite.cli.app import app
+
+        with redirect_stdout(io.StringIO()) as shown:
+            app([*words.split(), "--help"], prog_name="suite", standalone_mode=False)
+        text = shown.getvalue()
+    return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
+
+
+def fields_page() -> str:
+    """Every field of every model, with its type and its description."""
+    parts = [
+        "# Fields",
+        "Of the files that runs leave and of what commands print with `--json`. A dot leads into an object, `[]` into "
+        "a list.",
+    ]
+    for path, title, text in MODELS:
+        parts += [
+            f"## {title}",
+            text,
+            "| field | type | what it is |\n|---|---|---|\n" + "\n".join(_rows(_found(path))),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _rows(model: type[BaseModel], prefix: str = "", above: tuple[type, ...] = ()) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        path = f"{prefix}{field.alias or name}"
+        inner = _model_in(field.annotation)
+        kind = _type_name(field.annotation)
+        text = field.description or (_first_line(inner) if inner else "")
+        yield f"| `{path}` | {_cell(kind)} | {_cell(text)} |"
+        if inner is not None and inner not in above:
+            yield from _rows(inner, f"{path}{'[]' if _is_list(field.annotation) else ''}.", (*above, model))
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for one in get_args(annotation) if (found := _model_in(one)) is not None), None)
+
+
+def _is_list(annotation: Any) -> bool:
+    return get_origin(annotation) in (tuple, list) or any(_is_list(one) for one in get_args(annotation))
+
+
+def _type_name(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        return " or ".join(_type_name(one) for one in arguments)
+    if annotation is type(None):
+        return "null"
+    if origin is not None and hasattr(annotation, "__metadata__"):
+        return _type_name(arguments[0])
+    if origin in (tuple, list):
+        return f"list of {_type_name(arguments[0])}"
+    if origin is dict:
+        return f"object of {_type_name(arguments[1])}"
+    if arguments:
+        return " or ".join(json.dumps(one) for one in arguments)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "object"
+    return {str: "string", int: "whole number", float: "number", bool: "true or false"}.get(annotation, "any")
+
+
+def interfaces_page() -> str:
+    """Classes that packages of others implement, by their docstrings."""
+    parts = [
+        "# Interfaces",
+        "What a backend of another package implements ([how](../how-to/my-backend.md)). Additions come, renames do "
+        "not.",
+    ]
+    for path in INTERFACES:
+        found = _found(path)
+        parts += [f"## {path.replace(':', '.')}", _doc(found)]
+        for name, member in vars(found).items():
+            if name.startswith("_") or not callable(getattr(found, name)) or inspect.isclass(member):
+                continue
+            method = getattr(found, name)
+            parts += [
+                f"### {found.__name__}.{name}",
+                f"```python\n{name}{inspect.signature(method)}\n```",
+                _doc(method),
+            ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _found(path: str) -> Any:
+    module, _, name = path.partition(":")
+    loaded: ModuleType = importlib.import_module(module)
+    return getattr(loaded, name)
+
+
+def _doc(thing: Any) -> str:
+    """Words in two backticks are code, as in Markdown."""
+    return re.sub(r"``([^`]+)``", r"`\1`", inspect.getdoc(thing) or "")
+
+
+def _first_line(model: type[BaseModel]) -> str:
+    return (inspect.getdoc(model) or "").partition("\n\n")[0]
+
+
+def _cell(text: str) -> str:
+    """One line of a table: no pipe ends it, and no tag is one."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "reference/commands.md": commands_page,
+    "reference/fields.md": fields_page,
+    "reference/interfaces.md": interfaces_page,
+}

@@ -1,0 +1,80 @@
+"""Removing bundles for good: under the run's lock, and never one that is being run or that a cluster has."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from suite.bundle.files import sync_folder, writing
+from suite.bundle.store import Bundle, find_bundles
+from suite.bundle.tags import forget_tags
+from suite.launch.cluster.submission import FOLDER as SUBMITTED
+from suite.spec.base import UsageError
+
+#: How long another process that only looks at the run may keep this one from it.
+_PATIENCE_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Removable:
+    """A bundle that nothing speaks against removing, with what it holds."""
+
+    bundle: Bundle
+    files: int
+    bytes: int
+
+
+def removable(path: Path) -> Removable:
+    """Raises UsageError for what is no bundle, a link, being run, or submitted to a cluster."""
+    bundle = Bundle(Path(os.path.abspath(path)))
+    if os.path.islink(bundle.path):
+        raise UsageError(f"{path} is a symbolic link: name the bundle itself")
+    if [found.path for found in find_bundles([bundle.path])] != [bundle.path]:
+        raise UsageError(f"{path} is no bundle")
+    if bundle.running():
+        raise UsageError(f"{path} is being run: wait for its end, or stop its driver")
+    _refuse_submitted(bundle)
+    sizes = _sizes(bundle.path)
+    return Removable(Bundle(path), len(sizes), sum(sizes))
+
+
+def remove(one: Removable) -> None:
+    """All of it, and its tags: at once for whoever looks at the folder.
+
+    Raises UsageError where it is being run or submitted by now, was moved, or cannot be removed.
+    """
+    path = Path(os.path.abspath(one.bundle.path))
+    bundle, away = Bundle(path), path.with_name(f".{path.name}.removed.{os.getpid()}")
+    with bundle.hold(_PATIENCE_SECONDS):
+        _refuse_submitted(bundle)
+        with writing(path):
+            path.rename(away)
+            sync_folder(path.parent)
+    try:
+        shutil.rmtree(away)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise UsageError(f"{path} is gone from the results, but {away} cannot be removed whole: {why}") from error
+    forget_tags(path)
+
+
+def _refuse_submitted(bundle: Bundle) -> None:
+    if os.path.lexists(bundle.path.parent / SUBMITTED / f"{bundle.id}.json"):
+        raise UsageError(
+            f"{bundle.path.name} was submitted to a cluster: suite cancel ends it, and suite clean removes what is "
+            "left of it once it was collected"
+        )
+
+
+def _sizes(folder: Path) -> list[int]:
+    """Bytes of every file below, links as themselves."""
+    found = []
+    for root, _, names in os.walk(folder):
+        for name in names:
+            try:
+                found.append(os.lstat(os.path.join(root, name)).st_size)
+            except OSError:
+                continue
+    return found

@@ -1,0 +1,57 @@
+"""`suite export`: measured runs as a table that other tools read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from suite.cli.exits import command
+from suite.spec.terminal import say
+
+
+@command
+def export(
+    runs: Annotated[list[Path], typer.Argument(help="results folders or single bundles")],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            help="file to write, whose name ends in .parquet, .csv, .jsonl or .prom (OpenMetrics); with --to a folder",
+        ),
+    ],
+    table: Annotated[
+        str, typer.Option(metavar="runs|phases|iterations", help="one row a run, a phase of a run, or an iteration")
+    ] = "runs",
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="wandb|mlflow|tensorboard", help="write a folder of this tool instead, without any network"
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print what was written as JSON")] = False,
+) -> None:
+    """Export runs as rows: to Parquet, CSV, JSON Lines or OpenMetrics, or to W&B, MLflow or TensorBoard.
+
+    Failed, suspect and interrupted runs are rows too, with their status and the reasons. docs/export.md has the
+    columns.
+    """
+    from suite.cli.options.reading import print_json, without_collector
+    from suite.export.export import export_file, export_to
+    from suite.spec.base import UsageError, printable
+
+    with without_collector():
+        if to is not None:
+            if table != "runs":
+                raise UsageError("--table chooses the rows of a file: --to writes runs, phases and iterations together")
+            done = export_to(to, runs, output)
+        else:
+            done = export_file(runs, output, table)
+    if as_json:
+        print_json(done.as_json())
+        return
+    for line in done.warnings:
+        say(line, err=True)
+    say(printable(f"wrote {done.path}: {done.summary}"))

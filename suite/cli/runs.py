@@ -1,0 +1,212 @@
+"""`suite runs`: list the runs of results folders, tag them, remove them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from suite.cli.exits import DONE, command
+from suite.cli.options import completion
+from suite.spec.terminal import say
+
+if TYPE_CHECKING:
+    from suite.bundle.removing import Removable
+
+#: Runs that a terminal shows unless told otherwise.
+_ON_A_TERMINAL = 40
+
+Folder = Annotated[Path, typer.Option("--runs", help="results folder in which runs are looked for by their ids")]
+Runs = Annotated[
+    list[str],
+    typer.Argument(metavar="RUN", help="run ids, or bundles' folders", autocompletion=completion.runs_of_any_kind),
+]
+
+
+@command
+def list_runs(
+    folders: Annotated[
+        list[Path] | None, typer.Argument(metavar="FOLDER", help="results folders or bundles [default: runs]")
+    ] = None,
+    size: Annotated[list[str] | None, typer.Option(help="only of this model size; can be repeated")] = None,
+    backend: Annotated[list[str] | None, typer.Option(help="only of this backend; can be repeated")] = None,
+    device: Annotated[
+        list[str] | None, typer.Option(help="cpu, cuda, or a part of the device's name; can be repeated")
+    ] = None,
+    algorithm: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="only of this algorithm; can be repeated")
+    ] = None,
+    status: Annotated[
+        list[str] | None,
+        typer.Option(metavar="STATUS", help="ok, failed, interrupted, running or damaged; can be repeated"),
+    ] = None,
+    valid: Annotated[
+        bool | None, typer.Option("--valid/--not-valid", help="only runs whose figures stand, or only the others")
+    ] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="only with this tag; repeated: with all of them")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="WHEN", help="started from then on: 2026-11-01, 2026-11-01T18:00, or 24h ago as 24h"),
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="WHEN", help="started before then")] = None,
+    sort: Annotated[
+        str,
+        typer.Option(
+            metavar="FACT",
+            help="started, ended, run, path, state, size, backend, device, ranks or samples-per-second; times and "
+            "figures begin with the most",
+        ),
+    ] = "started",
+    reverse: Annotated[bool, typer.Option("--reverse", help="begin at the other end")] = False,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=0, help=f"show so many, 0: all [default: {_ON_A_TERMINAL} on a terminal, else all]"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
+) -> int:
+    """List runs with their state: also those that failed, are being run, or cannot be read.
+
+    Times are UTC. What is shown is derived from the bundles, once, and kept; `suite verify` reads them anew.
+    """
+    import sys
+    import time
+
+    from suite.cli.options.reading import print_json, without_collector
+    from suite.report.listing import STATUSES, Wanted, ordered, read_listing
+    from suite.spec.base import UsageError, printable
+    from suite.spec.moments import moment_of
+    from suite.spec.names import nearest
+
+    for word in status or []:
+        if word not in STATUSES:
+            raise UsageError(f"--status is one of {', '.join(STATUSES)}, not {word!r}{nearest(word, STATUSES)}")
+    now = time.time()
+    wanted = Wanted(
+        size=size or (),
+        backend=backend or (),
+        device=device or (),
+        algorithm=algorithm or (),
+        status=status or (),
+        tags=tag or (),
+        since=None if since is None else moment_of("--since", since, now),
+        until=None if until is None else moment_of("--until", until, now),
+        valid=valid,
+    )
+    ordered([], sort)  # a name that is none is told before anything is read
+    with without_collector():
+        listing = read_listing(folders or [Path("runs")])
+        fitting = ordered([one for one in listing.runs if wanted.fits(one)], sort, reverse)
+        most = limit if limit is not None else _ON_A_TERMINAL if sys.stdout.isatty() and not as_json else 0
+        shown = fitting[:most] if most else fitting
+        if as_json:
+            print_json(
+                {
+                    "runs": [one.as_json() for one in shown],
+                    "fitting": len(fitting),
+                    "found": len(listing.runs),
+                    "problems": list(listing.problems),
+                }
+            )
+            return DONE
+        if shown:
+            from suite.report.text.runs import print_runs
+
+            print_runs(shown)
+    more = f", {len(shown):,} of them shown (--limit 0 shows all)" if len(shown) < len(fitting) else ""
+    say(f"{len(fitting):,} of {len(listing.runs):,} runs{more}" if fitting or listing.runs else "no runs", err=True)
+    for line in listing.problems:
+        say(printable(line), err=True)
+    return DONE
+
+
+@command
+def tag(
+    run: Runs,
+    add: Annotated[list[str] | None, typer.Option("--add", metavar="TAG", help="give it; can be repeated")] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option("--remove", metavar="TAG", help="take it; can be repeated")
+    ] = None,
+    runs: Folder = Path("runs"),
+    as_json: Annotated[bool, typer.Option("--json", help="print as JSON")] = False,
+) -> int:
+    """Give runs tags, take tags from them, or show the tags they have.
+
+    Tags are kept beside the bundles, in .tags, so that neither a bundle nor its digest changes.
+    """
+    from suite.bundle.tags import change_tags, check_tags, tags_of
+    from suite.cli.options.reading import print_json
+    from suite.spec.base import UsageError, printable
+
+    adding, removing = check_tags(add or ()), check_tags(remove or ())
+    both = sorted(set(adding) & set(removing))
+    if both:
+        raise UsageError(f"{both[0]} is to be given and taken at once")
+    bundles = [_bundle(runs, each) for each in run]
+    change = bool(adding or removing)
+    found = {path.name: change_tags(path, adding, removing) if change else tags_of(path) for path in bundles}
+    if as_json:
+        print_json([{"run": name, "tags": list(tags)} for name, tags in found.items()])
+        return DONE
+    for name, tags in found.items():
+        say(printable(f"{name}: {' '.join(tags) or 'no tags'}"))
+    return DONE
+
+
+@command
+def remove(
+    run: Runs,
+    runs: Folder = Path("runs"),
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="do not ask")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print as JSON; removes only with --yes")] = False,
+) -> int:
+    """Remove runs for good, with their tags. A run that is going on, or that was submitted to a cluster, is refused.
+
+    Nothing is removed unless all of the runs can be. A report tells of repeats that are not there.
+    """
+    from suite.bundle.removing import removable
+    from suite.bundle.removing import remove as remove_bundle
+    from suite.cli.options.reading import print_json
+    from suite.report.formatting.numbers import counted
+    from suite.spec.base import UsageError, printable
+
+    found = list({str(path): removable(path) for path in (_bundle(runs, each) for each in run)}.values())
+    total = sum(one.bytes for one in found)
+    if not as_json:
+        for one in found:
+            say(printable(f"{one.bundle.path}: {counted(one.files, 'file')}, {one.bytes / 2**20:.1f} MiB"))
+    removed = yes or not as_json
+    if removed and not yes:
+        question = f"remove {counted(len(found), 'run')}, {total / 2**20:.1f} MiB, for good?"
+        if not _confirmed(question):
+            raise UsageError("nothing was removed; --yes removes without asking")
+    for one in found if removed else []:
+        remove_bundle(one)
+    if as_json:
+        print_json({"runs": [_removed(one) for one in found], "bytes": total, "removed": removed})
+    else:
+        say(f"removed {counted(len(found), 'run')}")
+    return DONE
+
+
+def _removed(one: Removable) -> dict[str, Any]:
+    return {"path": str(one.bundle.path), "run": one.bundle.id, "files": one.files, "bytes": one.bytes}
+
+
+def _bundle(root: Path, named: str) -> Path:
+    """The bundle that somebody named: by its folder, or by the id of a run in the results folder."""
+    from suite.bundle.store import find_bundles
+    from suite.spec.base import UsageError, printable
+    from suite.spec.names import SAFE_ID
+
+    for path in (root / named if SAFE_ID.fullmatch(named) else None, Path(named)):
+        if path is not None and path.is_dir() and [found.path for found in find_bundles([path])] == [path]:
+            return path
+    raise UsageError(f"no run {printable(named)} in {root}, and no bundle of that path")
+
+
+def _confirmed(question: str) -> bool:
+    """Asked on a terminal; without one the answer is no."""
+    import sys
+
+    return sys.stdin.isatty() and typer.confirm(question)

@@ -1,0 +1,116 @@
+"""What a column of an exported table is: its name, type, unit and meaning, and how a run's value is read for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, Literal
+
+from suite.report.facts.entry import Entry
+from suite.report.formatting.escape import visible
+
+#: ``texts``: a list of texts. ``time``: in UTC, to the microsecond.
+Kind = Literal["text", "texts", "integer", "number", "boolean", "time"]
+#: A text is one line and never longer, and a list of texts has no more of them.
+LONGEST_TEXT, MOST_TEXTS = 2000, 200
+#: What every reader's integers hold.
+_MOST_INTEGER = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a row is made of: a run as a report has it, and the tags that its user gave it.
+
+    ``phase`` and ``iteration``: in the tables of these, which one.
+    """
+
+    entry: Entry
+    tags: tuple[str, ...] = ()
+    phase: str = ""
+    iteration: int = 0
+
+
+#: From a source to the value of a column, unchecked.
+Reader = Callable[[Source], Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column. ``meaning`` says when a value is null, unless it never is (``required``).
+
+    ``values``: all that there can be; empty: no list of them. ``is_key``: tells rows apart, or is what rows are
+    grouped by; figures are never keys.
+    """
+
+    name: str
+    kind: Kind
+    unit: str
+    meaning: str
+    read: Reader
+    required: bool = False
+    values: tuple[str, ...] = ()
+    is_key: bool = False
+
+    def value(self, source: Source) -> Any:
+        """Of the column's kind, or null: also where what was read is of another one, as facts of the environment may
+        be, which whoever made the bundle chose."""
+        return _AS_KIND[self.kind](self.read(source))
+
+
+def look(facts: Mapping[str, Any] | None, *names: str) -> Any:
+    """A fact within facts by its names; null where there is none."""
+    value: Any = facts
+    for name in names:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _text(value: Any) -> str | None:
+    """One line that shows and does nothing else; an empty one is null."""
+    return (visible(value, LONGEST_TEXT) or None) if isinstance(value, str) else None
+
+
+def _texts(value: Any) -> list[str] | None:
+    if not isinstance(value, (list, tuple)):
+        return None
+    return [visible(one, LONGEST_TEXT) for one in value[:MOST_TEXTS] if isinstance(one, str)]
+
+
+def _integer(value: Any) -> int | None:
+    return value if type(value) is int and abs(value) <= _MOST_INTEGER else None
+
+
+def _number(value: Any) -> float | None:
+    if type(value) is int and abs(value) <= _MOST_INTEGER:
+        return float(value)
+    return value if type(value) is float and math.isfinite(value) else None
+
+
+def _boolean(value: Any) -> bool | None:
+    return value if type(value) is bool else None
+
+
+def _time(value: Any) -> datetime | None:
+    """Of Unix seconds; null for a time that no calendar holds."""
+    seconds = _number(value)
+    try:
+        return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+_AS_KIND: dict[Kind, Callable[[Any], Any]] = {
+    "text": _text,
+    "texts": _texts,
+    "integer": _integer,
+    "number": _number,
+    "boolean": _boolean,
+    "time": _time,
+}
+
+
+def time_text(moment: datetime) -> str:
+    """``2026-11-22T21:52:08.123456Z``: always of one length, so that sorting texts sorts times."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")

@@ -1,0 +1,78 @@
+"""From results folders to a file or to another tool's folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from suite.bundle.tags import tags_by_path
+from suite.export.keys import EXPORT_SCHEMA
+from suite.export.tables import find_table, rows_of
+from suite.export.tools.given import given
+from suite.export.writing import check_output, write
+from suite.report.formatting.numbers import counted
+from suite.report.reading import read_entries
+from suite.spec.base import UsageError, printable
+from suite.spec.names import nearest
+
+#: That follow experiments, each with a module of its name and an extra.
+TOOLS = ("wandb", "mlflow", "tensorboard")
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, and what a reader must know of it: what was left out, a line each."""
+
+    path: Path
+    table: str
+    rows: int
+    runs: int
+    summary: str
+    warnings: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "schema": EXPORT_SCHEMA,
+            "path": str(self.path),
+            "table": self.table,
+            "rows": self.rows,
+            "runs": self.runs,
+            "warnings": list(self.warnings),
+        }
+
+
+def export_file(paths: Sequence[Path], output: Path, table_name: str) -> Exported:
+    """Write one table. Raises UsageError, before anything is read where that can be told by then."""
+    table = find_table(table_name)
+    check_output(output)
+    found = read_entries(paths)
+    tags, problems = tags_by_path(Path(entry.path) for entry in found.entries)
+    written = write(output, table, rows_of(table, found.entries, tags))
+    runs = counted(len(found.entries), "run")
+    summary = runs if table.noun == "run" else f"{counted(written.rows, table.noun)} of {runs}"
+    return Exported(output, table.name, written.rows, len(found.entries), summary, (*found.warnings(), *problems))
+
+
+def export_to(tool: str, paths: Sequence[Path], folder: Path) -> Exported:
+    """Write a folder of another tool, which is made, or is there and empty.
+
+    Raises UsageError, before anything is read where that can be told by then.
+    """
+    if tool not in TOOLS:
+        raise UsageError(f"there is no tool {printable(tool)!r}{nearest(tool, TOOLS)}; there are {', '.join(TOOLS)}")
+    writer = import_module(f"suite.export.tools.{tool}")
+    writer.check()
+    if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
+        raise UsageError(f"{folder} is there already: name a new folder, or an empty one")
+    found = read_entries(paths)
+    tags, problems = tags_by_path(Path(entry.path) for entry in found.entries)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        count = writer.write(folder, given(found.entries, tags))
+    except OSError as error:
+        raise UsageError(f"cannot write {folder}: {(error.strerror or str(error)).lower()}") from error
+    return Exported(folder, tool, count, count, f"{counted(count, 'run')} for {tool}", (*found.warnings(), *problems))

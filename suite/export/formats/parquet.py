@@ -1,0 +1,57 @@
+"""Parquet, by way of pyarrow, which is not installed with the suite: ``pip install 'suite[data]'``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from suite.export.columns import Kind
+from suite.export.keys import EXPORT_SCHEMA
+from suite.export.tables import Row, Table
+from suite.spec.optional import required
+
+#: Rows that are in memory as pyarrow's at one time.
+_ROWS = 50_000
+
+
+def write(path: Path, table: Table, rows: Iterable[Row]) -> int:
+    """Write a new file; gives back how many rows. Raises UsageError where pyarrow is not installed, and OSError.
+
+    The same rows give the same bytes with the same version of pyarrow. Every column has a description and a unit in its
+    metadata; the file's names the table and the version of its columns.
+    """
+    arrow, parquet = required("pyarrow", "data"), required("pyarrow.parquet", "data")
+    schema = arrow_schema(arrow, table)
+    count, waiting = 0, []
+    with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
+        for row in rows:
+            waiting.append(row)
+            count += 1
+            if len(waiting) == _ROWS:
+                writer.write_table(arrow.Table.from_pylist(waiting, schema=schema))
+                waiting = []
+        writer.write_table(arrow.Table.from_pylist(waiting, schema=schema))
+    return count
+
+
+def arrow_schema(arrow: Any, table: Table) -> Any:
+    """pyarrow's schema of a table. ``arrow``: the module."""
+    types: dict[Kind, Any] = {
+        "text": arrow.string(),
+        "texts": arrow.list_(arrow.string()),
+        "integer": arrow.int64(),
+        "number": arrow.float64(),
+        "boolean": arrow.bool_(),
+        "time": arrow.timestamp("us", tz="UTC"),
+    }
+    fields = [
+        arrow.field(
+            column.name,
+            types[column.kind],
+            nullable=not column.required,
+            metadata={"description": column.meaning, "unit": column.unit},
+        )
+        for column in table.columns
+    ]
+    return arrow.schema(fields, metadata={"schema": EXPORT_SCHEMA, "table": table.name})

@@ -1,0 +1,186 @@
+"""The tables that results are exported as, and the rows that runs give in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from suite.bundle.record import Estimate, Peaks, Phase, Wait
+from suite.export.columns import Column, Reader, Source
+from suite.export.keys import KEYS
+from suite.export.runs import RUN_COLUMNS
+from suite.report.facts.entry import Entry
+from suite.spec.base import UsageError
+from suite.spec.names import nearest
+from suite.spec.phases import ALL_NAMES
+from suite.stats.intervals import Interval
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """``row_is``: what one row of it is. ``noun``: that in a word."""
+
+    name: str
+    noun: str
+    row_is: str
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+
+def _phase(field: str) -> Reader:
+    def read(source: Source) -> Any:
+        phases = source.entry.record.phases
+        phase: Phase | None = None if phases is None else getattr(phases, source.phase)
+        return None if phase is None else getattr(phase, field)
+
+    return read
+
+
+def _bound(field: str) -> Reader:
+    def read(source: Source) -> Any:
+        estimate: Estimate | Interval | None = (source.entry.record.phase_intervals or {}).get(source.phase)
+        return None if estimate is None else getattr(estimate, field)
+
+    return read
+
+
+def _wait(field: str) -> Reader:
+    def read(source: Source) -> Any:
+        wait: Wait | None = (source.entry.record.waits or {}).get(source.phase)
+        return None if wait is None else getattr(wait, field)
+
+    return read
+
+
+def _peak(field: str) -> Reader:
+    def read(source: Source) -> Any:
+        memory = source.entry.record.memory
+        peaks: Peaks | None = None if memory is None else memory.by_phase.get(source.phase)
+        return None if peaks is None else getattr(peaks, field)
+
+    return read
+
+
+def _floor(source: Source) -> Any:
+    memory = source.entry.record.memory
+    return None if memory is None or memory.floor is None else memory.floor.by_phase.get(source.phase)
+
+
+def _phase_columns() -> Iterator[Column]:
+    yield Column(
+        "phase",
+        "text",
+        "",
+        "in the order of an iteration; `other` is what an iteration takes beyond its timed phases",
+        lambda source: source.phase,
+        True,
+        ALL_NAMES,
+        True,
+    )
+    meaning = "mean over the counted iterations, of the slowest rank each"
+    yield Column("seconds", "number", "seconds", meaning, _phase("seconds"), True)
+    meaning = "95 % bound from the run's own iterations; null: the phase took no time, one iteration, an older bundle"
+    yield Column("seconds_low", "number", "seconds", f"lower {meaning}", _bound("low"))
+    yield Column("seconds_high", "number", "seconds", f"upper {meaning}", _bound("high"))
+    meaning = "of the iteration; null: an asynchronous run, in whose iterations others work meanwhile"
+    yield Column("share", "number", "share", meaning, _phase("share"))
+    meaning = "of the tokens that the phase is about; null: it is about none, or took no measurable time"
+    yield Column("tokens_per_second", "number", "tokens/s", meaning, _phase("tokens_per_second"))
+    one = "null: one rank, `other`, or an older bundle"
+    meaning = f"that the rank which was done first waits for the slowest, mean over iterations; {one}"
+    yield Column("wait_longest_seconds", "number", "seconds", meaning, _wait("longest_seconds"))
+    meaning = f"that ranks wait for the slowest, mean over ranks and iterations; {one}"
+    yield Column("wait_mean_seconds", "number", "seconds", meaning, _wait("mean_seconds"))
+    for name in Peaks.model_fields:
+        meaning = "as in the runs' table, in this phase; null: not known"
+        yield Column(name, "integer", "bytes", meaning, _peak(name))
+    meaning = "the least that the layout needs in this phase, computed; null: nothing is known to be needed"
+    yield Column("theoretical_minimum_bytes", "integer", "bytes", meaning, _floor)
+
+
+def _is_warmup(source: Source) -> bool:
+    return source.iteration < source.entry.record.steady_state.warmup
+
+
+def _is_void(source: Source) -> bool:
+    return source.iteration in (source.entry.record.void_iterations or ())
+
+
+def _iteration_columns() -> Iterator[Column]:
+    yield Column(
+        "iteration", "integer", "", "from 0, warm-up first", lambda source: source.iteration, True, is_key=True
+    )
+    yield Column(
+        "seconds",
+        "number",
+        "seconds",
+        "of the slowest rank",
+        lambda source: source.entry.record.iterations.seconds[source.iteration],
+        True,
+    )
+    yield Column("warmup", "boolean", "", "left out at the start", _is_warmup, True)
+    yield Column("void", "boolean", "", "skipped optimizer steps, and so does not count", _is_void, True)
+    yield Column(
+        "counted",
+        "boolean",
+        "",
+        "the run's figures are made of it",
+        lambda source: not _is_warmup(source) and not _is_void(source),
+        True,
+    )
+
+
+TABLES: Mapping[str, Table] = {
+    table.name: table
+    for table in (
+        Table("runs", "run", "a run, whatever became of it", RUN_COLUMNS),
+        Table(
+            "phases",
+            "phase",
+            "a phase of a run; a run in which no iteration counts has none",
+            (*KEYS, *_phase_columns()),
+        ),
+        Table(
+            "iterations",
+            "iteration",
+            "a completed iteration of a run, warm-up in; a run that completed none has none",
+            (*KEYS, *_iteration_columns()),
+        ),
+    )
+}
+
+
+def find_table(name: str) -> Table:
+    """Raises UsageError for a name that is none."""
+    if name not in TABLES:
+        raise UsageError(f"there is no table {name!r}{nearest(name, TABLES)}; there are {', '.join(TABLES)}")
+    return TABLES[name]
+
+
+def rows_of(table: Table, entries: Sequence[Entry], tags: Mapping[str, tuple[str, ...]] | None = None) -> Iterator[Row]:
+    """The rows of these runs, column by column in the order of the table: by run id, then path, then their own order.
+
+    ``tags``: of runs by the path of their bundle.
+    """
+    for entry in sorted(entries, key=lambda entry: (entry.record.run.id, entry.path)):
+        source = Source(entry, (tags or {}).get(entry.path, ()))
+        keys = {column.name: column.value(source) for column in KEYS}
+        own = table.columns[len(KEYS) :]
+        for one in _sources(table.name, source):
+            yield {**keys, **{column.name: column.value(one) for column in own}}
+
+
+def _sources(name: str, source: Source) -> Iterable[Source]:
+    record = source.entry.record
+    if name == "phases":
+        told = record.phases
+        return (replace(source, phase=phase) for phase in ALL_NAMES if told is not None and getattr(told, phase))
+    if name == "iterations":
+        return (replace(source, iteration=index) for index in range(len(record.iterations.seconds)))
+    return (source,)

@@ -1,0 +1,82 @@
+"""What tools that follow experiments are given of a run: its settings, its figures, its phases and its iterations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from suite.export.runs import SETTINGS
+from suite.export.tables import TABLES, Row, rows_of
+from suite.report.facts.entry import Entry
+
+_NOT_STATED = ("status", "started", "ended", "tags")
+
+
+@dataclass(frozen=True)
+class Given:
+    """One run. ``name``: its id, with a number behind it where runs of several folders share one.
+
+    ``settings`` and ``texts`` are by column, without nulls; ``figures`` are finite numbers, of phases as
+    ``phase/<phase>/<column>``. ``iterations``: seconds of each completed one.
+    """
+
+    name: str
+    row: Row
+    settings: dict[str, str | int | float | bool]
+    texts: dict[str, str]
+    figures: dict[str, float]
+    iterations: tuple[float, ...]
+
+    @property
+    def started(self) -> datetime | None:
+        return self.row["started"]
+
+    @property
+    def ended(self) -> datetime | None:
+        return self.row["ended"]
+
+
+def given(entries: Sequence[Entry], tags: Mapping[str, tuple[str, ...]]) -> Iterator[Given]:
+    """In the order of the tables."""
+    seen: dict[str, int] = {}
+    for entry in sorted(entries, key=lambda entry: (entry.record.run.id, entry.path)):
+        (row,) = rows_of(TABLES["runs"], [entry], tags)
+        phases = rows_of(TABLES["phases"], [entry])
+        number = seen[row["run"]] = seen.get(row["run"], 0) + 1
+        yield Given(
+            name=row["run"] if number == 1 else f"{row['run']}.{number}",
+            row=row,
+            settings={name: row[name] for name in row if name in SETTINGS and _is_scalar(row[name])},
+            texts={name: _text(value) for name, value in row.items() if _is_text(name, value)},
+            figures={**_figures(row), **{name: value for phase in phases for name, value in _of_phase(phase)}},
+            iterations=tuple(entry.record.iterations.seconds),
+        )
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, (str, int, float, bool))
+
+
+def _is_text(name: str, value: Any) -> bool:
+    return name not in SETTINGS and name not in _NOT_STATED and isinstance(value, (str, list)) and bool(value)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else "\n".join(value)
+
+
+def _figures(row: Row) -> dict[str, float]:
+    return {
+        name: float(value) for name, value in row.items() if name not in SETTINGS and isinstance(value, (int, float))
+    }
+
+
+def _of_phase(row: Row) -> Iterator[tuple[str, float]]:
+    own = [
+        column.name for column in TABLES["phases"].columns if not column.is_key and column.kind in ("number", "integer")
+    ]
+    for name in own:
+        if row[name] is not None:
+            yield f"phase/{row['phase']}/{name}", float(row[name])

@@ -1,0 +1,85 @@
+"""MLflow: its store in files, with one experiment, whose runs are the suite's.
+
+MLflow keeps that store as it is and would have people use a database, for which `mlflow migrate-filestore` makes one of
+it; newer versions open one only where that is allowed, as it is here for as long as it is written.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from suite.export.tools.given import Given
+from suite.spec.base import UsageError, printable
+from suite.spec.optional import required
+
+EXTRA = "mlflow"
+EXPERIMENT = "suite"
+_STATUSES = {"ok": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
+#: What MLflow takes at one time, and of one value.
+_BATCH, _LONGEST = 1000, 5000
+_LONGEST_MESSAGE = 300
+_ALLOWS_FILES = "MLFLOW_ALLOW_FILE_STORE"
+
+
+def check() -> None:
+    """Raises UsageError where the package lacks."""
+    required("mlflow", EXTRA)
+
+
+def write(folder: Path, runs: Iterable[Given]) -> int:
+    """Raises OSError, and UsageError for what MLflow refuses."""
+    tracking, entities = required("mlflow.tracking", EXTRA), required("mlflow.entities", EXTRA)
+    refused = required("mlflow.exceptions", EXTRA).MlflowException
+    try:
+        with _files_allowed():
+            return _write(tracking, entities, folder, runs)
+    except refused as error:
+        raise UsageError(f"mlflow refuses: {printable(str(error))[:_LONGEST_MESSAGE]}") from error
+
+
+def _write(tracking: Any, entities: Any, folder: Path, runs: Iterable[Given]) -> int:
+    client = tracking.MlflowClient(tracking_uri=folder.absolute().as_uri())
+    experiment = client.create_experiment(EXPERIMENT)
+    count = 0
+    for run in runs:
+        start, end = _milliseconds(run.started), _milliseconds(run.ended)
+        tags = {f"suite.{name}": text[:_LONGEST] for name, text in run.texts.items()}
+        tags |= {f"suite.tag.{tag}": "true" for tag in run.row["tags"]}
+        made = client.create_run(experiment, start_time=start or 0, tags=tags, run_name=run.name).info.run_id
+        metrics = [entities.Metric(name, value, end or 0, 0) for name, value in run.figures.items()]
+        metrics += [
+            entities.Metric("iteration/seconds", seconds, start or 0, step)
+            for step, seconds in enumerate(run.iterations)
+        ]
+        for first in range(0, len(metrics), _BATCH):
+            client.log_batch(made, metrics=metrics[first : first + _BATCH])
+        client.log_batch(made, params=[_param(entities, name, value) for name, value in run.settings.items()])
+        client.set_terminated(made, _STATUSES[run.row["status"]], end_time=end or 0)
+        count += 1
+    return count
+
+
+def _param(entities: Any, name: str, value: Any) -> Any:
+    return entities.Param(name, str(value)[:_LONGEST])
+
+
+def _milliseconds(moment: datetime | None) -> int | None:
+    return None if moment is None else max(0, round(1000 * moment.timestamp()))
+
+
+@contextmanager
+def _files_allowed() -> Iterator[None]:
+    before = os.environ.get(_ALLOWS_FILES)
+    os.environ[_ALLOWS_FILES] = "true"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_ALLOWS_FILES]
+        else:
+            os.environ[_ALLOWS_FILES] = before

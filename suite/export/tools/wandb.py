@@ -1,0 +1,63 @@
+"""W&B in its offline mode: a folder of runs that `wandb sync` sends later, if somebody wants that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from suite.export.tools.given import Given
+from suite.spec.base import UsageError, printable
+from suite.spec.optional import required
+
+EXTRA = "wandb"
+PROJECT = "suite"
+_LONGEST_MESSAGE = 300
+
+
+def check() -> None:
+    """Raises UsageError where the package lacks."""
+    required("wandb", EXTRA)
+
+
+def write(folder: Path, runs: Iterable[Given]) -> int:
+    """No account is asked for and no network used. Raises OSError, and UsageError for what W&B refuses."""
+    wandb = required("wandb", EXTRA)
+    try:
+        return _write(wandb, folder, runs)
+    except wandb.Error as error:
+        raise UsageError(f"wandb refuses: {printable(str(error))[:_LONGEST_MESSAGE]}") from error
+
+
+def _write(wandb: Any, folder: Path, runs: Iterable[Given]) -> int:
+    settings = wandb.Settings(
+        silent=True,
+        console="off",
+        disable_git=True,
+        disable_code=True,
+        x_disable_stats=True,
+        x_disable_meta=True,
+        x_disable_machine_info=True,
+        x_save_requirements=False,
+        save_code=False,
+    )
+    count = 0
+    for run in runs:
+        with wandb.init(
+            project=PROJECT,
+            id=run.name[:128],
+            name=run.name,
+            group=run.row["manifest_hash"][:12],
+            config=dict(run.settings),
+            tags=[*run.row["tags"], run.row["status"]],
+            notes="\n".join(f"{name}: {text}" for name, text in run.texts.items()) or None,
+            dir=str(folder),
+            mode="offline",
+            settings=settings,
+        ) as made:
+            for step, seconds in enumerate(run.iterations):
+                made.log({"iteration/seconds": seconds}, step=step)
+            made.summary.update({**run.figures, "status": run.row["status"]})
+            made.finish(exit_code=0 if run.row["status"] == "ok" else 1)
+        count += 1
+    return count

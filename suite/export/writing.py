@@ -1,0 +1,72 @@
+"""One file of one table, in the format that its name ends in: whole, or not there."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from suite.export.formats import csv, jsonl, openmetrics
+from suite.export.tables import Row, Table
+from suite.spec.base import UsageError, printable
+
+#: A file's lines, of the formats that are text.
+Lines = Callable[[Table, Iterable[Row]], Iterator[str]]
+_TEXTS: dict[str, Lines] = {".csv": csv.lines, ".jsonl": jsonl.lines, ".prom": openmetrics.lines}
+SUFFIXES = (".parquet", *_TEXTS)
+
+
+class Written(NamedTuple):
+    """A file, and how many rows it has."""
+
+    path: Path
+    rows: int
+
+
+def check_output(output: Path) -> None:
+    """Before anything is read. Raises UsageError for a name without a format, a folder, or a package that lacks."""
+    if output.suffix.lower() not in SUFFIXES:
+        raise UsageError(
+            f"{printable(str(output))} names no format: let it end in one of {', '.join(SUFFIXES)} "
+            "(.prom is OpenMetrics text)"
+        )
+    if os.path.lexists(output) and not output.is_file():
+        raise UsageError(f"cannot write {output}: it is {'a folder' if output.is_dir() else 'no regular file'}")
+    if output.suffix.lower() == ".parquet":
+        from suite.spec.optional import required
+
+        required("pyarrow.parquet", "data")
+
+
+def write(output: Path, table: Table, rows: Iterable[Row]) -> Written:
+    """Replace ``output`` at once; the same rows give the same bytes. Raises UsageError when it cannot be written."""
+    check_output(output)
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{output.name[:80]}.", dir=output.parent) as folder:
+            draft = Path(folder) / "draft"
+            count = _written(draft, output.suffix.lower(), table, rows)
+            os.replace(draft, output)
+    except OSError as error:
+        raise UsageError(f"cannot write {output}: {(error.strerror or str(error)).lower()}") from error
+    return Written(output, count)
+
+
+def _written(draft: Path, suffix: str, table: Table, rows: Iterable[Row]) -> int:
+    if suffix == ".parquet":
+        from suite.export.formats import parquet
+
+        return parquet.write(draft, table, rows)
+    count = 0
+
+    def counted() -> Iterator[Row]:
+        nonlocal count
+        for row in rows:
+            count += 1
+            yield row
+
+    with draft.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(_TEXTS[suffix](table, counted()))
+    return count

@@ -1,0 +1,298 @@
+"""Runs over time: the points of each series, where its level changed, and what was changed there."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+from suite.report.site.gathering import Gathered
+from suite.report.site.runs import UNKNOWN_MACHINE, RunFacts
+from suite.spec.base import digest
+from suite.stats.changes import History, find_changes
+from suite.stats.intervals import Interval, RunSeconds, log_rates, pooled_rate
+from suite.stats.moderated import LEAST_SPREAD, mean_of
+
+#: States that are counted beside the runs of a point.
+_WITHOUT_RATE = ("failed", "interrupted", "invalid", "rateless", "left out")
+#: Fewer degrees of freedom than this do not tell how far runs of one point spread.
+_FEWEST_DEGREES = 3
+#: A 95 % interval of normal noise is so many standard errors wide.
+_WIDTH = 2 * 1.959964
+_ID_CHARACTERS = 12
+_MOST_VERSIONS = 12
+
+Direction = Literal["slower", "faster"]
+
+
+@dataclass(frozen=True)
+class Point:
+    """The runs of a series in one folder with the same versions. ``measured``: those with a rate, without suspect ones
+    where there are others; ``lost``: how many have none, by state, with the first reason each."""
+
+    id: str
+    folder: str
+    started: float | None
+    versions: str
+    run_ids: tuple[str, ...]
+    digests: tuple[str, ...]
+    measured: tuple[RunSeconds, ...]
+    own: Interval | None
+    is_suspect: bool
+    lost: tuple[tuple[str, int, str], ...]
+    phases: tuple[tuple[str, float], ...]
+    peak_bytes: float | None
+
+    @property
+    def rate(self) -> Interval | None:
+        """Samples per second over its runs; with one run the interval that its own iterations give."""
+        if not self.measured:
+            return None
+        return pooled_rate(self.measured) if len(self.measured) > 1 else self.own
+
+
+@dataclass(frozen=True)
+class PhaseChange:
+    """Seconds of a phase per iteration before and after; ``ratio`` of rates, above 1 is faster."""
+
+    name: str
+    before: float
+    after: float
+
+    @property
+    def ratio(self) -> float | None:
+        return self.before / self.after if self.after > 0 and self.before > 0 else None
+
+
+@dataclass(frozen=True)
+class LevelChange:
+    """A change of a series: between ``before`` and ``after``, by their places among the points with a rate; the true
+    place is one of ``first`` to ``last``. ``ratio``: rate after over before. ``versions``: name, before and after.
+    """
+
+    before: int
+    after: int
+    first: int
+    last: int
+    ratio: Interval
+    probability: float
+    versions: tuple[tuple[str, str, str], ...]
+    phases: tuple[PhaseChange, ...]
+
+    @property
+    def direction(self) -> Direction:
+        return "slower" if self.ratio.value < 1 else "faster"
+
+
+@dataclass(frozen=True)
+class Series:
+    """One configuration on one kind of machine, over time. ``levels``: samples per second between changes."""
+
+    id: str
+    facts: Mapping[str, Any]
+    points: tuple[Point, ...]
+    lost: tuple[Point, ...]
+    levels: tuple[float, ...]
+    changes: tuple[LevelChange, ...]
+    noise: float | None
+
+    @property
+    def name(self) -> str:
+        facts = self.facts
+        ranks = f"{facts['ranks']} rank{'s' * (facts['ranks'] != 1)}"
+        return f"{facts['backend']} {facts['size']}, {ranks}, {facts['layout']}"
+
+    @property
+    def runs(self) -> int:
+        return sum(len(point.run_ids) for point in (*self.points, *self.lost))
+
+    @property
+    def latest(self) -> Point | None:
+        return self.points[-1] if self.points else None
+
+
+def histories(found: Gathered, folders: Sequence[Path]) -> tuple[Series, ...]:
+    """Every series, by machine, then size, then the rest of its name."""
+    by_series: dict[str, list[RunFacts]] = defaultdict(list)
+    for run, series in zip(found.runs, _series_of(found), strict=True):
+        by_series[series].append(run)
+    labels = _Labels(folders)
+    made = [_series(name, found.series[name], runs, found.versions, labels) for name, runs in sorted(by_series.items())]
+    return tuple(sorted(made, key=_order))
+
+
+def _order(series: Series) -> tuple:
+    facts = series.facts
+    return (facts["machine"], facts["parameters"], facts["size"], facts["ranks"], series.name, series.id)
+
+
+def _series_of(found: Gathered) -> list[str]:
+    """The series of each run. One that died before it told its machine or its counts belongs to the only series with
+    rates that is like it in all else, where there is one such."""
+    like = {name: _without_outcome(facts) for name, facts in found.series.items()}
+    known: dict[tuple, set[str]] = defaultdict(set)
+    for run in found.runs:
+        if run.counted:
+            known[like[run.series]].add(run.series)
+    assigned = []
+    for run in found.runs:
+        candidates = known[like[run.series]]
+        only = next(iter(candidates)) if len(candidates) == 1 and run.series not in candidates else run.series
+        is_lost = not run.counted and found.series[run.series]["machine"] in (
+            UNKNOWN_MACHINE,
+            found.series[only]["machine"],
+        )
+        assigned.append(only if is_lost else run.series)
+    return assigned
+
+
+def _without_outcome(facts: Mapping[str, Any]) -> tuple:
+    """What is known of a run before it has told anything."""
+    told_later = ("machine", "clock", "launcher", *(("work",) if facts["kind"] == "trainer" else ()))
+    return tuple((name, value) for name, value in sorted(facts.items()) if name not in told_later)
+
+
+class _Labels:
+    """How pages call folders: below the last part of what was named, so that no page tells where that lies."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._names = {folder.as_posix(): folder.resolve().name or "results" for folder in folders}
+
+    def of(self, path: str) -> str:
+        """Of the folder that a bundle lies in."""
+        for folder, name in self._names.items():
+            if path == folder:
+                return name
+            below = path if folder == "." else path[len(folder) + 1 :] if path.startswith(f"{folder}/") else None
+            if below is not None:
+                return "/".join([name, *below.split("/")[:-1]])
+        return path.rpartition("/")[0]
+
+
+def _series(
+    name: str,
+    facts: Mapping[str, Any],
+    runs: Sequence[RunFacts],
+    versions: Mapping[str, Mapping[str, str]],
+    labels: _Labels,
+) -> Series:
+    groups: dict[tuple[str, str], list[RunFacts]] = defaultdict(list)
+    for run in runs:
+        groups[labels.of(run.path), run.versions].append(run)
+    all_points = sorted(
+        (_point(name, folder, group) for (folder, _), group in groups.items()),
+        key=lambda point: (point.started or 0.0, point.folder, point.id),
+    )
+    points = [point for point in all_points if point.measured]
+    history = _changes(points)
+    return Series(
+        id=name,
+        facts=facts,
+        points=tuple(points),
+        lost=tuple(point for point in all_points if not point.measured),
+        levels=tuple(math.exp(level) for level in history.levels),
+        changes=tuple(_level_change(points, history, number, versions) for number in range(len(history.changes))),
+        noise=history.noise,
+    )
+
+
+def _point(series: str, folder: str, runs: Sequence[RunFacts]) -> Point:
+    with_rate = [(run, rate) for run in runs if (rate := run.measured()) is not None]
+    quiet = [(run, rate) for run, rate in with_rate if run.state == "ok"]
+    used = quiet or with_rate
+    first: dict[str, str] = {}
+    lost: dict[str, int] = defaultdict(int)
+    for run in runs:
+        if run.state in _WITHOUT_RATE:
+            first.setdefault(run.state, run.note)
+            lost[run.state] += 1
+    if quiet and len(with_rate) > len(quiet):
+        lost["suspect"] = len(with_rate) - len(quiet)
+        first["suspect"] = next(run.note for run, _ in with_rate if run.state == "suspect")
+    (one, rate) = used[0] if used else (None, None)
+    peaks = [run.peak_bytes for run, _ in used if run.peak_bytes is not None]
+    names = [name for name in (used[0][0].phases if used else ()) if all(name in run.phases for run, _ in used)]
+    return Point(
+        id=digest([series, folder, runs[0].versions, min(run.run_id for run in runs)])[:_ID_CHARACTERS],
+        folder=folder,
+        started=min((run.started for run in runs if run.started is not None), default=None),
+        versions=runs[0].versions,
+        run_ids=tuple(run.run_id for run in runs),
+        digests=tuple(run.digest or "" for run in runs),
+        measured=tuple(rate for _, rate in used),
+        own=Interval(rate.rate, one.low, one.high) if one is not None and rate is not None else None,
+        is_suspect=bool(with_rate) and not quiet,
+        lost=tuple((state, lost[state], first[state]) for state in sorted(lost)),
+        phases=tuple((name, mean_of([run.phases[name] for run, _ in used])) for name in names),
+        peak_bytes=mean_of(peaks) if peaks else None,
+    )
+
+
+def _changes(points: Sequence[Point]) -> History:
+    """Of the points' mean log rates. Their noise is what a point has beside its runs (the machine on that day), the
+    same for all, and the spread of its runs over their number."""
+    logs = [log_rates(point.measured) for point in points]
+    means = [mean_of(each) for each in logs]
+    if not means:
+        return find_changes(means)
+    of_runs = _run_variance(points, logs)
+    own = [max(of_runs, LEAST_SPREAD**2) / len(each) for each in logs]
+    distances = [abs(later - earlier) for earlier, later in pairwise(means)]
+    whole = (median(distances) / 0.9538726) ** 2 if distances else 0.0  # of a difference of two equal normal values
+    beside = max(0.0, whole - mean_of(own))
+    weights = [1 / (beside + variance) for variance in own]
+    # what the runs' own spread makes of a point of mean weight, whatever the points say
+    least = math.sqrt(mean_of([weight * variance for weight, variance in zip(weights, own, strict=True)]))
+    return find_changes(means, weights, least / math.sqrt(mean_of(weights)))
+
+
+def _run_variance(points: Sequence[Point], logs: Sequence[Sequence[float]]) -> float:
+    """Of one run's log rate within a point: pooled over points with repeats, else by the runs' own intervals."""
+    degrees = sum(len(each) - 1 for each in logs)
+    if degrees >= _FEWEST_DEGREES:
+        return math.fsum(math.fsum((log - mean_of(each)) ** 2 for log in each) for each in logs) / degrees
+    bounds = [(point.own.low, point.own.high) for point in points if point.own is not None]
+    widths = [math.log(high / low) / _WIDTH for low, high in bounds if low is not None and high is not None]
+    return median(widths) ** 2 if widths else 0.0
+
+
+def _level_change(
+    points: Sequence[Point], history: History, number: int, versions: Mapping[str, Mapping[str, str]]
+) -> LevelChange:
+    change = history.changes[number]
+    edges = [0, *(one.place for one in history.changes), len(points)]
+    low, high = change.interval()
+    ratio = Interval(*(math.exp(min(max(log, -700.0), 700.0)) for log in (change.difference, low, high)))
+    before, after = points[edges[number] : change.place], points[change.place : edges[number + 2]]
+    return LevelChange(
+        before=change.place - 1,
+        after=change.place,
+        first=change.first,
+        last=change.last,
+        ratio=ratio,
+        probability=change.probability,
+        versions=changed_versions(versions[points[change.first - 1].versions], versions[points[change.last].versions]),
+        phases=_phase_changes(before, after),
+    )
+
+
+def changed_versions(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[tuple[str, str, str], ...]:
+    """Names with both versions, where they differ."""
+    names = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+    return tuple((name, before.get(name, "-"), after.get(name, "-")) for name in names[:_MOST_VERSIONS])
+
+
+def _phase_changes(before: Sequence[Point], after: Sequence[Point]) -> tuple[PhaseChange, ...]:
+    """Mean over the points of both levels, where all of them tell the phase."""
+    told = [dict(point.phases) for point in (*before, *after)]
+    names = [name for name in told[0] if all(name in one for one in told)]
+    first, second = told[: len(before)], told[len(before) :]
+    return tuple(
+        PhaseChange(name, mean_of([one[name] for one in first]), mean_of([one[name] for one in second]))
+        for name in names
+    )

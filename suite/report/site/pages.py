@@ -1,0 +1,329 @@
+"""The pages of a site: every word that others chose is escaped, and a policy lets nothing load or run but the page's
+own style and script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from markupsafe import Markup
+
+from suite.report.formatting.escape import visible
+from suite.report.formatting.numbers import counted, interval, listed, moment, number
+from suite.report.site.chart import picture, spark
+from suite.report.site.history import LevelChange, Point, Series, changed_versions
+from suite.stats.changes import LEVEL
+from suite.stats.intervals import log_rates
+from suite.stats.moderated import mean_of, spread
+from suite.stats.quantiles import student_quantile
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_LONGEST = 1000
+#: Of one over the degrees of freedom, evenly: what lies between is told to five digits.
+_NODES = 400
+_SHOWN_FACTS = {
+    "backend": "backend",
+    "kind": "kind of backend",
+    "size": "size",
+    "ranks": "ranks",
+    "nodes": "nodes",
+    "layout": "layout",
+    "algorithm": "work",
+    "workload": "workload",
+    "scaling": "scaling",
+    "track": "track",
+    "device": "device",
+    "precision": "precision",
+    "threads": "threads per rank",
+    "launcher": "launcher",
+    "at_once": "runs at once",
+    "clock": "clock",
+    "machine": "machine",
+}
+#: What a later point is told to differ in, at most.
+_MOST_DIFFERENCES = 3
+_IN_SCRIPT = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
+
+
+@dataclass(frozen=True)
+class Site:
+    """All that the pages show."""
+
+    title: str
+    series: tuple[Series, ...]
+    versions: Mapping[str, Mapping[str, str]]
+    told: tuple[str, ...]
+
+
+def index_page(site: Site) -> str:
+    """The table of all series, with their histories in small."""
+    starts = [point.started for one in site.series for point in one.points if point.started is not None]
+    return _rendered(
+        "index.html.jinja",
+        scripts=("site.js",),
+        title=site.title,
+        up="",
+        runs=f"{sum(one.runs for one in site.series):,}",
+        first=moment(min(starts, default=None))[:10],
+        last=moment(max(starts, default=None))[:10],
+        level=f"{LEVEL:.0%}",
+        alarms=f"{LEVEL * len(site.series):.2g} on average",
+        told=site.told,
+        series=[_index_row(one) for one in site.series],
+    )
+
+
+def _index_row(series: Series) -> dict[str, Any]:
+    facts, latest = series.facts, series.latest
+    lost = sum(
+        count for point in (*series.points, *series.lost) for state, count, _ in point.lost if state != "suspect"
+    )
+    change = series.changes[-1] if series.changes else None
+    return {
+        **{name: facts[name] for name in ("size", "parameters", "backend", "ranks", "layout", "machine")},
+        "id": series.id,
+        "work": facts["algorithm"],
+        "runs": series.runs,
+        "lost": f"{lost} without a rate" if lost else "",
+        "points": len(series.points),
+        "value": _exact(latest.rate.value) if latest and latest.rate else "",
+        "rate": interval(latest.rate) if latest else "-",
+        "started": _exact(latest.started) if latest and latest.started is not None else "",
+        "when": moment(latest.started if latest else None),
+        "spark": spark(series) if series.points else "",
+        "change": f"{_percent(change.ratio.value)}, {moment(series.points[change.after].started)[:10]}"
+        if change
+        else "",
+        "direction": change.direction if change else "",
+        "size_of_change": _exact(change.ratio.value) if change else "",
+    }
+
+
+def series_page(site: Site, series: Series) -> str:
+    """One series: its picture, its changes, its points."""
+    points = [*series.points, *series.lost]
+    points.sort(key=lambda point: (point.started or 0.0, point.folder, point.id))
+    return _rendered(
+        "series.html.jinja",
+        scripts=("site.js",),
+        title=series.name,
+        up="../",
+        summary=_summary(series),
+        chart=picture(series) if series.points else "",
+        changes=[_change(series, number) for number in reversed(range(len(series.changes)))],
+        points=[_point_row(point, points[place - 1] if place else None, site) for place, point in enumerate(points)][
+            ::-1
+        ],
+        facts=[(title, series.facts[name]) for name, title in _SHOWN_FACTS.items()],
+        evidence=[
+            (run, point.folder, digest)
+            for point in points
+            for run, digest in zip(point.run_ids, point.digests, strict=True)
+        ],
+    )
+
+
+def _summary(series: Series) -> str:
+    latest, facts = series.latest, series.facts
+    parts = [f"{facts['algorithm']}, workload {facts['workload']}, on {facts['machine']}."]
+    if latest is not None:
+        parts.append(f"Latest: {interval(latest.rate)} samples/s, {moment(latest.started)}.")
+    if series.noise is not None:
+        parts.append(f"A point lies within about {100 * series.noise:.2g} % of its level (one standard deviation).")
+    return " ".join(parts)
+
+
+def change_title(series: Series, change: LevelChange) -> str:
+    """``12 % slower since 2026-11-03``."""
+    when = moment(series.points[change.after].started)[:10]
+    return f"{_percent(change.ratio.value, with_sign=False)} {change.direction} since {when}"
+
+
+def change_text(series: Series, change: LevelChange) -> str:
+    """Its size, its place and how sure both are, in sentences."""
+    points = series.points
+    ratio = change.ratio
+    low, high = (number(bound) for bound in (ratio.low, ratio.high))
+    begins, last = points[change.first], points[change.last]
+    place = f"with the point of {_named(points[change.after])}, after that of {_named(points[change.before])}"
+    where = (
+        "No other place is likely (95 %)."
+        if change.first == change.last
+        else f"With 95 % it begins between those of {_named(begins)} and {_named(last)}."
+    )
+    chance = "less than 0.0001 %" if change.probability < 1e-6 else f"{number(100 * change.probability, 2)} %"
+    return (
+        f"The rate is {number(ratio.value)} [{low}, {high}] times what it was. It changes {place}. {where} "
+        f"Noise alone shows such a change in at most {chance} of histories like this one."
+    )
+
+
+def _named(point: Point) -> str:
+    return f"{moment(point.started)} ({point.folder})"
+
+
+def change_anchor(series: Series, change: LevelChange) -> str:
+    """Of the point with which a change begins."""
+    return f"change-{series.points[change.after].id}"
+
+
+def _change(series: Series, place: int) -> dict[str, Any]:
+    change = series.changes[place]
+    before, after = series.points[change.before], series.points[change.after]
+    return {
+        "title": change_title(series, change),
+        "anchor": change_anchor(series, change),
+        "direction": change.direction,
+        "text": change_text(series, change),
+        "compare": urlencode({"a": series.id, "p": before.id, "b": series.id, "q": after.id}),
+        "versions": change.versions,
+        "phases": [
+            {
+                "name": phase.name,
+                "before": number(phase.before),
+                "after": number(phase.after),
+                "ratio": number(phase.ratio),
+            }
+            for phase in change.phases
+        ],
+    }
+
+
+def _point_row(point: Point, before: Point | None, site: Site) -> dict[str, Any]:
+    versions = site.versions[point.versions]
+    differing = changed_versions(site.versions[before.versions], versions) if before else ()
+    texts = [f"{name} {old} / {new}" for name, old, new in differing[:_MOST_DIFFERENCES]]
+    more = len(differing) - len(texts)
+    suspect = " (suspect)" if point.is_suspect else ""
+    return {
+        "id": point.id,
+        "started": _exact(point.started) if point.started is not None else "",
+        "when": moment(point.started),
+        "folder": point.folder,
+        "value": _exact(point.rate.value) if point.rate else "",
+        "rate": f"{interval(point.rate)}{suspect}",
+        "runs": f"{len(point.measured)} of {len(point.run_ids)}",
+        "suite": " ".join(filter(None, (versions.get("suite"), versions.get("suite's commit")))),
+        "differs": ", ".join([*texts, *([f"and {more} more"] if more > 0 else [])]),
+        "lost": listed([f"{count} {state} ({why})" if why else f"{count} {state}" for state, count, why in point.lost]),
+    }
+
+
+def compare_page(site: Site) -> str:
+    """Any two points of equal work, by the page's own script."""
+    with_points = [one for one in site.series if one.points]
+    shared = sorted({point.versions for one in with_points for point in one.points})
+    numbers = {name: index for index, name in enumerate(shared)}
+    data = {
+        "names": _SHOWN_FACTS,
+        "versions": [_plain(site.versions[name]) for name in shared],
+        "quantiles": [student_quantile(_NODES / max(node, 1e-9)) for node in range(_NODES + 1)],
+        "series": [_compared(one, numbers) for one in with_points],
+    }
+    return _rendered("compare.html.jinja", scripts=("compare.js",), data=data, title="Compare two points", up="")
+
+
+def _compared(series: Series, versions: Mapping[str, int]) -> dict[str, Any]:
+    """With names that tell series apart that look alike."""
+    facts = series.facts
+    return {
+        "id": series.id,
+        "work": facts["work"],
+        "name": visible(f"{series.name}, {facts['workload']}, {facts['machine']} ({series.id[:4]})", _LONGEST),
+        "facts": _plain({name: facts[name] for name in _SHOWN_FACTS}),
+        "points": [_compared_point(point, versions) for point in series.points],
+    }
+
+
+def _compared_point(point: Point, versions: Mapping[str, int]) -> list[Any]:
+    """As ``compare.js`` reads it."""
+    logs = log_rates(point.measured)
+    variance = spread(logs).variance if len(logs) > 1 else 0.0
+    label = f"{moment(point.started)}, {interval(point.rate)}, {counted(len(logs), 'run')}, {point.folder}"
+    return [
+        visible(label, _LONGEST), len(logs), mean_of(logs), variance, visible(point.folder, _LONGEST),
+        versions[point.versions], dict(point.phases), point.id,
+    ]  # fmt: skip
+
+
+def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {visible(name): visible(value) if isinstance(value, str) else value for name, value in facts.items()}
+
+
+def _percent(ratio: float, with_sign: bool = True) -> str:
+    """``-12 %`` of a ratio of 0.88; of ten times the rate ``x 10``."""
+    if ratio >= 3:
+        return f"x {number(ratio, 2)}"
+    change = 100 * (ratio - 1)
+    digits = 0 if abs(change) >= 9.95 else 1
+    return f"{change:+.{digits}f} %" if with_sign else f"{abs(change):.{digits}f} %"
+
+
+def _exact(value: float) -> str:
+    return f"{value:.9g}"
+
+
+def _rendered(template: str, scripts: Sequence[str] = (), data: Any = None, **values: Any) -> str:
+    style = _source("site.css")
+    script = "\n".join(_source(name) for name in scripts)
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src {_hash(script)}",
+            f"style-src {_hash(style)}",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "require-trusted-types-for 'script'",
+            "trusted-types 'none'",
+        )
+    )
+    encoded = "" if data is None else json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return _environment().get_template(template).render(
+        **values,
+        policy=Markup(policy),
+        style=Markup(style),
+        script=Markup(script),
+        data=Markup(encoded.translate(_IN_SCRIPT)),
+    )  # fmt: skip
+
+
+def rendered_feed(**values: Any) -> str:
+    """The Atom file."""
+    return _environment().get_template("feed.xml.jinja").render(**values)
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+@cache
+def _source(name: str) -> str:
+    text = (_TEMPLATES / name).read_text(encoding="utf-8")
+    assert not any(end in text.lower() for end in ("</script", "</style", "<!--")), f"{name} would end its element"
+    return text
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        undefined=StrictUndefined,
+        autoescape=True,
+        # also what would turn, hide or end a line; markup of this module's own is left as it is
+        finalize=lambda value: visible(value, _LONGEST) if type(value) is str else value,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )

@@ -1,0 +1,239 @@
+"""What a site keeps of a run: few enough facts that ten thousand of them are read in a moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from suite.bundle.cache.packing import Derived
+from suite.bundle.folder import Trace
+from suite.bundle.record import Record
+from suite.report.facts.clock import clock_of
+from suite.report.facts.entry import Entry
+from suite.report.facts.environment import facts_of
+from suite.report.facts.kind import kind_of
+from suite.report.facts.machines import hardware_of
+from suite.report.facts.rollout import lengths_hash_of
+from suite.report.facts.suspect import is_invalid, is_suspect
+from suite.report.facts.variants import image_ids, launch_setting_of
+from suite.report.facts.work_done import COUNTED, PASSES
+from suite.spec.base import digest
+from suite.spec.manifest import Manifest
+from suite.spec.phases import ALL_NAMES
+from suite.stats.intervals import RunSeconds
+from suite.theory.parameters import parameter_count
+
+#: ``left out``: what it tells does not fit together; ``rateless``: it ended well and no iteration counts.
+State = Literal["ok", "suspect", "invalid", "failed", "interrupted", "rateless", "left out"]
+UNKNOWN_MACHINE = "unknown hardware"
+_ID_CHARACTERS = 12
+#: Of how a run was measured, what says how long, and which samples are drawn: the work's hash has these.
+_NO_SERIES = {"warmup", "iterations", "seed"}
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """One run. ``path``: of its bundle. ``series`` and ``versions``: ids of what is told once for many
+    (``series_facts``, ``versions_of``). ``samples`` of an iteration, of which ``counted`` last ``seconds``; empty where
+    it has no rate. ``low`` and ``high``: of its rate, by its own iterations.
+    """
+
+    path: str
+    run_id: str
+    manifest_hash: str
+    plan: str
+    repeat: int
+    host: str | None
+    started: float | None
+    ended: float | None
+    seconds: tuple[float, ...]
+    phase_trace: tuple[float, ...]
+    digest: str | None
+    series: str
+    versions: str
+    state: State
+    note: str
+    samples: int
+    counted: tuple[int, ...]
+    low: float | None
+    high: float | None
+    phases: dict[str, float]
+    peak_bytes: int | None
+    caveat: str
+
+    def as_list(self) -> list[Any]:
+        """For JSON."""
+        return [getattr(self, name) for name in _NAMES]
+
+    @classmethod
+    def of_list(cls, values: Sequence[Any]) -> "RunFacts":
+        """Raises ValueError or TypeError for what ``as_list`` did not give."""
+        facts = dict(zip(_NAMES, values, strict=True))
+        for name in ("seconds", "phase_trace", "counted"):
+            facts[name] = tuple(facts[name])
+        return cls(**facts)
+
+    def trace(self) -> Trace:
+        """What is asked of it among others."""
+        return Trace(
+            path=Path(self.path),
+            run_id=self.run_id,
+            manifest_hash=self.manifest_hash,
+            plan=self.plan,
+            repeat=self.repeat,
+            host=self.host,
+            started=self.started,
+            ended=self.ended,
+            seconds=self.seconds,
+            phases=self.phase_trace,
+            digest=self.digest,
+        )
+
+    def measured(self) -> RunSeconds | None:
+        """The iterations that count; null where it has no rate."""
+        if not self.counted:
+            return None
+        return RunSeconds(self.samples, tuple(self.seconds[index] for index in self.counted))
+
+
+_NAMES = tuple(field.name for field in fields(RunFacts))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRun:
+    """A run with what it shares with others, by the ids that its facts name."""
+
+    facts: RunFacts
+    series: dict[str, Any]
+    versions: dict[str, str]
+
+
+def read_run(derived: Derived, path: str) -> ReadRun:
+    """Of what a bundle's evidence gives."""
+    manifest, record = derived.manifest, derived.record
+    series, versions = series_facts(manifest, record), versions_of(record)
+    trace = Trace.of(Path(path), record, derived.digest)
+    state, note = _state(derived)
+    throughput, counts, memory = record.throughput, record.counts, record.memory
+    has_rate = state in ("ok", "suspect") and throughput is not None and counts is not None
+    void = frozenset(record.void_iterations or ())
+    counted = range(record.steady_state.warmup, len(trace.seconds)) if has_rate else range(0)
+    rate = throughput.samples_per_second if throughput else None
+    peak = None
+    if memory is not None:
+        peak = memory.peak_reserved_bytes if record.run.device == "cuda" else memory.peak_resident_bytes
+    return ReadRun(
+        facts=RunFacts(
+            path=path,
+            run_id=trace.run_id,
+            manifest_hash=trace.manifest_hash,
+            plan=trace.plan,
+            repeat=trace.repeat,
+            host=trace.host,
+            started=trace.started,
+            ended=trace.ended,
+            seconds=trace.seconds,
+            phase_trace=trace.phases,
+            digest=trace.digest,
+            series=_id_of(series),
+            versions=_id_of(versions),
+            state=state,
+            note=note,
+            samples=counts.samples if counts else 0,
+            counted=tuple(index for index in counted if index not in void),
+            low=rate.low if rate else None,
+            high=rate.high if rate else None,
+            phases=_phases(record) if has_rate else {},
+            peak_bytes=peak if has_rate else None,
+            caveat=derived.difference,
+        ),
+        series=series,
+        versions=versions,
+    )
+
+
+def series_facts(manifest: Manifest, record: Record) -> dict[str, Any]:
+    """What all runs of a series share: the work, how it is laid out and measured, and the kind of machine.
+
+    Versions are what a history is about, so neither the stack nor the image is in it. ``work`` is equal for series
+    whose rates can be compared at all: the work, the lengths of its samples, ranks, precision and, of trainers, what
+    they counted.
+    """
+    size, layout, workload, measure = manifest.size, manifest.layout, manifest.workload, manifest.measure
+    launch, hardware = launch_setting_of(record), hardware_of(record)
+    return {
+        "work": digest([manifest.work_hash, lengths_hash_of(manifest), layout.ranks, measure.precision, _done(record)]),
+        "settings": digest(
+            [layout.model_dump(mode="json"), measure.model_dump(mode="json", exclude=_NO_SERIES), launch.started]
+        ),
+        "size": size.name,
+        "parameters": parameter_count(size).total,
+        "backend": manifest.backend.name,
+        "kind": manifest.backend.kind,
+        "ranks": layout.ranks,
+        "nodes": layout.nodes,
+        "layout": layout.label(),
+        "workload": workload.name,
+        "algorithm": kind_of(manifest).text,
+        "scaling": workload.scaling,
+        "track": manifest.track,
+        "device": measure.device,
+        "precision": measure.precision,
+        "threads": measure.threads_per_rank,
+        "launcher": launch.launcher or "",
+        "at_once": launch.at_once or 1,
+        "clock": clock_of([Entry(manifest, record, "")]),
+        "machine": machine_name(hardware),
+    }
+
+
+def machine_name(hardware: Sequence[str] | None) -> str:
+    """``Xeon, 8 cores, 16 threads``; ``H100, 79.6 GiB``."""
+    if not hardware:
+        return UNKNOWN_MACHINE
+    units = ("", " cores", " threads") if hardware[0] == "cpu" else ("", " GiB")
+    told = [f"{text}{unit}" for text, unit in zip(hardware[1:], units, strict=True) if text]
+    return ", ".join(told) or UNKNOWN_MACHINE
+
+
+def versions_of(record: Record) -> dict[str, str]:
+    """Versions of the suite and of everything below it, the suite's commit and the image, as far as a run tells."""
+    facts = facts_of([record], image_ids([record]))
+    return {name: values[0] for name, (kind, values) in sorted(facts.items()) if kind == "version"}
+
+
+def _done(record: Record) -> list[Any]:
+    """Of a trainer what it counted and which passes it made; an engine does what was asked."""
+    if record.run.backend_kind == "engine" or record.counts is None:
+        return []
+    passes = [bool(record.phases and getattr(record.phases, name)) for name in PASSES]
+    return [*(getattr(record.counts, name) for name in ("samples", *COUNTED)), *passes]
+
+
+def _phases(record: Record) -> dict[str, float]:
+    told = {name: getattr(record.phases, name) for name in ALL_NAMES} if record.phases else {}
+    return {name: phase.seconds for name, phase in told.items() if phase}
+
+
+def _state(derived: Derived) -> tuple[State, str]:
+    """With why, where it is not ok."""
+    record = derived.record
+    wrong = next((finding for finding in derived.findings if finding.leaves_out), None)
+    if wrong is not None:
+        return "left out", wrong.line()
+    if record.status != "ok":
+        failure = record.failure
+        where = f" in {failure.phase}" if failure and failure.phase else ""
+        return record.status, f"{failure.kind}{where}" if failure else record.status
+    reasons = "; ".join(record.validity.reasons) if record.validity else ""
+    if is_invalid(record):
+        return "invalid", reasons
+    if record.throughput is None or record.counts is None:
+        return "rateless", "no iteration counts"
+    return ("suspect", reasons) if is_suspect(record) else ("ok", "")
+
+
+def _id_of(facts: Mapping[str, Any]) -> str:
+    return digest(dict(facts))[:_ID_CHARACTERS]

@@ -1,0 +1,100 @@
+"""A list of runs on a terminal: as many columns as fit, and in a pipe all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rich.cells import cell_len
+
+from suite.report.formatting.escape import visible
+from suite.report.formatting.numbers import UNKNOWN, interval, moment
+from suite.report.formatting.width import terminal_columns
+from suite.report.listing import Listed
+from suite.spec.terminal import say
+from suite.stats.intervals import Interval
+
+_GAP = "  "
+#: Of a name or a list of tags on a terminal, where a longer one would push everything else away.
+_LONGEST = 40
+_LONGEST_ANYWHERE = 1000
+
+
+def _rate(one: Listed) -> str:
+    line = one.line
+    if line is None or line.samples_per_second is None:
+        return UNKNOWN
+    return interval(Interval(line.samples_per_second, line.low, line.high))
+
+
+def _fact(name: str) -> Callable[[Listed], str]:
+    def read(one: Listed) -> str:
+        value = None if one.line is None else getattr(one.line, name)
+        return UNKNOWN if value is None else str(value)
+
+    return read
+
+
+#: In the order in which they stand; those that come first in ``_KEPT`` stay longest where there is no room.
+_COLUMNS: dict[str, Callable[[Listed], str]] = {
+    "run": lambda one: one.run,
+    "state": lambda one: one.state,
+    "started": lambda one: moment(one.line.started if one.line else None).removesuffix(" UTC"),
+    "samples/s": lambda one: _rate(one).partition(" ")[0],
+    "tags": lambda one: " ".join(one.tags) or UNKNOWN,
+    "size": _fact("size"),
+    "ranks": _fact("ranks"),
+    "backend": _fact("backend"),
+    "layout": _fact("layout"),
+    "algorithm": _fact("algorithm"),
+    "device": _fact("device_name"),
+    "path": lambda one: one.path,
+}
+_KEPT = (
+    "run",
+    "state",
+    "started",
+    "samples/s",
+    "tags",
+    "size",
+    "ranks",
+    "backend",
+    "algorithm",
+    "layout",
+    "device",
+    "path",
+)
+_FIGURES = ("samples/s", "ranks")
+
+
+def print_runs(runs: Sequence[Listed]) -> None:
+    """The table, with what it has no room for."""
+    room = terminal_columns()
+    limit = _LONGEST if room is not None else _LONGEST_ANYWHERE
+    cells = {title: [visible(read(one), limit) for one in runs] for title, read in _COLUMNS.items()}
+    if not any(one.tags for one in runs):
+        del cells["tags"]
+    widths = {title: max(cell_len(title), *map(cell_len, texts)) for title, texts in cells.items()}
+    left_out = []
+    for title in reversed(_KEPT):
+        if title in widths and title != "run" and room is not None and _width(widths) > room:
+            del widths[title]
+            left_out.append(title)
+    shown = list(widths)
+    say(_line([_padded(title, title, widths[title]) for title in shown]))
+    for place in range(len(runs)):
+        say(_line([_padded(title, cells[title][place], widths[title]) for title in shown]))
+    if left_out:
+        say(f"not shown at {room} columns: {', '.join(reversed(left_out))}")
+
+
+def _width(widths: dict[str, int]) -> int:
+    return sum(widths.values()) + len(_GAP) * (len(widths) - 1)
+
+
+def _padded(title: str, text: str, width: int) -> str:
+    space = " " * (width - cell_len(text))
+    return space + text if title in _FIGURES else text + space
+
+
+def _line(cells: Sequence[str]) -> str:
+    return _GAP.join(cells).rstrip()

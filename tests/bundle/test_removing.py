@@ -1,0 +1,88 @@
+"""Removing runs: the whole of one and nothing else, and never one that somebody is at."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from suite.bundle.removing import removable, remove
+from suite.bundle.store import Bundle
+from suite.bundle.tags import change_tags
+from suite.launch.cluster.submission import FOLDER as SUBMITTED
+from suite.spec.base import UsageError
+from tests.synthetic import make_bundle, synthetic_manifest
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_run_goes_with_its_tags_and_leaves_the_others(tmp_path: Path) -> None:
+    gone, kept = (make_bundle(tmp_path, synthetic_manifest(repeat=repeat)) for repeat in (1, 2))
+    change_tags(gone, ["a"], [])
+    change_tags(kept, ["b"], [])
+    one = removable(gone)
+    assert one.bytes == sum(path.stat().st_size for path in gone.rglob("*") if path.is_file()) > 0
+    remove(one)
+    assert names(tmp_path) == [".tags", kept.name]
+    assert names(tmp_path / ".tags") == [f"{kept.name}.json"]
+
+
+def test_a_run_that_is_going_on_is_refused_at_both_times(tmp_path: Path) -> None:
+    path = make_bundle(tmp_path)
+    one = removable(path)
+    with Bundle(path).hold():
+        with pytest.raises(UsageError, match="is being run"):
+            removable(path)
+        with pytest.raises(UsageError, match="is being run"):
+            remove(one)
+    assert path.is_dir()
+
+
+def test_a_run_that_a_cluster_has_is_refused_at_both_times(tmp_path: Path) -> None:
+    path = make_bundle(tmp_path)
+    one = removable(path)
+    (tmp_path / SUBMITTED).mkdir()
+    (tmp_path / SUBMITTED / f"{path.name}.json").write_text("{}")
+    with pytest.raises(UsageError, match="was submitted to a cluster"):
+        removable(path)
+    with pytest.raises(UsageError, match="was submitted to a cluster"):
+        remove(one)
+    assert path.is_dir() and names(path)
+
+
+def test_a_damaged_bundle_can_be_removed(tmp_path: Path) -> None:
+    path = make_bundle(tmp_path / "runs")
+    (path / "manifest.json").write_text("{")
+    remove(removable(path))
+    assert names(tmp_path / "runs") == []
+
+
+@pytest.mark.parametrize("place", ["results", "nothing", "file", "link"])
+def test_what_is_no_bundle_is_left_alone(place: str, tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path / "results")
+    (tmp_path / "file").write_text("mine")
+    os.symlink(bundle, tmp_path / "link")
+    with pytest.raises(UsageError):
+        removable(tmp_path / place)
+    assert bundle.is_dir() and (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_link_within_a_bundle_takes_nothing_outside_of_it_along(tmp_path: Path) -> None:
+    path = make_bundle(tmp_path / "runs")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").write_text("mine")
+    os.symlink(tmp_path / "mine", path / "logs" / "link")
+    remove(removable(path))
+    assert (tmp_path / "mine" / "file").read_text() == "mine"
+
+
+def test_a_run_that_was_moved_meanwhile_is_told(tmp_path: Path) -> None:
+    path = make_bundle(tmp_path / "runs")
+    one = removable(path)
+    path.rename(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="cannot write"):
+        remove(one)
+    assert (tmp_path / "elsewhere").is_dir()

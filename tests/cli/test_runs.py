@@ -1,0 +1,225 @@
+"""`suite runs`: what it lists, chooses, tags and removes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from suite.bundle.cache import records as records_module
+from suite.bundle.cache import signature
+from suite.bundle.store import Bundle
+from suite.bundle.tags import tags_of
+from suite.cli.app import app
+from suite.report import listing as listing_module
+from suite.report.formatting import width
+from suite.spec.base import UsageError
+from suite.spec.moments import moment_of
+from tests.export.made import HOSTILE
+from tests.synthetic import BEGAN, HOUR, facts_of, grpo_workload, make_bundle, synthetic_manifest
+
+
+def suite(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["runs", *map(str, arguments)], catch_exceptions=False)
+
+
+def listed(*arguments: object) -> list[dict]:
+    done = suite("list", *arguments, "--json")
+    assert done.exit_code == 0, done.stderr
+    return json.loads(done.stdout)["runs"]
+
+
+def ids(*arguments: object) -> list[str]:
+    return [run["run"] for run in listed(*arguments)]
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """Runs an hour after each other: two good ones, one of another backend and algorithm, one failed, one cut off."""
+    root = tmp_path / "runs"
+    for repeat in (1, 2):
+        make_bundle(root, synthetic_manifest(repeat=repeat), float(repeat))
+    manifest = synthetic_manifest(
+        backend="megatron", workload=grpo_workload(), repeat=3, device="cuda", precision="bf16"
+    )
+    make_bundle(root, manifest, 0.5, facts=facts_of(manifest, "NVIDIA H100 80GB HBM3"))
+    failed = {"failure": "oom_device", "phase": "train", "iteration": 1, "evidence": ["out of memory"]}
+    make_bundle(root, synthetic_manifest(repeat=4), status="failed", failure=failed, completed=1)
+    make_bundle(root, synthetic_manifest(repeat=5), status=None, completed=0)
+    return root
+
+
+def test_every_run_is_listed_newest_first(results: Path) -> None:
+    runs = listed(results)
+    assert [run["run"][-2:] for run in runs] == ["r5", "r4", "r3", "r2", "r1"]
+    assert [run["state"] for run in runs] == ["interrupted", "failed: oom_device", "ok", "ok", "ok"]
+    assert [run["valid"] for run in runs] == [False, False, True, True, True]
+    assert set(runs[0]) == set(runs[-1])
+
+
+@pytest.mark.parametrize(
+    ("options", "repeats"),
+    [
+        (["--backend", "megatron"], "3"),
+        (["--backend", "megatron", "--backend", "deepspeed"], "54321"),
+        (["--device", "cuda"], "3"),
+        (["--device", "h100"], "3"),
+        (["--device", "cpu"], "5421"),
+        (["--algorithm", "grpo"], "3"),
+        (["--algorithm", "ppo", "--status", "ok"], "21"),
+        (["--status", "failed", "--status", "interrupted"], "54"),
+        (["--valid"], "321"),
+        (["--not-valid"], "54"),
+        (["--size", "1M"], "54321"),
+        (["--size", "66B"], ""),
+        (["--since", "2023-11-14T23:13:20"], "5432"),
+        (["--until", "2023-11-14T23:13:20+00:00"], "1"),
+        (["--since", "2023-11-15", "--until", "2023-11-15T01:13:20"], "3"),
+        (["--since", "7d"], ""),
+        (["--limit", "2"], "54"),
+        (["--reverse", "--limit", "1"], "1"),
+        (["--sort", "samples-per-second"], "312"),
+        (["--sort", "run", "--backend", "deepspeed"], "1245"),
+        (["--sort", "backend", "--reverse", "--limit", "1"], "3"),
+    ],
+)
+def test_runs_are_chosen_and_ordered(options: list[str], repeats: str, results: Path) -> None:
+    found = [name[-1] for name in ids(results, *options)]
+    assert found[: len(repeats)] == list(repeats)
+    assert len(found) == len(repeats) or options[0] == "--sort"
+
+
+def test_a_folder_in_the_place_of_a_command_is_listed(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    direct = suite(results, "--status", "ok")
+    assert direct.exit_code == 0
+    assert direct.stdout == suite("list", results, "--status", "ok").stdout
+    assert suite("--status", "ok", results).stdout == direct.stdout
+    monkeypatch.chdir(results.parent)
+    assert suite().stdout == suite("list", "runs").stdout != ""
+
+
+def test_a_run_that_is_going_on_and_a_damaged_one_are_listed_as_such(results: Path) -> None:
+    going, damaged = sorted(results.iterdir())[:2]
+    (damaged / "manifest.json").write_text("{")
+    with Bundle(going).hold():
+        found = {run["run"]: run for run in listed(results)}
+        assert found[going.name]["state"] == "running" and found[going.name]["backend"] is None
+        assert ids(results, "--status", "running") == [going.name]
+    assert found[damaged.name]["state"] == "damaged" and "manifest.json" in found[damaged.name]["problem"]
+    assert ids(results, "--status", "damaged", "--not-valid") == [damaged.name]
+
+
+def test_what_is_asked_wrongly_is_one_line(results: Path) -> None:
+    for options, problem in (
+        (["--status", "okay"], "did you mean 'ok'"),
+        (["--sort", "speed"], "there is no order 'speed'"),
+        (["--since", "yesterday"], "how long ago as 24h or 7d"),
+    ):
+        done = suite("list", results, *options)
+        assert done.exit_code == 2 and problem in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_tags_are_given_shown_chosen_by_and_taken(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = ids(results)[:2]
+    done = suite("tag", first, results / second, "--add", "keep", "--add", "v2", "--runs", results)
+    assert done.exit_code == 0 and f"{first}: keep v2" in done.stdout
+    assert ids(results, "--tag", "keep", "--tag", "v2") == [first, second]
+    suite("tag", first, "--remove", "v2", "--runs", results)
+    assert ids(results, "--tag", "v2") == [second]
+    assert json.loads(suite("tag", first, "--runs", results, "--json").stdout) == [{"run": first, "tags": ["keep"]}]
+    assert "keep v2" in suite("list", results).stdout
+    both = suite("tag", first, "--add", "x", "--remove", "x", "--runs", results)
+    assert both.exit_code == 2 and tags_of(results / first) == ("keep",)
+
+
+def test_runs_are_removed_with_yes_and_not_without_an_answer(results: Path) -> None:
+    first, second, *rest = ids(results)
+    refused = suite("remove", first, second, "--runs", results)
+    assert refused.exit_code == 2 and "nothing was removed" in refused.stderr
+    told = json.loads(suite("remove", first, "--runs", results, "--json").stdout)
+    assert told["removed"] is False and told["bytes"] > 0
+    assert len(ids(results)) == 5
+    done = suite("remove", first, results / second, "--runs", results, "--yes")
+    assert done.exit_code == 0 and "removed 2 runs" in done.stdout
+    assert ids(results) == rest
+
+
+def test_nothing_is_removed_where_one_run_cannot_be(results: Path) -> None:
+    first, second, *_ = ids(results)
+    with Bundle(results / second).hold():
+        done = suite("remove", first, second, "--runs", results, "--yes")
+    assert done.exit_code == 2 and "is being run" in done.stderr
+    missing = suite("remove", first, "no-such-run", "--runs", results, "--yes")
+    assert missing.exit_code == 2 and "no run no-such-run" in missing.stderr
+    assert len(ids(results)) == 5
+
+
+@pytest.mark.parametrize("columns", [80, 120, 200])
+def test_a_list_fits_the_terminal_and_says_what_it_leaves_out(
+    columns: int, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from suite.report.text import runs as text
+
+    monkeypatch.setattr(text, "terminal_columns", lambda: columns)
+    lines = suite("list", results).stdout.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert lines[0].startswith("run ") and "state" in lines[0] and "started" in lines[0]
+    left_out = next((line for line in lines if line.startswith("not shown")), "")
+    for title in ("size", "backend", "layout", "device", "path"):
+        assert (title in lines[0]) != (title in left_out)
+    assert width.LEAST_COLUMNS
+
+
+def test_hostile_texts_do_nothing_to_a_terminal(results: Path) -> None:
+    manifest = synthetic_manifest(repeat=9)
+    facts = facts_of(manifest)
+    facts["cpu"]["model"] = HOSTILE
+    make_bundle(results, manifest, facts=facts)
+    out = suite("list", results, "--device", "hyperlink").stdout
+    assert "HYPERLINK" in out
+    assert all(line.isprintable() for line in out.splitlines())
+
+
+def test_a_list_is_read_from_what_is_kept_until_a_file_changes(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signature, "SETTLED_SECONDS", 0.0)  # files may be young
+    before = listed(results)
+
+    def derived(*given: object) -> None:
+        raise AssertionError("a record was derived")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(records_module, "examined", derived)
+        patched.setattr(records_module.Unpacking, "unpacked", derived)
+        assert listed(results) == before
+    changed = results / before[0]["run"] / "events" / "driver.jsonl"
+    changed.write_text(changed.read_text() + "{")
+    assert [run["run"] for run in listed(results)] == [run["run"] for run in before]
+    with monkeypatch.context() as patched:
+        patched.setattr(listing_module, "line_of", derived)
+        with pytest.raises(AssertionError):
+            listed(results)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("2023-11-14T22:13:20", BEGAN),
+        ("2023-11-14T23:13:20+01:00", BEGAN),
+        ("1h", BEGAN - HOUR),
+        ("2d", BEGAN - 48 * HOUR),
+        ("90m", BEGAN - 1.5 * HOUR),
+    ],
+)
+def test_times_are_read_as_utc_or_as_so_long_ago(text: str, seconds: float) -> None:
+    assert moment_of("--since", text, BEGAN) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "d", "12", "99999-01-01", "2023-13-01", "x" * 1000, "999999d"])
+def test_what_is_no_time_is_refused_in_one_line(text: str) -> None:
+    if text == "12":
+        assert moment_of("--since", text, BEGAN) == BEGAN - 12
+        return
+    with pytest.raises(UsageError, match="--since is a day"):
+        moment_of("--since", text, BEGAN)

@@ -1,0 +1,122 @@
+"""The documentation site: every page is in its navigation, every link and anchor resolves, and what is shown works."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from docs_site.links import LEFT_OUT, anchors, github_anchor, links, within_the_site
+from docs_site.reference import PAGES, command_words
+from tests.test_docs_commands import words_of
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+
+
+def sources() -> list[Path]:
+    """Pages below docs/, and those of the root that link to them."""
+    below = [path for path in DOCS.rglob("*.md") if not LEFT_OUT.match(path.relative_to(DOCS).as_posix())]
+    return sorted([*below, ROOT / "README.md", ROOT / "CHANGELOG.md"])
+
+
+TEXTS = {path: path.read_text(encoding="utf-8") for path in sources()}
+
+
+def navigation() -> Iterator[str]:
+    def walk(entry: Any) -> Iterator[str]:
+        if isinstance(entry, str):
+            yield entry
+        else:
+            for one in entry if isinstance(entry, list) else entry.values():
+                yield from walk(one)
+
+    yield from walk(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    listed = list(navigation())
+    pages = {path.relative_to(DOCS).as_posix() for path in TEXTS if path.is_relative_to(DOCS)} | set(PAGES)
+    assert sorted(listed) == sorted(pages)
+
+
+@pytest.mark.parametrize("page", sorted(TEXTS), ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_and_anchor_of_a_page_resolves(page: Path) -> None:
+    broken = []
+    for link in links(TEXTS[page]):
+        target, _, anchor = link.partition("#")
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        path = Path(os.path.normpath(page.parent / target)) if target else page
+        generated = path.is_relative_to(DOCS) and path.relative_to(DOCS).as_posix() in PAGES
+        is_there = path.exists() or generated
+        if anchor and is_there and path.suffix == ".md" and not generated:
+            is_there = anchor in anchors(TEXTS.get(path) or path.read_text())
+        if not is_there:
+            broken.append(link)
+    assert broken == []
+
+
+def test_links_that_leave_the_site_become_words_and_others_stay() -> None:
+    text = "[a](../suite/x.py) [b](evidence.md#digest) ![c](results/cpu/runs/x.svg) [d](https://example.org) [e](#here)"
+    assert within_the_site(text, Path("index.md"), DOCS) == (
+        "a [b](evidence.md#digest) c [d](https://example.org) [e](#here)"
+    )
+    fenced = "```\n[a](../x)\n```\n[a](../x)"
+    assert within_the_site(fenced, Path("index.md"), DOCS) == "```\n[a](../x)\n```\na"
+
+
+def test_anchors_are_those_of_github() -> None:
+    assert github_anchor("What is always the same: the site file") == "what-is-always-the-same-the-site-file"
+    assert anchors("# One `two`\n## One two\n```\n# no\n```\n") == {"one-two", "one-two-1"}
+
+
+def test_the_reference_has_every_command_and_every_field() -> None:
+    text = {name: make() for name, make in PAGES.items()}
+    for words in command_words():
+        assert f"## suite {words}\n" in text["reference/commands.md"]
+    assert "--gate" in text["reference/commands.md"]
+    for field in ("throughput.samples_per_second.value", "memory.floor.bytes", "measure.seed", "rows[].gate.outcome"):
+        assert f"| `{field}` |" in text["reference/fields.md"], field
+    assert "### Engine.generate" in text["reference/interfaces.md"]
+
+
+def tutorial() -> list[list[str]]:
+    """The commands of the tutorial's blocks, in their order."""
+    blocks = re.findall(r"```sh\n(.*?)```", (DOCS / "tutorial.md").read_text(), re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines() if line.startswith("suite ")]
+    return [words_of(line) for line in lines]
+
+
+def test_the_commands_of_the_tutorial_do_what_it_says(tmp_path: Path) -> None:
+    """All of them, one after the other, with a worker that tells events without a stack in the place of the engines."""
+    environment = {**os.environ, "SUITE_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+    done = {}
+    for words in tutorial():
+        command = [sys.executable, str(ROOT / "tests" / "scripted_suite.py"), *words]
+        ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100)
+        assert ended.returncode == 0, (words, ended.stderr[-2000:])
+        done[words[0]] = ended.stdout
+    assert len(list((tmp_path / "runs").glob("*/record.json"))) == 6
+    assert "6 equal" in done["verify"]
+    assert (tmp_path / "report.md").is_file() and (tmp_path / "history" / "index.html").is_file()
+    assert set(done) == {"--version", "doctor", "sizes", "run", "report", "verify", "plan", "site"}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="pip install '.[docs]' has MkDocs")
+def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "out")]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110)
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    loads = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=\"(https?:)?//[^\"]*\"")
+    for page in (tmp_path / "out").rglob("*.html"):
+        found = [match[0] for match in loads.finditer(page.read_text()) if 'rel="canonical"' not in match[0]]
+        assert found == [], page
