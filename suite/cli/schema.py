@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -25,10 +24,10 @@ def schema(
     """
     from suite.cli.options.reading import print_json
     from suite.spec.schema_files import schema as parsed
-    from suite.spec.schema_files import schema_names, schema_text
+    from suite.spec.schema_files import schema_names
 
     if name is not None:
-        sys.stdout.write(schema_text(name))
+        print_json(parsed(name))
         return
     found = {each: parsed(each) for each in schema_names()}
     if as_json:

@@ -18,17 +18,12 @@ def schema_names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.json"))
 
 
-def schema_text(name: str) -> str:
-    """The JSON of one. Raises UsageError for a name that none has."""
+def schema(name: str) -> dict[str, Any]:
+    """One of them. Raises UsageError for a name that none has."""
     known = schema_names()
     if name not in known:
         raise UsageError(f"no schema {name!r}{nearest(name, known)}; there are {', '.join(known)}")
-    return (FOLDER / f"{name}.json").read_text(encoding="utf-8")
-
-
-def schema(name: str) -> dict[str, Any]:
-    """The same, parsed."""
-    found: dict[str, Any] = json.loads(schema_text(name))
+    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     return found
 
 
