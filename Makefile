@@ -57,7 +57,7 @@ WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker e
 WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform manylinux_$(glibc)_x86_64) \
 	--platform manylinux2014_x86_64
 
-.PHONY: help test-trainers test-thorough bench vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock openrlhf openrlhf-lock test test-fast test-bare test-kubernetes fuzz lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean docs docs-lock
+.PHONY: help test-trainers test-thorough bench vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock openrlhf openrlhf-lock test test-fast test-bare test-kubernetes fuzz lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean docs docs-lock page-vendor
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -210,6 +210,9 @@ lock: ## compile requirements/*.lock again (needs pip-tools, and a place where p
 		sed '/^#/d; /^$$/d; s/+cpu$$//' requirements/$$lock.lock | cat build/$$lock.head - > build/$$lock.lock; \
 		mv build/$$lock.lock requirements/$$lock.lock; done
 lock: LOCK_STYLE = --allow-unsafe --strip-extras --no-annotate --no-header --no-emit-index-url --no-emit-find-links
+
+page-vendor: ## fetch what pages draw with again (npm), at the versions and digests of suite/report/page/vendor/vendor.json
+	@suite/report/page/vendor/fetch
 
 # What the other locks pin is left to them; vLLM runs on other numpy and setuptools than it names.
 vllm-lock: ## compile requirements/vllm.lock again (needs uv on the PATH or in UV)

@@ -11,15 +11,18 @@ from suite.cli.exits import DONE, GATE_NOT_MET, command
 from suite.cli.options import completion
 from suite.cli.options.fields import WorkloadOptions, workload_changes
 from suite.cli.options.groups import takes_groups
+from suite.cli.options.plan_search import Output, manner_of, search, with_preset, write
 from suite.spec.terminal import say
 
 if TYPE_CHECKING:
+    from suite.cli.options.plan_search import Named
     from suite.planner.ask import Question
     from suite.planner.parameters import Parameters
     from suite.planner.space import Manner
 
 Paths = list[Path] | None
 AS_THE_WORKLOAD = WorkloadOptions()
+USUAL_DEVICE = "A100-SXM-80GB"
 
 
 @command
@@ -35,19 +38,30 @@ def plan(
     shape: Annotated[
         Path | None, typer.Option(help="shape file: YAML, or a Hugging Face config.json", rich_help_panel="Work")
     ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="plan the work of a preset on its devices, with its engine (see `suite sizes`)",
+            autocompletion=completion.presets,
+            rich_help_panel="Work",
+        ),
+    ] = None,
     device: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="accelerator of the catalogue, e.g. H100-SXM-80GB; H100 is enough",
+            help="accelerator of the catalogue, e.g. H100-SXM-80GB; H100 is enough; repeat, or any, to compare "
+            "under --target [default: A100-SXM-80GB, the preset's, or any under --target]",
             autocompletion=completion.accelerators,
             rich_help_panel="Where it runs",
         ),
-    ] = "A100-SXM-80GB",
+    ] = None,
     devices: Annotated[
         list[int] | None,
         typer.Option(
-            help="number of devices, 1 to 16384; repeat to compare [default: 8]", rich_help_panel="Where it runs"
+            help="number of devices, 1 to 16384; repeat to compare; the most under --target "
+            "[default: 8, or the preset's]",
+            rich_help_panel="Where it runs",
         ),
     ] = None,
     backend: Annotated[
@@ -59,20 +73,59 @@ def plan(
         ),
     ] = None,
     workload: Annotated[
-        str, typer.Option(help="work of an iteration", autocompletion=completion.workloads, rich_help_panel="Work")
-    ] = "trlx-ds-chat",
+        str | None,
+        typer.Option(
+            help="work of an iteration [default: trlx-ds-chat, or the preset's]",
+            autocompletion=completion.workloads,
+            rich_help_panel="Work",
+        ),
+    ] = None,
     scaling: Annotated[
         str, typer.Option(help="weak (samples per device fixed) or strong (in all)", rich_help_panel="Work")
     ] = "weak",
     changes: WorkloadOptions = AS_THE_WORKLOAD,  # type: ignore[valid-type]
     generation: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="hf|vllm",
-            help="the training stack's own loop, or vLLM on the same devices",
+            help="the training stack's own loop, or vLLM [default: hf; vllm where a placement is searched]",
             rich_help_panel="Work",
         ),
-    ] = "hf",
+    ] = None,
+    placement: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|colocated|split",
+            help="search where vLLM stands too: on the devices that train, on others, or whichever is better",
+            rich_help_panel="Search",
+        ),
+    ] = None,
+    staleness: Annotated[
+        int | None,
+        typer.Option(
+            help="publications of weights that samples may be behind at most, 0 to 2 [default: 1]",
+            rich_help_panel="Search",
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RATE",
+            help="find the fewest devices, or the cheapest, for '50 samples/s', '20000 tokens/s' or '60 s/iteration'",
+            rich_help_panel="Search",
+        ),
+    ] = None,
+    deadline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="the same for --iterations until then: 90min, 24h, 3d",
+            rich_help_panel="Search",
+        ),
+    ] = None,
+    iterations: Annotated[
+        int | None, typer.Option(help="iterations to do until --deadline", rich_help_panel="Search")
+    ] = None,
     engine_sleep: Annotated[
         bool,
         typer.Option("--engine-sleep", help="vLLM frees its memory while the policy trains", rich_help_panel="Work"),
@@ -84,7 +137,12 @@ def plan(
         bool, typer.Option("--balance", help="equal tokens on every replica", rich_help_panel="Work")
     ] = False,
     objective: Annotated[str, typer.Option(help="what to rank layouts by", rich_help_panel="Search")] = "throughput",
-    price: Annotated[float | None, typer.Option(help="money per device and hour", rich_help_panel="Search")] = None,
+    price: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[NAME=]MONEY", help="money per device and hour; repeat for several kinds", rich_help_panel="Search"
+        ),
+    ] = None,
     min_devices: Annotated[
         bool, typer.Option("--min-devices", help="find the fewest devices that fit", rich_help_panel="Search")
     ] = False,
@@ -109,6 +167,20 @@ def plan(
             help="correct predictions by the runs in this results folder", rich_help_panel="Check and calibrate"
         ),
     ] = None,
+    simulate: Annotated[
+        bool,
+        typer.Option("--simulate", help="simulate the best arrangement: seconds by cause", rich_help_panel="Search"),
+    ] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="write the simulation as a trace for Perfetto or Chrome", rich_help_panel="Search"),
+    ] = None,
+    stragglers: Annotated[
+        Paths,
+        typer.Option(
+            help="draw slow ranks as finished runs in this folder show them; repeat", rich_help_panel="Search"
+        ),
+    ] = None,
     svg: Annotated[Path | None, typer.Option(help="write the chart to this file", rich_help_panel="Output")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print as JSON", rich_help_panel="Output")] = False,
 ) -> int:
@@ -117,6 +189,8 @@ def plan(
     With --check, predict published measurements and print the errors instead.
     """
     from suite.planner.parameters import load_parameters
+    from suite.planner.search.request import Wishes, preset_of
+    from suite.planner.search.wishes import read_prices
     from suite.spec.base import UsageError
 
     parameters = load_parameters()
@@ -126,20 +200,46 @@ def plan(
         raise UsageError(f"{files[0]} is not needed: files are compared with --check")
     if objective not in ("throughput", "cost", "latency"):
         raise UsageError(f"--objective is throughput, cost or latency, not {objective!r}")
-    if top < 1 or (price is not None and not price >= 0):
-        raise UsageError("--top is at least 1 and --price not negative")
-    manner = _manner(generation, engine_sleep, packing, balance)
-    questions = [
-        _question(size, shape, device, name, workload, scaling, changes, parameters, calibrate, manner)
-        for name in backend or ["deepspeed", "megatron"]
-    ]
+    if top < 1:
+        raise UsageError("--top is at least 1")
+    prices = read_prices(price or [])
+    named = None if preset is None else preset_of(preset, size)
+    wished = (target, deadline) != (None, None)
+    wishes = Wishes(
+        placement=placement,
+        staleness=staleness,
+        target=target,
+        deadline=deadline,
+        iterations=iterations,
+        devices=tuple(devices or ([named[1].ranks] if named and not wished else [])),
+        kinds=tuple(device or (["any"] if wished else [named[0].written_for if named else USUAL_DEVICE])),
+        objective=objective,  # type: ignore[arg-type]
+        prices=prices,
+        top=top,
+    )
+    output = Output(scale, simulate, trace, stragglers or [], svg, as_json)
+    searches = wishes.any or named is not None or simulate or trace is not None or bool(stragglers)
+    manner = manner_of(generation or ("vllm" if searches and not named else "hf"), engine_sleep, packing, balance)
+    if named:
+        manner = with_preset(manner, named[1], generation)
+    work = (named, workload, scaling, changes)
+    backends = backend or (list(named[0].backends) if named else ["deepspeed", "megatron"])
+    first = wishes.kinds[0] if wishes.kinds[0].lower() != "any" else USUAL_DEVICE
+    questions = [_question(size, shape, first, name, work, parameters, calibrate, manner) for name in backends]
+    if searches and (min_devices or max_batch):
+        raise UsageError(
+            "--min-devices and --max-batch are of layouts alone: leave out --placement, --target and --preset"
+        )
+    if searches:
+        return search(questions, wishes, generation, named, output)
     if scale is not None:
         return _scale(questions, scale, as_json)
     counts: list[int] | None = devices
     plans: list[dict[str, Any]] = []
     fits = False
     for asked in questions:
-        fits |= _answer(asked, counts, objective, price, top, min_devices, max_batch, plans, svg, as_json)
+        money = prices.of(asked.hardware.name)
+        fits |= _answer(asked, counts, objective, money, top, min_devices, max_batch, plans, svg, as_json)
     if as_json:
         from suite.cli.options.reading import print_json
 
@@ -147,25 +247,12 @@ def plan(
     return DONE if fits else GATE_NOT_MET
 
 
-def _manner(generation: str, engine_sleep: bool, packing: bool, balance: bool) -> Manner:
-    from suite.planner.space import Manner
-    from suite.spec.base import UsageError
-
-    if generation not in ("hf", "vllm"):
-        raise UsageError(f"--generation is hf or vllm, not {generation!r}")
-    if engine_sleep and generation == "hf":
-        raise UsageError("only an engine of its own sleeps while the policy trains: --generation vllm")
-    return Manner("vllm" if generation == "vllm" else "hf", engine_sleep, packing, balance)
-
-
 def _question(
     size: str | None,
     shape: Path | None,
     device: str,
     backend: str,
-    workload: str,
-    scaling: str,
-    changes: Any,
+    work: tuple[Named | None, str | None, str, Any],
     parameters: Parameters,
     calibrate: Path | None,
     manner: Manner,
@@ -173,14 +260,13 @@ def _question(
     from suite.cli.options.reading import checked
     from suite.fitting.calibrate import calibrated
     from suite.planner.ask import question
-    from suite.spec.base import UsageError
-    from suite.spec.catalogue import find_size, find_workload, load_shape
+    from suite.planner.search.request import model_of, work_of
 
-    if (size is None) == (shape is None):
-        raise UsageError("name one model: --size (see `suite sizes`) or --shape FILE")
-    work = checked(lambda: find_workload(workload).changed({**workload_changes(changes), "scaling": scaling}))
-    chosen = load_shape(shape) if shape is not None else find_size(size or "")
-    asked = question(chosen, work, device, backend, parameters, manner)
+    named, workload, scaling, changes = work
+    preset, point = named or (None, None)
+    own = work_of(workload, preset, point)
+    done = checked(lambda: own.changed({**workload_changes(changes), "scaling": scaling}))
+    asked = question(model_of(size, shape, point), done, device, backend, parameters, manner)
     return asked if calibrate is None else calibrated(asked, calibrate)
 
 
@@ -227,7 +313,7 @@ def _answer(
         shown = result.options or [option for option in [result.nearest] if option is not None]
         title = f"{result.size} on {result.device}, {result.backend}: memory by part"
         target = svg if not plans or len(plans) < 2 else svg.with_stem(f"{svg.stem}-{result.backend}")
-        _write(target, memory_chart(shown, title))
+        write(target, memory_chart(shown, title))
     return bool(result.options)
 
 
@@ -235,12 +321,13 @@ def _check(files: list[Path], parameters: Parameters, svg: Path | None, as_json:
     from suite.cli.options.reading import print_json
     from suite.fitting.chart import agreement_chart
     from suite.fitting.check import run_check
-    from suite.fitting.published import csv_files, read_published
+    from suite.fitting.published import csv_files, read_published, rl_files
+    from suite.fitting.rl_rows import read_rl
     from suite.fitting.show import check_lines
 
-    result = run_check(read_published(csv_files(files)), parameters)
+    result = run_check(read_published(csv_files(files)), parameters, read_rl(rl_files(files)))
     if svg is not None:
-        _write(svg, agreement_chart(result.rows))
+        write(svg, agreement_chart(result.rows))
     if as_json:
         print_json(result.model_dump(mode="json"))
     else:
@@ -276,12 +363,3 @@ def _scale(questions: list[Question], text: str, as_json: bool) -> int:
     if as_json:
         print_json({"curves": curves})
     return DONE
-
-
-def _write(path: Path, text: str) -> None:
-    from suite.spec.base import UsageError
-
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -18,13 +18,17 @@ def report(
         Path | None,
         typer.Option("--output", "-o", help="Markdown file to write; plots go into a folder next to it"),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", help="one HTML file to write, with pictures to explore; it needs no network"),
+    ] = None,
     title: Annotated[str | None, typer.Option(help="heading of the report")] = None,
     with_suspect: Annotated[
         bool, typer.Option("--with-suspect", help="pool and rank runs that something disturbed like the others")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the report's figures as JSON, write no file")] = False,
 ) -> None:
-    """Print the headline table of measured runs; with --output, write a Markdown report with plots."""
+    """Print the headline table of measured runs; write a Markdown report with plots (--output) or a page (--html)."""
     from suite.bundle.archive.opening import opened
     from suite.cli.options.reading import print_json, without_collector
     from suite.report.facts.model import build
@@ -32,8 +36,10 @@ def report(
     from suite.report.terminal import print_headline
     from suite.report.text.output import as_json as figures
     from suite.report.text.output import write
-    from suite.spec.base import printable
+    from suite.spec.base import UsageError, printable
 
+    if output and output == html:
+        raise UsageError(f"--output and --html are both {output}: the page and the Markdown are two files")
     until_end(opened(runs))  # so that whoever writes a view of them still finds their events
     with without_collector():
         found = read_entries(runs)
@@ -44,10 +50,17 @@ def report(
             return
         written = write(found.entries, output, title, caveats, found.read_from, with_suspect) if output else None
         model = written.model if written else build(found.entries, title, caveats, found.read_from, with_suspect)
+        page = None
+        if html:
+            from suite.report.page.output import write_page
+
+            page = write_page(model, found.entries, html)
     print_headline(model)
     for line in model.caveats:
         say(line, err=True)
     if written:
         say(printable(f"wrote {', '.join(str(path) for path in written.paths)}"))
-    else:
-        say("add -o report.md to write the whole report, with plots")
+    if page:
+        say(printable(f"wrote {page.path} ({page.size_text})"))
+    if not written and not page:
+        say("add -o report.md to write the whole report, with plots, or --html report.html for a page to explore")

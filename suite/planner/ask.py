@@ -67,7 +67,8 @@ class Question:
             fold_twins=True,
             manner=self.manner,
         )
-        return plan.model_copy(update={"notes": [*self.notes, *plan.notes, *_not_to_be_run(self, plan)]})
+        best = plan.options[0].layout if plan.options else None
+        return plan.model_copy(update={"notes": [*self.notes, *plan.notes, *not_to_be_run(self, best)]})
 
 
 def question(
@@ -102,16 +103,16 @@ def question(
     )
 
 
-def _not_to_be_run(asked: Question, plan: Plan) -> list[str]:
+def not_to_be_run(asked: Question, layout: Layout | None) -> list[str]:
     """A note on what the backend lacks of what was planned, or of the best layout."""
     driver = find_backend(asked.profile.name)
     reasons = unknown_work(driver, asked.workload)
     wanted = [name for name in vars(USUAL) if getattr(asked.manner, name) != getattr(USUAL, name)]
     options = dict(declared(Layout))
     reasons += [f"{driver.name} has no {options[name].option}" for name in wanted if name not in driver.settings]
-    if plan.options and not reasons:
+    if layout is not None and not reasons:
         measure = Measure(device="cuda", precision="bf16")
-        reasons = driver.errors(asked.shape, asked.workload, plan.options[0].layout, measure)
+        reasons = driver.errors(asked.shape, asked.workload, layout, measure)
     return [f"this can be planned but not run: {'; '.join(reasons)}"] if reasons else []
 
 

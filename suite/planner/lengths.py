@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -30,7 +30,7 @@ class Drawn:
     prompts: Column
     responses: Column
 
-    @property
+    @cached_property
     def mean(self) -> float:
         return float((self.prompts + self.responses).mean())
 

@@ -60,9 +60,12 @@ def memory_parts(jobs: Jobs, p: Mapping[str, float], half: Column | float = 0.0)
     per = weights + gradients + optimizer
     at_end = per * last + kept_last + logits > per * first + kept_first + np.where(jobs.pipeline == 1, logits, 0)
     own = np.where(at_end, last, first)
+    # Experts are spread over data parallel ranks, which share their optimizer states already.
+    elsewhere = jobs.layers * jobs.expert_elements * (1 - 1 / jobs.expert_parallel) / (jobs.tensor * jobs.pipeline)
+    here = own - np.where(_megatron(jobs), elsewhere, 0)
     parts = {
-        "weights": weights * own,
-        "gradients": gradients * own,
+        "weights": weights * here,
+        "gradients": gradients * here,
         "optimizer states": optimizer * own,
         "activations": np.where(at_end, kept_last, kept_first) + layer["again"],
         "logits": np.where(at_end | (jobs.pipeline == 1), logits, 0.0),

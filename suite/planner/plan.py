@@ -238,10 +238,7 @@ def predict(
     space: Space, hardware: Hardware, profile: Profile, parameters: Parameters, slower: Column | None = None
 ) -> Table:
     """Seconds and bytes of every candidate, stacks' effects in; ``slower`` in place of the fitted factor."""
-    device = hardware.name.split("-")[0]
-    known = profile.traits
-    groups = {"family": known.family, "framework": known.framework, "framework|device": f"{known.framework}|{device}"}
-    factor = float(np.exp(parameters.effect(groups)))
+    factor = stack_factor(hardware, profile, parameters)
     known_factor = parameters.ppo.slower if parameters.ppo and profile.plain_model else 1.0
     work = replace(space.work, slower=known_factor if slower is None else slower)
     own, apart = parameters.phases, frozenset[str]()
@@ -258,6 +255,13 @@ def predict(
     memory = iteration_memory(work, parameters.memory, profile)
     memory = {name: column * parameters.memory_factor for name, column in memory.items()}
     return Table(seconds, training, memory, host_memory(space.work, profile), space)
+
+
+def stack_factor(hardware: Hardware, profile: Profile, parameters: Parameters) -> float:
+    """The factor on time that is the stack's own, beyond physics."""
+    device, known = hardware.name.split("-")[0], profile.traits
+    groups = {"family": known.family, "framework": known.framework, "framework|device": f"{known.framework}|{device}"}
+    return float(np.exp(parameters.effect(groups)))
 
 
 def _distinct(space: Space, order: Column) -> list[int]:

@@ -168,3 +168,12 @@ def test_a_list_of_what_an_image_holds_and_a_licence_travel(place: Path, capsys:
     assert told["licences"] == ["licences/CC-BY.txt", "licences/suite.txt"]
     with zipfile.ZipFile("a.suite.zip") as archive:
         assert json.loads(archive.read("sboms/engines.cdx.json"))["bomFormat"] == "CycloneDX"
+
+
+def test_the_page_of_an_archive_shows_its_iterations_too(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = []
+    for path in ("runs", "results.suite.zip"):
+        assert called(capsys, "report", path, "--html", "page.html")[0] == 0
+        text = Path("page.html").read_text()
+        sizes.append(text.count("generate"))
+    assert sizes[0] == sizes[1] > 3

@@ -1,0 +1,290 @@
+"""The answer to a search: the best arrangements, the front, and the fewest or the cheapest devices for a target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from pydantic import Field
+
+from suite.planner.ask import Question, device_counts, not_to_be_run, question
+from suite.planner.plan import Objective
+from suite.planner.rl_iteration import band
+from suite.planner.rl_parameters import load_rl_parameters
+from suite.planner.search.arrangements import Found, Placing, arrangements, own_loop
+from suite.planner.search.options import Arrangement, arrangement, chosen, fastest_by_count, front, label_of, ranked
+from suite.planner.search.wishes import Prices, Target
+from suite.spec.base import Frozen, UsageError
+from suite.spec.workload import Workload
+
+#: Where the bands were made of no row.
+UNCHECKED = "no published iteration was in the fit of these bands yet: they are what is thought before a row is seen"
+
+
+class Kind(Frozen):
+    """One kind of device: the fewest that reach the target, or the nearest that comes to it."""
+
+    device: str
+    reached: bool
+    best: Arrangement | None = Field(description="null where no arrangement fits on any number of devices")
+    sure: Arrangement | None = Field(description="the fewest whose rate reaches the target at the low end of its band")
+
+
+class Answer(Frozen):
+    """What was looked at and what came of it; ``options`` best first."""
+
+    size: str
+    workload: str
+    work: Workload = Field(description="the work that is planned, its samples in all")
+    objective: Objective
+    placement: Placing
+    most_staleness: int
+    target: str | None
+    target_samples_per_second: float | None
+    considered: int
+    fitting: int
+    options: list[Arrangement]
+    front: list[Arrangement]
+    kinds: list[Kind]
+    nearest: Arrangement | None = Field(description="where nothing fits, what lacks least memory")
+    band: tuple[float, float] = Field(description="factors on seconds between which four of five measured ones lay")
+    prices: str
+    assumed: list[str]
+    notes: list[str]
+
+    @property
+    def met(self) -> bool:
+        """Whether there is an answer: something fits, and reaches the target where there is one."""
+        return any(kind.reached for kind in self.kinds) if self.target else bool(self.options)
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is asked, on every device and backend. ``questions`` differ in these alone."""
+
+    questions: Sequence[Question]
+    work: Workload
+    placing: Placing
+    staleness: int
+    objective: Objective
+    prices: Prices
+    notes: Sequence[str] = ()
+
+    def found(self, asked: Question, devices: Sequence[int]) -> Found:
+        if asked.manner.generation == "hf":
+            return own_loop(asked, self.work, devices)
+        return arrangements(asked, self.work, devices, self.placing, self.staleness)
+
+    def band(self) -> tuple[float, float]:
+        """Factors on a predicted time between which four of five measured ones lay."""
+        return band("iteration")
+
+
+def questions_for(questions: Sequence[Question], devices: Sequence[str]) -> list[Question]:
+    """The same questions on each of the devices."""
+    return [
+        replace(
+            question(asked.shape, asked.workload, device, asked.profile.name, asked.parameters, asked.manner), notes=()
+        )
+        for device in devices
+        for asked in questions
+    ]
+
+
+def fixed(workload: Workload, devices: int) -> Workload:
+    """The work with its samples in all, as ``devices`` devices have it. UsageError where they are no whole groups."""
+    return workload.model_copy(update={"rollouts": workload.global_rollouts(devices), "scaling": "strong"})
+
+
+def best_on(search: Search, devices: Sequence[int], most: int) -> Answer:
+    """The best arrangements on these numbers of devices, and the front over all smaller numbers."""
+    own = search.band()
+    considered = fitting = 0
+    options: list[Arrangement] = []
+    fastest: list[Arrangement] = []
+    closest: list[Arrangement] = []
+    counts = [count for count in device_counts(max(devices)) if count not in devices]
+    for asked in search.questions:
+        price = search.prices.of(asked.hardware.name)
+        found = search.found(asked, sorted({*devices, *counts}))
+        considered, fitting = considered + len(found), fitting + int(found.fits.sum())
+        order = [index for index in ranked(found, search.objective) if int(found.devices[index]) in devices]
+        options += chosen(found, asked, order, most, own, price)
+        fastest += [arrangement(found, asked, [index], own, price) for index in fastest_by_count(found)]
+        closest += _closest(found, asked, devices, own, price)
+    options.sort(key=lambda option: _measure(option, search.objective))
+    return _answer(search, considered, fitting, options[:most], front(fastest), [], _least(closest, options), None)
+
+
+def fewest_for(search: Search, target: Target, limit: int) -> Answer:
+    """Of each kind of device the fewest that reach the target, up to ``limit`` devices; first what was asked for."""
+    if search.objective == "cost" and all(search.prices.of(asked.hardware.name) is None for asked in search.questions):
+        raise UsageError(
+            "the cheapest devices are asked for, but no price is known: --price H100-SXM-80GB=2.10 for each"
+        )
+    own = search.band()
+    considered = fitting = 0
+    kinds: dict[str, list[Kind]] = {}
+    closest: list[Arrangement] = []
+    every: list[Arrangement] = []
+    for asked in search.questions:
+        price = search.prices.of(asked.hardware.name)
+        looked, fits, one, all_of_them = _kind(search, asked, target, limit, own, price)
+        considered, fitting = considered + looked, fitting + fits
+        kinds.setdefault(asked.hardware.name, []).append(one)
+        every += all_of_them
+    best = [min(found, key=lambda kind: _kind_measure(kind, search.objective)) for found in kinds.values()]
+    best.sort(key=lambda kind: _kind_measure(kind, search.objective))
+    answered = [kind.best for kind in best if kind.reached and kind.best]
+    return _answer(search, considered, fitting, answered, front(every), best, _least(closest, every), target)
+
+
+def _kind(
+    search: Search, asked: Question, target: Target, limit: int, own: tuple[float, float], price: float | None
+) -> tuple[int, int, Kind, list[Arrangement]]:
+    """Numbers of devices are looked at from the fewest on, until the target is reached also at the band's low end."""
+    looked = fits = 0
+    best: Arrangement | None = None
+    sure: Arrangement | None = None
+    passed: list[Arrangement] = []
+    reached = False
+    for counts in _blocks(limit):
+        found = search.found(asked, counts)
+        looked, fits = looked + len(found), fits + int(found.fits.sum())
+        for index in fastest_by_count(found):
+            rate = float(found.rate[index])
+            enough = rate >= target.samples_per_second
+            certain = rate / own[1] >= target.samples_per_second
+            better = best is None or rate > best.samples_per_second
+            if not better and not certain:
+                continue
+            option = arrangement(found, asked, [index], own, price)
+            passed.append(option)
+            best = option if not reached and better else best
+            reached = reached or enough
+            if certain:
+                sure = option
+                break
+        if sure:
+            break
+    return looked, fits, Kind(device=asked.hardware.name, reached=reached, best=best, sure=sure), passed
+
+
+def _blocks(limit: int) -> list[list[int]]:
+    """Numbers of devices in turns, so that a small answer does not wait for the largest."""
+    counts = device_counts(limit)
+    if limit not in counts:
+        counts.append(limit)
+    edges = (0, 16, 128, 1024, limit)
+    blocks = [[count for count in counts if low < count <= high] for low, high in pairwise(edges)]
+    return [block for block in blocks if block]
+
+
+def _measure(option: Arrangement, objective: Objective) -> float:
+    return {
+        "throughput": -option.samples_per_second,
+        "cost": option.cost_per_1000_samples or option.devices / option.samples_per_second,
+        "latency": option.seconds,
+    }[objective]
+
+
+def _kind_measure(kind: Kind, objective: Objective) -> tuple[float, ...]:
+    """Kinds that reach the target first: by cost where that is asked for, else by number of devices."""
+    best = kind.best
+    if best is None:
+        return (2.0, 0.0, 0.0)
+    if not kind.reached:
+        return (1.0, -best.samples_per_second, 0.0)
+    if objective == "cost":
+        return (0.0, best.cost_per_hour if best.cost_per_hour is not None else float("inf"), float(best.devices))
+    return (0.0, float(best.devices), -best.samples_per_second)
+
+
+def _closest(
+    found: Found, asked: Question, devices: Sequence[int], own: tuple[float, float], price: float | None
+) -> list[Arrangement]:
+    """Of what does not fit the one that needs least memory, where nothing fits."""
+    if not len(found) or found.fits.any():
+        return []
+    return [arrangement(found, asked, [int(found.memory.argmin())], own, price)]
+
+
+def _least(closest: Sequence[Arrangement], options: Sequence[Arrangement]) -> Arrangement | None:
+    return None if options else min(closest, key=lambda option: option.memory_bytes, default=None)
+
+
+def _answer(
+    search: Search,
+    considered: int,
+    fitting: int,
+    options: list[Arrangement],
+    on_front: list[Arrangement],
+    kinds: list[Kind],
+    nearest: Arrangement | None,
+    target: Target | None,
+) -> Answer:
+    first = search.questions[0]
+    return Answer(
+        size=first.shape.name,
+        workload=search.work.name,
+        work=search.work,
+        objective=search.objective,
+        placement=search.placing,
+        most_staleness=search.staleness,
+        target=target.text if target else None,
+        target_samples_per_second=target.samples_per_second if target else None,
+        considered=considered,
+        fitting=fitting,
+        options=options,
+        front=on_front,
+        kinds=kinds,
+        nearest=nearest,
+        band=search.band(),
+        prices=search.prices.text,
+        assumed=assumed(search),
+        notes=[*search.notes, *_notes(search, options)],
+    )
+
+
+def assumed(search: Search) -> list[str]:
+    """What is taken for granted of the work and of the engine."""
+    first, lines = search.questions[0], []
+    manner = first.manner
+    if search.work.uneven:
+        passes = "laid end to end" if manner.packing else "padded to the longest of each micro batch (--packing: not)"
+        dealt = "every replica has equal tokens" if manner.balance else "the replica with most tokens is waited for"
+        lines.append(f"samples of a pass are {passes}; {dealt}")
+    if manner.generation == "vllm":
+        if search.placing != "split":
+            lines.append("colocated engines sleep while the policy trains; waking them is part of weight sync")
+        if search.placing != "colocated":
+            lines.append(
+                f"split: samples are at most {search.staleness} publication{'s' if search.staleness != 1 else ''} of "
+                "weights old; whole tensors are sent to every engine, while both sides wait"
+            )
+    lines.append("rewards take no time; start-up, checkpoints and evaluation are left out")
+    return lines
+
+
+def _notes(search: Search, options: Sequence[Arrangement]) -> list[str]:
+    notes = ["a prediction, not a measurement: nothing in it was run"]
+    if not load_rl_parameters().bands["iteration"].rows:
+        notes.append(UNCHECKED)
+    if options:
+        by_name = {asked.profile.name: asked for asked in search.questions}
+        best = options[0]
+        notes += not_to_be_run(by_name[best.backend], best.layout)
+    return notes
+
+
+def found_again(search: Search, option: Arrangement) -> tuple[Found, Question, int]:
+    """The columns that an arrangement was taken from, the question, and its index."""
+    for asked in search.questions:
+        if (asked.hardware.name, asked.profile.name) == (option.device, option.backend):
+            found = search.found(asked, [option.devices])
+            for index in ranked(found, search.objective).tolist():
+                micro = int(found.training.space.choices["micro_batch"][found.t[index]])
+                if micro == option.micro_batch and label_of(found, index) == option.label:
+                    return found, asked, index
+    raise AssertionError("the arrangement is of this search")

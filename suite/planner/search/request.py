@@ -1,0 +1,153 @@
+"""From what a user gives to a search: the preset's work or their own, devices, backends, placement, wishes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from suite.planner.ask import MOST_DEVICES, Question
+from suite.planner.plan import Objective
+from suite.planner.search.answer import Answer, Search, best_on, fewest_for, fixed, questions_for
+from suite.planner.search.arrangements import Placing
+from suite.planner.search.wishes import Prices, device_kinds, target_of
+from suite.planner.space import Manner
+from suite.spec.base import UsageError
+from suite.spec.catalogue import find_size, find_workload, load_shape
+from suite.spec.presets import Preset, PresetPoint, find_preset
+from suite.spec.shape import Shape
+from suite.spec.typed import shown
+from suite.spec.workload import Workload
+
+USUAL_DEVICES = 8
+MOST_STALENESS = 1
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """How to search: ``None`` and empty where nothing was given."""
+
+    placement: str | None = None
+    staleness: int | None = None
+    target: str | None = None
+    deadline: str | None = None
+    iterations: int | None = None
+    devices: tuple[int, ...] = ()
+    kinds: tuple[str, ...] = ()
+    objective: Objective = "throughput"
+    prices: Prices = field(default_factory=lambda: Prices(None, {}))
+    top: int = 8
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is asked that the plain list of layouts does not answer."""
+        given = (self.placement, self.staleness, self.target, self.deadline, self.iterations)
+        return any(one is not None for one in given) or len(self.kinds) > 1 or "any" in self.kinds
+
+
+def preset_point(preset: Preset, size: str | None) -> PresetPoint:
+    """The point of a preset of this size, or its only one. UsageError where there is none or several."""
+    points = {point.size.lower(): point for point in preset.points}
+    if size is None and len(points) == 1:
+        return preset.points[0]
+    found = points.get((size or "").lower())
+    if found is None:
+        known = ", ".join(point.size for point in preset.points)
+        what = "has several sizes" if size is None else f"has no size {shown(size)}"
+        raise UsageError(f"preset {preset.name} {what}: --size is one of {known}")
+    return found
+
+
+def preset_of(name: str, size: str | None) -> tuple[Preset, PresetPoint]:
+    preset = find_preset(name)
+    return preset, preset_point(preset, size)
+
+
+def preset_manner(point: PresetPoint) -> Manner:
+    """What a preset's layout says of how it generates and passes samples."""
+    known = {name: point.layout[name] for name in vars(Manner()) if name in point.layout}
+    return Manner(**known)
+
+
+def checked_manner(manner: Manner, wishes: Wishes, generation: str | None) -> tuple[Manner, Placing, int]:
+    """The manner, placement and staleness that are searched. UsageError for wishes that contradict each other."""
+    placing, staleness = wishes.placement or "auto", wishes.staleness
+    if placing not in ("auto", "colocated", "split"):
+        raise UsageError(f"--placement is auto, colocated or split, not {shown(placing)}")
+    if staleness is not None and not 0 <= staleness <= MOST_STALENESS:
+        raise UsageError(
+            f"--staleness is 0 to {MOST_STALENESS}, not {staleness}: further behind nothing is predicted to be faster"
+        )
+    if placing == "split" and manner.generation == "hf":
+        raise UsageError(
+            "--placement split puts engines on devices of their own, and the stack's own loop (hf) has none: "
+            "--generation vllm, or --placement colocated"
+        )
+    if placing == "split" and manner.engine_sleep and generation is not None:
+        raise UsageError(
+            "an engine on devices of its own never sleeps: leave --engine-sleep out, or --placement colocated"
+        )
+    if placing == "colocated" and staleness:
+        raise UsageError(
+            "on the same devices one side waits for the other, so no sample grows stale: --placement split or auto, or "
+            "--staleness 0"
+        )
+    chosen: Placing = "colocated" if placing == "colocated" or manner.generation == "hf" else placing  # type: ignore[assignment]
+    age = 0 if chosen == "colocated" else 1 if staleness is None else staleness
+    return replace(manner, engine_sleep=manner.generation == "vllm"), chosen, age
+
+
+def make_search(questions: Sequence[Question], samples_on: int, wishes: Wishes, generation: str | None) -> Search:
+    """The search, from one question for each backend. ``samples_on``: of how many devices its samples are."""
+    for count in wishes.devices:
+        if not 1 <= count <= MOST_DEVICES:
+            raise UsageError(f"--devices is 1 to {MOST_DEVICES}, not {count}")
+    asked = questions[0]
+    manner, placing, staleness = checked_manner(asked.manner, wishes, generation)
+    work = fixed(asked.workload, samples_on)
+    if work.rollouts % work.group:
+        raise UsageError(f"{work.rollouts:,} samples are no whole groups of {work.group}: change --rollouts or --group")
+    kinds, notes = device_kinds(wishes.kinds)
+    base = [replace(each, manner=manner, workload=work) for each in questions]
+    return Search(
+        questions=questions_for(base, kinds),
+        work=work,
+        placing=placing,
+        staleness=staleness,
+        objective=wishes.objective,
+        prices=wishes.prices,
+        notes=tuple(notes),
+    )
+
+
+def answer(search: Search, wishes: Wishes) -> Answer:
+    """What was wished for."""
+    tokens = _mean_tokens(search)
+    goal = target_of(wishes.target, wishes.deadline, wishes.iterations, search.work.rollouts, tokens)
+    if goal is None:
+        return best_on(search, list(wishes.devices) or [USUAL_DEVICES], wishes.top)
+    return fewest_for(search, goal, max(wishes.devices, default=MOST_DEVICES))
+
+
+def _mean_tokens(search: Search) -> float:
+    from suite.planner.lengths import drawn
+
+    lengths = drawn(search.work, search.work.rollouts)
+    return float(search.work.sequence_tokens) if lengths is None else lengths.mean
+
+
+def model_of(size: str | None, shape: Path | None, preset: PresetPoint | None) -> Shape:
+    """The shape that is named. UsageError where none or two are."""
+    if preset is not None:
+        if shape is not None:
+            raise UsageError("a preset has its own sizes: leave --shape or --preset out")
+        return find_size(preset.size)
+    if (size is None) == (shape is None):
+        raise UsageError("name one model: --size (see `suite sizes`), --shape FILE or --preset")
+    return load_shape(shape) if shape is not None else find_size(size or "")
+
+
+def work_of(workload: str | None, preset: Preset | None, point: PresetPoint | None) -> Workload:
+    if preset is None or point is None:
+        return find_workload(workload or "trlx-ds-chat")
+    return preset.work_of(point) if workload is None else find_workload(workload)

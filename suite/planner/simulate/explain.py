@@ -1,0 +1,178 @@
+"""A simulated arrangement: what is simulated of it, where its time goes, and how that is shown."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from xml.sax.saxutils import escape
+
+import numpy as np
+
+from suite.planner.ask import Question
+from suite.planner.chart import COLOURS, FONT, svg_document
+from suite.planner.formulas.generation import at_once, steps_to_the_last
+from suite.planner.jobs import Column
+from suite.planner.lengths import Drawn, drawn
+from suite.planner.search.arrangements import Found
+from suite.planner.search.options import phases_of
+from suite.planner.search.sides import generated
+from suite.planner.simulate.generating import Pace
+from suite.planner.simulate.iteration import Setting, Simulated
+from suite.planner.simulate.stragglers import Stragglers
+from suite.spec.workload import Workload
+
+#: Parts of a training step that are no pass of a micro batch.
+_ONCE = ("bubble", "gradient reduction", "optimizer", "stragglers", "critic")
+_TALK = ("tensor parallel", "context parallel", "expert parallel", "pipeline sends", "parameter gathers")
+_WIDEST = 40
+
+
+def setting_of(found: Found, asked: Question, workload: Workload, index: int, drawn_slow: bool) -> Setting:
+    """The simulation of one arrangement. ``drawn_slow``: stragglers are drawn, so that the fitted ones are left out."""
+    training, engines = found.training, found.engines
+    t, g = int(found.t[index]), int(found.g[index])
+    jobs = training.space.work.jobs.take(np.array([t]))
+    phases, _ = phases_of(found, asked, index)
+    parts = {name: float(column[t]) for name, column in training.parts.items()}
+    whole = sum(parts.values()) - parts.get("critic", 0.0)
+    factor = phases["training"] / whole
+    steps, stages = int(training.space.work.steps), int(jobs.pipeline[0])
+    replica, micro = (int(training.space.choices[name][t]) for name in ("rollouts", "micro_batch"))
+    epochs = workload.ppo_epochs
+    weights = np.tile(micro_weights(asked, workload, replica, micro, float(jobs.tokens[0])), (1, epochs))
+    count = weights.shape[1]
+    body = sum(seconds for name, seconds in parts.items() if name not in _ONCE)
+    each = (factor * body + phases.get("critic", 0.0)) / count
+    share = 1 / (4 if jobs.recompute[0] == 3 else 3)
+    passes = float(training.work.scores) if engines is not None else 1.0
+    scored = count // epochs
+    score = phases["scoring"] / passes / (scored + stages - 1) if passes else 0.0
+    lengths, places, pace = _engines(found, asked, workload, index, phases["generation"])
+    return Setting(
+        stages=stages,
+        chunks=int(jobs.chunks[0]),
+        steps=steps,
+        forward=share * each,
+        backward=(1 - share) * each,
+        score=score / epochs,
+        passes=passes,
+        weights=weights,
+        talk=sum(parts.get(name, 0.0) for name in _TALK) / body,
+        in_step=bool(jobs.zero_stage[0] >= 3),
+        reduction=factor * parts.get("gradient reduction", 0.0) / steps,
+        optimizer=factor * parts.get("optimizer", 0.0) / steps,
+        slow=0.0 if drawn_slow else factor * parts.get("stragglers", 0.0) / steps,
+        host=phases.get("host", 0.0),
+        sync=phases.get("sync", 0.0),
+        lengths=lengths,
+        places=places,
+        pace=pace,
+        split=bool(found.split[index]),
+        staleness=int(found.staleness[index]),
+        devices=(int(training.devices[t]), int(engines.devices[g]) if engines is not None else 0),
+    )
+
+
+def micro_weights(asked: Question, workload: Workload, replica: int, micro: int, tokens: float) -> Column:
+    """Tokens of the micro batches of each replica over ``tokens``, those that are predicted: [replicas, micro batches].
+
+    Samples are dealt in their order, or, balanced, so that replicas have nearly equal tokens.
+    """
+    uneven = drawn(workload, workload.rollouts)
+    replicas = max(1, workload.rollouts // replica)
+    if uneven is None:
+        return np.ones((replicas, replica // micro))
+    whole = _repeated(uneven, replicas * replica)
+    if asked.manner.balance:
+        order = np.sort(whole)[::-1].reshape(replica, replicas)
+        order[1::2] = order[1::2, ::-1]
+        dealt = order.T
+    else:
+        dealt = whole.reshape(replicas, replica)
+    batches = dealt.reshape(replicas, replica // micro, micro)
+    sizes = batches.sum(-1) if asked.manner.packing else micro * batches.max(-1)
+    return np.asarray(sizes / tokens)
+
+
+def _repeated(uneven: Drawn, samples: int) -> Column:
+    """Tokens of so many samples, those that were looked at over and over."""
+    whole = uneven.prompts + uneven.responses
+    return np.asarray(np.resize(whole, samples))
+
+
+def _engines(
+    found: Found, asked: Question, workload: Workload, index: int, seconds: float
+) -> tuple[tuple[tuple[float, ...], ...], int, Pace]:
+    """Lengths of each engine's samples, its places, and its pace: what is predicted of a step, and of a token."""
+    engines = found.engines
+    if engines is None:  # the stack's own loop: one length of time for all
+        return (((1.0,),), 1, Pace(seconds, 0.0, 0.0))
+    g = found.g[[index]]
+    gen = engines.side(g, found.share[[index]])
+    parts = generated(engines, g, found.share[[index]], asked.parameters, found.rl)
+    count = max(1, int(engines.devices[g[0]] / engines.tensor[g[0]]))
+    uneven = drawn(workload, workload.rollouts)
+    each = -(-workload.rollouts // count)
+    responses = np.full(workload.rollouts, float(workload.new_tokens)) if uneven is None else uneven.responses
+    dealt = np.resize(responses, workload.rollouts)
+    lengths = tuple(tuple(dealt[first : first + each].tolist()) for first in range(0, len(dealt), each))
+    samples = workload.rollouts / count
+    together = float(parts["together"][0])
+    steps = float(steps_to_the_last(samples, gen.response, gen.longest, at_once(samples, together, np.inf, 1.0)))
+    whole = float(parts["bulk"][0] + parts["tail"][0])
+    per_step = float(parts["read"][0] + parts["latency"][0])
+    scale = seconds / whole
+    step = scale * per_step / steps
+    sample = scale * (whole - per_step) / (samples * float(gen.response))
+    return lengths, max(1, round(together)), Pace(step, sample, 0.0)
+
+
+def lines(simulated: Simulated, predicted: float, stragglers: Stragglers | None, columns: int | None) -> Iterator[str]:
+    """Seconds by cause as bars, the longest first."""
+    differs = 100 * (simulated.seconds / predicted - 1)
+    yield f"simulated: {simulated.seconds:.2f} s an iteration, {differs:+.1f} % of the predicted {predicted:.2f} s"
+    if stragglers is not None:
+        said = [
+            f"{phase} {high:.2f} (90th percentile), {most:.2f} at most" for phase, high, most in _slowness(stragglers)
+        ]
+        text = f"stragglers as measured in {stragglers.runs} runs, times the usual: {'; '.join(said)}"
+        yield from [text] if columns is None else textwrap.wrap(text, columns)
+    causes = sorted(simulated.causes.items(), key=lambda each: -each[1])
+    label = max(len(name) for name, _ in causes)
+    bar = _WIDEST if columns is None else min(_WIDEST, columns - label - len("  123.45 s 100.0 %") - 2)
+    most = causes[0][1]
+    for name, seconds in causes:
+        drawn_bar = "█" * max(1 if seconds > 0 else 0, round(bar * max(seconds, 0) / most))
+        yield f"{name:<{label}}  {drawn_bar:<{bar}}{seconds:>8.2f} s {100 * seconds / simulated.seconds:5.1f} %"
+
+
+def _slowness(stragglers: Stragglers) -> Iterator[tuple[str, float, float]]:
+    for phase in sorted(stragglers.factors):
+        _, high, most = stragglers.quantiles(phase)
+        yield phase, high, most
+
+
+def causes_chart(simulated: Sequence[tuple[str, Simulated]], title: str) -> str:
+    """One stacked bar for each simulation: seconds of an iteration by cause."""
+    names = list(dict.fromkeys(name for _, one in simulated for name in one.causes))
+    colours = {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(names)}
+    left, width, row = 8, 780, 46
+    most = max(one.seconds for _, one in simulated) * 1.12
+    body = [f'<text x="8" y="20" {FONT}>{escape(title)}</text>']
+    for place, (label, one) in enumerate(simulated):
+        x, y = float(left), 34 + row * place
+        body.append(f'<text x="{left}" y="{y + 10}" {FONT}>{escape(label)}</text>')
+        for name, seconds in sorted(one.causes.items(), key=lambda each: -each[1]):
+            step = width * max(seconds, 0.0) / most
+            body.append(
+                f'<rect x="{x:.1f}" y="{y + 15}" width="{step:.1f}" height="20" fill="{colours[name]}">'
+                f"<title>{escape(name)} {seconds:.2f} s</title></rect>"
+            )
+            x += step
+        body.append(f'<text x="{x + 4:.1f}" y="{y + 30}" {FONT}>{one.seconds:.2f} s</text>')
+    bottom = 48 + row * len(simulated)
+    for place, name in enumerate(names):
+        x, y = 8 + 270 * (place % 3), bottom + 18 * (place // 3)
+        body.append(f'<rect x="{x}" y="{y - 10}" width="11" height="11" fill="{colours[name]}"/>')
+        body.append(f'<text x="{x + 16}" y="{y}" {FONT}>{escape(name)}</text>')
+    return svg_document(860, bottom + 10 + 18 * -(-len(names) // 3), body)

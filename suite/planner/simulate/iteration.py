@@ -1,0 +1,299 @@
+"""One iteration over all ranks, task by task: who computes, who waits, and for what.
+
+A lane is a pipeline stage of one replica (its tensor parallel ranks go in step) or an engine. Where samples have one
+length, nobody is slow and nothing is hidden, the closed forms hold exactly: (m + (p - 1) / v)(f + b) for an optimizer
+step, (m + p - 1) s for a scoring pass, and of two sides that work at once the slower one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil
+
+import numpy as np
+
+from suite.planner.jobs import Column
+from suite.planner.simulate.events import Program, Span, Task, account, run
+from suite.planner.simulate.generating import Pace, generate
+from suite.planner.simulate.schedules import Pass, before, schedule
+from suite.planner.simulate.stragglers import Draws, Stragglers
+
+#: Iterations that are simulated where two sides work at once: their period is the last one's.
+_OVERLAPPED = 4
+MOST_TASKS = 400_000
+COMPUTE, TALK, HOST, OPTIMIZER = "computing", "communication", "host work", "optimizer"
+GENERATION, TAIL, SYNC = "generation", "waiting for the longest sample", "weight sync"
+BUBBLE, REPLICAS = "pipeline bubble", "waiting for replicas"
+OTHER_SIDE, REDUCTION = "waiting for the other side", "gradients"
+SLOW, UNEVEN = "stragglers", "uneven lengths"
+
+
+class TooLarge(ValueError):
+    """More tasks than are worth simulating."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is simulated. Seconds are of one lane.
+
+    ``forward`` and ``backward``: of a mean micro batch through a whole stage, ``score`` of a scoring pass; ``talk`` is
+    the share of these that is communication. ``weights`` [replicas, micro batches]: work of each, 1 is the mean one.
+    ``in_step``: replicas wait for each other at every micro batch (ZeRO-3). ``slow``: seconds of a step that stragglers
+    take where none are drawn. ``lengths``: tokens of the responses of each engine's samples. ``devices`` that train and
+    that generate, which weigh what each side waits.
+    """
+
+    stages: int
+    chunks: int
+    steps: int
+    forward: float
+    backward: float
+    score: float
+    passes: float
+    weights: Column
+    talk: float = 0.0
+    in_step: bool = False
+    reduction: float = 0.0
+    optimizer: float = 0.0
+    slow: float = 0.0
+    host: float = 0.0
+    sync: float = 0.0
+    lengths: tuple[tuple[float, ...], ...] = ()
+    places: int = 1
+    pace: Pace = field(default_factory=lambda: Pace(0.0, 0.0, 0.0))
+    split: bool = False
+    staleness: int = 0
+    devices: tuple[int, int] = (1, 1)
+
+    @property
+    def replicas(self) -> int:
+        return len(self.weights)
+
+    @property
+    def micros(self) -> int:
+        """Micro batches of a replica in one optimizer step."""
+        return self.weights.shape[1] // self.steps
+
+    @property
+    def tasks(self) -> int:
+        """About how many tasks an iteration has."""
+        each = self.replicas * self.stages * self.weights.shape[1]
+        return each * (ceil(self.passes) + 2 * self.chunks) + len(self.lengths)
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """``seconds`` of an iteration, and mean device-seconds by cause, which add up to it."""
+
+    seconds: float
+    causes: dict[str, float]
+    program: Program
+    spans: Sequence[Span]
+    lanes: tuple[str, ...]
+    sides: tuple[int, ...]
+
+
+def simulate(setting: Setting, stragglers: Stragglers | None = None, seed: int = 0) -> Simulated:
+    """One iteration, and why it takes as long as it does: the same one is run again with nobody slow, and with equal
+    lengths, and what each saves is that cause's. Raises TooLarge."""
+    if setting.tasks > MOST_TASKS:
+        raise TooLarge(f"{setting.tasks:,} tasks are more than the {MOST_TASKS:,} that are simulated")
+    whole = once(setting, Draws(stragglers, seed))
+    fair = once(setting, Draws(None, seed)) if stragglers is not None else whole
+    even = once(_even(setting), Draws(None, seed)) if _is_uneven(setting) else fair
+    causes = dict(even.causes)
+    for name, more in ((UNEVEN, fair.seconds - even.seconds), (SLOW, whole.seconds - fair.seconds)):
+        if abs(more) > 1e-12 * whole.seconds:
+            causes[name] = causes.get(name, 0.0) + more
+    return replace(whole, causes=causes)
+
+
+def _is_uneven(setting: Setting) -> bool:
+    """Whether any micro batch or any engine has more to do than another."""
+    lengths = {length for engine in setting.lengths for length in engine}
+    return bool(np.ptp(setting.weights) > 0) or len(lengths) > 1
+
+
+def _even(setting: Setting) -> Setting:
+    """The same tokens in all, every micro batch and every sample with as many."""
+    every = [length for engine in setting.lengths for length in engine]
+    mean = float(np.mean(every)) if every else 0.0
+    lengths = tuple((mean,) * len(engine) for engine in setting.lengths)
+    return replace(setting, weights=np.full_like(setting.weights, setting.weights.mean()), lengths=lengths)
+
+
+def once(setting: Setting, draws: Draws) -> Simulated:
+    """One run of the simulation."""
+    maker = _Maker(setting, draws)
+    program = maker.made()
+    spans = run(program)
+    ends = [spans[number].ended for number in maker.published]
+    seconds = ends[-1] - ends[-2] if len(ends) > 1 else ends[-1]
+    causes = _causes(maker, spans, ends)
+    computing = causes.pop(COMPUTE, 0.0)
+    own = {COMPUTE: (1 - setting.talk) * computing, TALK: setting.talk * computing}
+    causes = {name: spent for name, spent in (own | causes).items() if spent > 0}
+    return Simulated(seconds, causes, program, spans, tuple(maker.names), tuple(maker.sides))
+
+
+def _causes(maker: "_Maker", spans: Sequence[Span], ends: Sequence[float]) -> dict[str, float]:
+    """Mean seconds of a device in the last iteration, by cause."""
+    setting, program = maker.setting, maker.program
+    began = ends[-2] if len(ends) > 1 else 0.0
+    shifted = [Span(span.task, max(0.0, span.began - began), max(0.0, span.ended - began)) for span in spans]
+    length = ends[-1] - began
+    trains, engines = maker.training_lanes, maker.engine_lanes
+    known = account(program, shifted, trains, length) if trains else {}
+    if not engines:
+        return known
+    made = account(program, shifted, engines, length)
+    if setting.split:
+        first, second = (count / sum(setting.devices) for count in setting.devices)
+        return {name: first * known.get(name, 0) + second * made.get(name, 0) for name in known | made}
+    # The same devices: what a lane of the training side waits for while engines generate is what these do.
+    away = known.pop(GENERATION, 0.0)
+    doing = {name: seconds for name, seconds in made.items() if name in (GENERATION, TAIL)}
+    doing[TAIL] = max(0.0, away - doing.get(GENERATION, 0.0))
+    for name, seconds in doing.items():
+        known[name] = known.get(name, 0.0) + seconds
+    return {name: seconds for name, seconds in known.items() if seconds > 0}
+
+
+class _Maker:
+    """Makes the program of one or more iterations."""
+
+    def __init__(self, setting: Setting, draws: Draws) -> None:
+        self.setting, self.draws, self.program = setting, draws, Program()
+        self.training_lanes = list(range(setting.replicas * setting.stages))
+        self.engine_lanes = [len(self.training_lanes) + engine for engine in range(len(setting.lengths))]
+        self.names = [
+            f"replica {lane // setting.stages}" + (f" stage {lane % setting.stages}" if setting.stages > 1 else "")
+            for lane in self.training_lanes
+        ]
+        self.names += [f"engine {number}" for number in range(len(setting.lengths))]
+        self.sides = [0] * len(self.training_lanes) + [1] * len(self.engine_lanes)
+        self.published: list[int] = []
+
+    def made(self) -> Program:
+        setting = self.setting
+        overlapped = setting.split and setting.staleness > 0 and self.engine_lanes
+        batches = self.generation()
+        made = batches()
+        for number in range(_OVERLAPPED if overlapped else 1):
+            after = batches() if overlapped else []
+            self.learn(made, number)
+            everyone = [*self.training_lanes, *self.engine_lanes]
+            waits = OTHER_SIDE if setting.split else REPLICAS
+            moment = self.program.barrier(everyone, after, waits)
+            self.published.append(
+                self.program.add(Task(tuple(everyone), setting.sync, (moment,), "weight sync", SYNC, waits))
+            )
+            made = after
+        return self.program
+
+    def generation(self):  # type: ignore[no-untyped-def]
+        """Generation of one batch after another: a function that adds the next one and returns its tasks."""
+        setting = self.setting
+
+        def batch() -> list[int]:
+            tasks = []
+            for lane, lengths in zip(self.engine_lanes, setting.lengths, strict=True):
+                slow = self.draws.factor("generate")
+                made = generate(lengths, setting.places, setting.pace, slow)
+                whole, full = made.seconds, made.full
+                if setting.split and setting.staleness > 0:  # samples of the next batch take the places that come free
+                    whole = full = _refilled(lengths, setting.places, setting.pace, slow)
+                tasks.append(self.program.add(Task((lane,), full, (), "generate", GENERATION, OTHER_SIDE)))
+                if whole > full:
+                    tasks.append(
+                        self.program.add(Task((lane,), whole - full, (), "the last samples", TAIL, OTHER_SIDE))
+                    )
+            return tasks
+
+        return batch
+
+    def learn(self, generated: list[int], number: int) -> None:
+        """Scoring, rewards and training of one batch, which needs all of its samples."""
+        setting, program = self.setting, self.program
+        waits = (OTHER_SIDE if setting.split else GENERATION) if self.engine_lanes else REPLICAS
+        program.barrier(self.training_lanes, generated, waits)
+        self._score()
+        host = program.barrier(self.training_lanes, (), REPLICAS)
+        program.add(Task(tuple(self.training_lanes), setting.host, (host,), "host", HOST, REPLICAS))
+        for step in range(setting.steps):
+            self._step(step)
+
+    def _score(self) -> None:
+        """All micro batches through the stages, forward alone, as often as models are asked."""
+        setting, program = self.setting, self.program
+        slow = [self.draws.factor("score") for _ in self.training_lanes]
+        rounds = ceil(setting.passes)
+        share = setting.passes / max(1, rounds)
+        for _ in range(rounds):
+            for micro in range(setting.weights.shape[1]):
+                for replica in range(setting.replicas):
+                    last: tuple[int, ...] = ()
+                    for stage in range(setting.stages):
+                        lane = replica * setting.stages + stage
+                        seconds = share * setting.score * float(setting.weights[replica, micro]) * slow[lane]
+                        last = (program.add(Task((lane,), seconds, last, f"score {micro}", COMPUTE, BUBBLE)),)
+
+    def _step(self, step: int) -> None:
+        setting, program = self.setting, self.program
+        micros = setting.micros
+        slow = [self.draws.factor("train") for _ in self.training_lanes]
+        first = step * micros
+        if setting.in_step and setting.stages == 1:
+            for micro in range(micros):
+                for replica in range(setting.replicas):
+                    for forward in (True, False):
+                        self._pass(replica, 0, Pass(forward, micro, 0), first, slow, {})
+                program.barrier(self.training_lanes, (), REPLICAS)
+        else:
+            for replica in range(setting.replicas):
+                self._pipeline(replica, first, micros, slow)
+        lanes = tuple(self.training_lanes)
+        program.barrier(lanes, (), REPLICAS if setting.stages == 1 else BUBBLE)
+        program.add(Task(lanes, setting.reduction, (), "gradients", REDUCTION, REPLICAS))
+        program.add(Task(lanes, setting.optimizer, (), "optimizer", OPTIMIZER, REPLICAS))
+        if setting.slow:
+            program.add(Task(lanes, setting.slow, (), "stragglers", SLOW, REPLICAS))
+
+    def _pipeline(self, replica: int, first: int, micros: int, slow: Sequence[float]) -> None:
+        """Passes of one replica, added once what they need has been: stages take turns until all are in."""
+        setting = self.setting
+        orders = [schedule(stage, setting.stages, setting.chunks, micros) for stage in range(setting.stages)]
+        places = [0] * setting.stages
+        known: dict[tuple[int, Pass], int] = {}
+        while any(place < len(order) for place, order in zip(places, orders, strict=True)):
+            moved = False
+            for stage, order in enumerate(orders):
+                while places[stage] < len(order):
+                    one = order[places[stage]]
+                    wanted = before(one, stage, setting.stages, setting.chunks)
+                    if wanted is not None and wanted not in known:
+                        break
+                    known[stage, one] = self._pass(replica, stage, one, first, slow, known)
+                    places[stage] += 1
+                    moved = True
+            assert moved, "a schedule never waits in a circle"
+
+    def _pass(
+        self, replica: int, stage: int, one: Pass, first: int, slow: Sequence[float], known: dict[tuple[int, Pass], int]
+    ) -> int:
+        setting = self.setting
+        lane = replica * setting.stages + stage
+        whole = setting.forward if one.forward else setting.backward
+        seconds = whole / setting.chunks * float(setting.weights[replica, first + one.micro]) * slow[lane]
+        wanted = before(one, stage, setting.stages, setting.chunks)
+        after = (known[wanted],) if wanted in known and wanted is not None else ()
+        name = f"{'forward' if one.forward else 'backward'} {one.micro}"
+        return self.program.add(Task((lane,), seconds, after, name, COMPUTE, BUBBLE))
+
+
+def _refilled(lengths: Sequence[float], places: int, pace: Pace, slow: float) -> float:
+    """Seconds of a batch of an engine whose places are always taken."""
+    together = min(places, len(lengths))
+    steps = sum(lengths) / together
+    return slow * (len(lengths) * pace.prompt + steps * (pace.step + together * pace.sample))

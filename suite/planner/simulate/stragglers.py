@@ -1,0 +1,68 @@
+"""How much slower a rank is at times than it is usually, as finished runs show it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from suite.bundle.store import DamagedBundle, find_bundles
+from suite.planner.jobs import Column
+from suite.spec.base import UsageError
+
+#: Phases whose ranks each do work of their own; iterations before these are warm-up.
+_PHASES = {"generate": "generate", "score": "score", "reference": "score", "train": "train"}
+
+
+@dataclass(frozen=True)
+class Stragglers:
+    """Seconds of a phase over the rank's own median, by phase: each measured factor is as likely as the others."""
+
+    factors: dict[str, Column]
+    runs: int
+
+    def quantiles(self, phase: str) -> tuple[float, float, float]:
+        """The median, the 90th percentile and the largest factor of a phase."""
+        found = self.factors[phase]
+        return float(np.median(found)), float(np.quantile(found, 0.9)), float(found.max())
+
+
+class Draws:
+    """Factors drawn from a measured distribution, always 1 without one; the same seed draws the same ones."""
+
+    def __init__(self, stragglers: Stragglers | None, seed: int) -> None:
+        self._factors = stragglers.factors if stragglers else {}
+        self._random = np.random.default_rng(seed)
+
+    def factor(self, phase: str) -> float:
+        known = self._factors.get(phase)
+        return 1.0 if known is None or not len(known) else float(self._random.choice(known))
+
+
+def measured(folders: Iterable[Path]) -> Stragglers:
+    """What the finished runs in these folders show. UsageError where there are none.
+
+    A rank's own seconds of a phase are without the wait for the others; warm-up iterations are left out.
+    """
+    factors: dict[str, list[float]] = defaultdict(list)
+    runs = 0
+    for bundle in find_bundles(folders):
+        try:
+            manifest = bundle.manifest()
+            events = bundle.events()
+        except DamagedBundle:
+            continue
+        seconds: dict[tuple[int, str], list[float]] = defaultdict(list)
+        for event in events.of_all("phase"):
+            if event["phase"] in _PHASES and event["iteration"] >= manifest.measure.warmup:
+                seconds[event["rank"], event["phase"]].append(float(event["seconds"]))
+        for (_, phase), found in seconds.items():
+            if len(found) > 2 and np.median(found) > 0:
+                factors[_PHASES[phase]] += (np.array(found) / np.median(found)).tolist()
+        runs += bool(seconds)
+    if not factors:
+        raise UsageError("these folders hold no finished iterations to learn from how uneven ranks are")
+    return Stragglers({phase: np.array(found) for phase, found in factors.items()}, runs)

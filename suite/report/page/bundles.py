@@ -1,0 +1,113 @@
+"""What the page has of single runs: where each bundle is, what was around it, and why it failed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from suite.report.facts.entry import Entry
+from suite.report.facts.environment import facts_of
+from suite.report.facts.failures import FailureRow
+from suite.report.facts.model import ReportModel
+from suite.report.facts.pool import Row
+from suite.report.facts.variants import image_ids
+from suite.report.formatting.escape import visible
+from suite.report.formatting.numbers import moment
+
+_MOST_LINES, _MOST_FAILURES = 40, 100
+
+
+def href(path: str, page: Path) -> str:
+    """A bundle as a page links to it: relative, so that both can be moved together, and never of another scheme."""
+    near = Path(os.path.relpath(path, page.parent)).as_posix()
+    return f"{quote(os.fsencode(near if near.startswith('.') else f'./{near}'))}/"
+
+
+def runs_table(model: ReportModel, entries: Sequence[Entry], page: Path) -> dict[str, Any]:
+    """Every run with its row, whether its figures are its own, and its evidence."""
+    row_of = {run: row.name for row in model.rows for run in row.run_ids}
+    ordered = sorted(entries, key=lambda entry: (_number(row_of.get(entry.record.run.id)), entry.record.run.id))
+    rows = []
+    for entry in ordered:
+        record, validity = entry.record, entry.record.validity
+        rows.append(
+            (
+                row_of.get(record.run.id, ""),
+                visible(record.run.id),
+                moment(record.run.started),
+                record.status,
+                validity.status if validity else "-",
+                visible("; ".join(validity.reasons), 400) if validity else "",
+                (entry.digest or "-")[: len("sha256:") + 16],
+            )
+        )
+    titles = ("row", "run", "started", "status", "validity", "reasons", "digest of the bundle")
+    return {
+        "titles": titles,
+        "rights": [False] * len(titles),
+        "rows": rows,
+        "links": {"column": 1, "hrefs": [href(entry.path, page) for entry in ordered]},
+    }
+
+
+def _number(name: str | None) -> int:
+    return int(name[1:]) if name else 0
+
+
+@dataclass(frozen=True)
+class Environments:
+    """What was around the runs of rows: each distinct one once. ``of_row``: row number -> its place in ``told``."""
+
+    told: list[dict[str, str]]
+    of_row: dict[int, int]
+
+
+def environments(rows: Sequence[Row], entries: Sequence[Entry]) -> Environments:
+    """Facts as `suite compare` reads them, those that several runs of a row tell otherwise joined by commas."""
+    by_id = {entry.record.run.id: entry.record for entry in entries}
+    ids = image_ids([entry.record for entry in entries])
+    told: list[dict[str, str]] = []
+    places: dict[tuple[tuple[str, str], ...], int] = {}
+    of_row = {}
+    for row in rows:
+        facts = facts_of([by_id[run] for run in row.run_ids if run in by_id], ids)
+        flat = {visible(name): visible(", ".join(values), 400) for name, (_, values) in facts.items()}
+        key = tuple(flat.items())
+        if key not in places:
+            places[key] = len(told)
+            told.append(flat)
+        of_row[row.number] = places[key]
+    return Environments(told, of_row)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The lines that prove a failure, and the bundles that hold them."""
+
+    row: str
+    kind: str
+    lines: tuple[str, ...]
+    left_out: int
+    bundles: tuple[tuple[str, str], ...]
+
+
+def evidence_of(model: ReportModel, entries: Sequence[Entry], page: Path) -> list[Evidence]:
+    """Of each line of the failures' table, as far as somebody reads them."""
+    by_id = {entry.record.run.id: entry for entry in entries}
+    return [_evidence(failure, by_id[failure.run_ids[0]], page) for failure in model.failures[:_MOST_FAILURES]]
+
+
+def _evidence(failure: FailureRow, first: Entry, page: Path) -> Evidence:
+    told = first.record.failure.evidence if first.record.failure else ()
+    bundles = zip(failure.run_ids, failure.paths, strict=True)
+    return Evidence(
+        row=f"R{failure.row}",
+        kind=failure.kind,
+        lines=tuple(visible(line, 1000) for line in told[:_MOST_LINES]),
+        left_out=max(0, len(told) - _MOST_LINES),
+        bundles=tuple((visible(run), href(path, page)) for run, path in bundles)[:_MOST_LINES],
+    )

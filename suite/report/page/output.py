@@ -1,0 +1,120 @@
+"""The report as one page: what it shows, put together and written at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from suite.bundle.files import replace_atomically
+from suite.report.facts.entry import Entry
+from suite.report.facts.model import ReportModel
+from suite.report.formatting.numbers import number
+from suite.report.page import bundles, content, figures, traces
+from suite.report.page.shell import Page, render
+from suite.report.text.markdown import render as markdown
+from suite.spec.base import UsageError
+from suite.spec.phases import ALL
+
+PAGE_SCHEMA = "suite/page/1"
+#: Heading of a part of the report -> the pictures that are shown below it, by their names in ``charts.js``.
+PICTURES = {
+    "Ranking": ("ratios",),
+    "Phases": ("phases", "iteration"),
+    "Memory": ("memory",),
+    "Scaling": ("scaling",),
+    "Measured on": ("differences",),
+}
+#: Parts that are looked up rather than read, closed at first.
+CLOSED = ("Conventions", "Reproduce")
+SCRIPTS = ("selection.js", "rows.js", "rates.js", "phases.js", "memory.js", "scaling.js", "ratios.js", "iteration.js")
+_LAST = ("differences.js", "report.js")
+
+
+@dataclass(frozen=True)
+class WrittenPage:
+    """``size_bytes``: of the file, which is all there is."""
+
+    path: Path
+    size_bytes: int
+
+    @property
+    def size_text(self) -> str:
+        return f"{number(self.size_bytes / (1 << 20))} MiB"
+
+
+def page_of(model: ReportModel, entries: Sequence[Entry], path: Path) -> Page:
+    """``path``: where the page will be, from which it links to the bundles."""
+    document = content.read(markdown(model, {}))
+    tables: list[dict[str, Any]] = []
+    parts = [_part(part, tables) for part in document.parts]
+    around = bundles.environments(model.rows, entries)
+    by_path = {row.number: bundles.href(row.path, path) for row in model.rows}
+    shown, left_out = traces.traces_of(model.rows, entries)
+    data = {
+        "schema": PAGE_SCHEMA,
+        "rows": [figures.row_data(row, by_path[row.number], around.of_row[row.number]) for row in model.rows],
+        "metrics": figures.metrics_of(model),
+        "facets": figures.FACETS,
+        "phases": [{"name": one.name, "label": one.label, "colour": one.colour} for one in ALL],
+        "ratios": figures.ratio_data(model),
+        "curves": figures.curve_data(model),
+        "traces": traces.as_data(shown),
+        "tracesLeftOut": left_out,
+        "environments": around.told,
+    }
+    values = {
+        "document": document,
+        "parts": parts,
+        "tiles": list(figures.tiles(model)),
+        "evidence": bundles.evidence_of(model, entries, path),
+        "has_rows": bool(model.rows),
+        "schema": PAGE_SCHEMA,
+    }
+    tables.append(bundles.runs_table(model, entries, path))
+    return Page(
+        title=model.title,
+        template="report.html.jinja",
+        values=values,
+        data={"report": data, "tables": tables},
+        scripts=(*SCRIPTS, *_LAST),
+        styles=("report.css",),
+    )
+
+
+def _part(part: content.Part, tables: list[dict[str, Any]]) -> dict[str, Any]:
+    """A part with its tables moved to ``tables``; a table's caption is the last line before it."""
+    blocks, caption = [], part.heading
+    for block in part.blocks:
+        if block.table is not None:
+            blocks.append({"kind": "table", "place": len(tables)})
+            tables.append({**content.as_data(block.table), "caption": caption, "part": part.heading})
+            continue
+        if block.kind in ("heading", "text"):
+            caption = f"{part.heading}: {content.plain(block.spans).rstrip(':.')}"[:160]
+        blocks.append({"kind": block.kind, "block": block})
+    identity = "".join(char if char.isalnum() else "-" for char in part.heading.lower())
+    return {
+        "heading": part.heading,
+        "id": f"part-{identity}",
+        "blocks": blocks,
+        "pictures": PICTURES.get(part.heading, ()),
+        "is_closed": part.heading in CLOSED,
+    }
+
+
+def write_page(model: ReportModel, entries: Sequence[Entry], path: Path) -> WrittenPage:
+    """Write ``path``, which is replaced at once; the same runs at the same places give the same bytes.
+
+    Raises UsageError when it cannot be written.
+    """
+    if path.exists() and not path.is_file():
+        raise UsageError(f"cannot write {path}: it is {'a folder' if path.is_dir() else 'no regular file'}")
+    text = render(page_of(model, entries, path))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot write {error.filename or path}: {error.strerror or error}") from error
+    replace_atomically(path, text)
+    return WrittenPage(path, len(text.encode()))

@@ -1,0 +1,225 @@
+"""`suite plan` over placements: what is searched, what is chosen, and what is refused."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+
+from suite.planner import rl_iteration
+from suite.planner.ask import question
+from suite.planner.parameters import load_parameters
+from suite.planner.rl_parameters import load_rl_parameters
+from suite.planner.search.answer import best_on, fewest_for, found_again
+from suite.planner.search.arrangements import arrangements
+from suite.planner.search.options import front, ranked
+from suite.planner.search.request import Wishes, answer, make_search
+from suite.planner.search.show import answer_lines
+from suite.planner.search.wishes import Target, device_kinds, read_prices, target_of
+from suite.planner.simulate.explain import setting_of
+from suite.planner.simulate.iteration import simulate
+from suite.planner.space import Manner
+from suite.spec.base import UsageError
+from suite.spec.catalogue import find_size, find_workload
+
+H100 = "H100-SXM-80GB"
+
+
+def asked(size="Llama-3.1-8B", backend="megatron", device=H100, packing=True, **changes):
+    work = find_workload("grpo").changed(changes)
+    return question(find_size(size), work, device, backend, manner=Manner("vllm", False, packing))
+
+
+def search(wishes=None, samples_on=16, **changes):
+    return make_search([asked(**changes)], samples_on, wishes or Wishes(kinds=(H100,)), None)
+
+
+@pytest.fixture(scope="module")
+def found():
+    one = search()
+    return one, one.found(one.questions[0], [8, 16])
+
+
+def test_an_arrangement_takes_what_the_theory_says_of_it(found):
+    _, columns = found
+    picks = np.random.default_rng(0).choice(len(columns), 40, replace=False)
+    for index in picks.tolist():
+        one = rl_iteration.predict(columns.work(index), load_parameters(), load_rl_parameters())
+        assert columns.seconds[index] == pytest.approx(float(one.seconds[0]))
+
+
+def test_both_placements_divide_the_devices_and_the_samples(found):
+    one, columns = found
+    training, engines = columns.training, columns.engines
+    split = columns.split > 0
+    used = training.devices[columns.t] + np.where(split, engines.devices[columns.g], 0)
+    assert set(used) == {8.0, 16.0} and (used == columns.devices).all()
+    assert (engines.devices[columns.g][~split] == columns.devices[~split]).all()
+    assert set(columns.staleness[~split]) == {0.0} and set(columns.staleness[split]) == {0.0, 1.0}
+    assert columns.samples == 2048 == one.work.rollouts
+
+
+def test_what_is_called_fitting_is_within_the_device(found):
+    _, columns = found
+    capacity = asked().hardware.memory_bytes
+    assert (columns.memory[columns.fits] <= capacity).all()
+    assert not columns.fits[columns.memory > capacity].any() and 0 < columns.fits.sum() < len(columns)
+
+
+def test_a_hundred_thousand_arrangements_take_about_a_second():
+    one = asked()
+    work = make_search([one], 16, Wishes(kinds=(H100,)), None).work
+    counts = [8, 16, 24, 32, 48, 64, 96, 128]
+    arrangements(one, work, counts)  # lengths are drawn once
+    began = time.process_time()
+    columns = arrangements(one, work, counts)
+    ranked(columns, "throughput")
+    taken = time.process_time() - began
+    assert len(columns) > 40_000
+    assert taken * 100_000 / len(columns) < 3  # a second where the machine is quiet
+
+
+def test_nothing_on_the_front_is_beaten(found):
+    one, _ = found
+    result = best_on(one, [16], 4)
+    assert result.options[0].samples_per_second >= result.options[-1].samples_per_second
+    assert [option.devices for option in result.front] == sorted({option.devices for option in result.front})
+    rates = [option.samples_per_second for option in result.front]
+    assert rates == sorted(rates) and front(result.front) == result.front
+    assert result.front[-1].samples_per_second == pytest.approx(result.options[0].samples_per_second)
+
+
+def test_the_fewest_devices_reach_the_target_and_fewer_do_not():
+    one = search()
+    result = fewest_for(one, Target(20.0, "20 samples/s"), 64)
+    best = result.options[0]
+    assert result.met and best.samples_per_second >= 20
+    fewer = best_on(one, [count for count in (1, 2, 3, 4, 6, 8) if count < best.devices], 1)
+    assert fewer.options[0].samples_per_second < 20
+    sure = result.kinds[0].sure
+    assert sure is None or sure.low >= 20
+
+
+def test_the_cheapest_device_need_not_be_the_fewest():
+    wishes = Wishes(
+        kinds=(H100, "A100-SXM-80GB"), objective="cost", prices=read_prices(["H100=9", "A100-SXM-80GB=0.5"])
+    )
+    result = fewest_for(make_search([asked()], 16, wishes, None), Target(5.0, "5 samples/s"), 64)
+    first, second = result.kinds
+    assert (first.device, second.device) == ("A100-SXM-80GB", H100)
+    assert first.best.cost_per_hour < second.best.cost_per_hour and first.best.devices >= second.best.devices
+    assert "yours" in result.prices
+    with pytest.raises(UsageError, match="no price is known"):
+        fewest_for(search(Wishes(kinds=(H100,), objective="cost")), Target(5.0, "5"), 8)
+
+
+def test_a_target_out_of_reach_has_the_nearest_and_why():
+    one = search()
+    result = fewest_for(one, Target(1e6, "1e6 samples/s"), 16)
+    assert not result.met and result.kinds[0].best.samples_per_second < 1e6
+    text = "\n".join(answer_lines(result, 80))
+    assert "not reached: the nearest is" in text and "limit:" in text
+
+
+def test_where_nothing_fits_the_nearest_is_told():
+    one = make_search([asked("Llama-3.1-70B", device="RTX-4090")], 8, Wishes(kinds=("RTX-4090",)), None)
+    result = best_on(one, [1], 4)
+    assert not result.met and not result.options
+    assert "nothing" in "\n".join(answer_lines(result, 80))
+
+
+@pytest.mark.parametrize("columns", [80, 100, 140])
+def test_no_line_is_longer_than_the_terminal(columns, found):
+    one, _ = found
+    for result in (best_on(one, [16], 6), fewest_for(one, Target(20.0, "20 samples/s"), 32)):
+        lines = list(answer_lines(result, columns))
+        assert not [line for line in lines if len(line) > columns]
+        text = "\n".join(lines)
+        assert text.index("one iteration: ") < text.index("samples/s  ") if "samples/s  " in text else True
+        assert "assumed: " in text and "prices: " in text
+
+
+@pytest.mark.parametrize(
+    ("wishes", "generation", "words"),
+    [
+        ({"placement": "apart"}, None, "auto, colocated or split"),
+        ({"placement": "colocated", "staleness": 1}, None, "no sample grows stale"),
+        ({"staleness": 5}, None, "0 to 1"),
+        ({"devices": (0,)}, None, "1 to 16384"),
+    ],
+)
+def test_wishes_that_contradict_each_other_are_refused_with_what_works(wishes, generation, words):
+    with pytest.raises(UsageError, match=words):
+        make_search([asked()], 16, Wishes(kinds=(H100,), **wishes), generation)
+
+
+def test_the_stacks_own_loop_has_no_devices_of_its_own():
+    own = question(find_size("Llama-3.1-8B"), find_workload("grpo"), H100, "megatron")
+    with pytest.raises(UsageError, match="--generation vllm"):
+        make_search([own], 16, Wishes(kinds=(H100,), placement="split"), None)
+    result = answer(make_search([own], 16, Wishes(kinds=(H100,), devices=(16,)), None), Wishes(devices=(16,)))
+    assert {option.generation for option in result.options} == {"hf"} and result.options[0].phases["generation"] > 0
+
+
+@pytest.mark.parametrize(
+    ("given", "rate"),
+    [
+        (("50 samples/s", None, None), 50.0),
+        (("50", None, None), 50.0),
+        (("12000 tokens/s", None, None), 10.0),
+        (("64 s/iteration", None, None), 32.0),
+        ((None, "24h", 1350), 32.0),
+    ],
+)
+def test_targets_are_rates_of_samples(given, rate):
+    assert target_of(*given, samples=2048, sample_tokens=1200.0).samples_per_second == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *(("fast", None, None), ("0 samples/s", None, None), ("5 s", None, None), ("5", "24h", 3), (None, "24h", None)),
+        *((None, "soon", 3), (None, None, 3), ("9" * 99, None, None), (None, "24h", 0)),
+    ],
+)
+def test_what_is_no_target_is_refused(given):
+    with pytest.raises(UsageError):
+        target_of(*given, samples=2048, sample_tokens=1200.0)
+
+
+@pytest.mark.parametrize("text", ["-1", "nan", "=3", "H100", "NoSuch=3", "H100=x", "1e3"])
+def test_what_is_no_price_is_refused(text):
+    with pytest.raises(UsageError):
+        read_prices([text])
+
+
+def test_any_is_every_device_that_has_a_peak():
+    kinds, notes = device_kinds(["any"])
+    assert {H100, "A100-SXM-80GB", "MI300X", "B200"} <= set(kinds) and "MI250X-module" in notes[0]
+    with pytest.raises(UsageError, match="did you mean"):
+        device_kinds(["H100-SXM-80GBB"])
+
+
+def test_the_simulation_of_an_arrangement_agrees_with_its_prediction_where_that_is_exact():
+    """One length, and a place for every sample: else whole waves of samples take longer than the closed form has it."""
+    one = search(Wishes(kinds=(H100,), placement="colocated"), lengths="fixed:1024", prompt_tokens=128, rollouts=64)
+    exact = 0
+    for option in best_on(one, [8], 6).options:
+        columns, own, index = found_again(one, option)
+        setting = setting_of(columns, own, one.work, index, drawn_slow=False)
+        made = simulate(setting)
+        assert sum(made.causes.values()) == pytest.approx(made.seconds)
+        if setting.places >= len(setting.lengths[0]):
+            exact += 1
+            assert made.seconds == pytest.approx(option.seconds, rel=0.002)
+        else:
+            assert made.seconds > 0.99 * option.seconds
+    assert exact
+
+
+def test_json_holds_the_whole_answer(found):
+    one, _ = found
+    body = json.loads(best_on(one, [16], 2).model_dump_json())
+    best = body["options"][0]
+    assert best["low"] < best["samples_per_second"] < best["high"] and best["layout"]["generation"] == "vllm"
+    assert best["limit"] and body["assumed"] and body["band"]

@@ -1,0 +1,150 @@
+"""The simulator of one iteration: the closed forms where they are exact, and what it says where they are not."""
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from suite.planner.simulate.events import Program, Stuck, Task, account, run
+from suite.planner.simulate.generating import Pace, generate
+from suite.planner.simulate.iteration import GENERATION, MOST_TASKS, SLOW, UNEVEN, Setting, TooLarge, simulate
+from suite.planner.simulate.schedules import before, interleaved, one_f_one_b
+from suite.planner.simulate.stragglers import Stragglers
+from suite.planner.simulate.trace import trace_of
+
+
+def setting(stages=1, chunks=1, replicas=1, micros=8, steps=1, **changes):
+    usual = {"forward": 1.0, "backward": 2.0, "score": 1.0, "passes": 1.0}
+    return Setting(
+        stages=stages, chunks=chunks, steps=steps, weights=np.ones((replicas, micros * steps)), **usual | changes
+    )
+
+
+@given(
+    stages=st.integers(1, 6),
+    groups=st.integers(1, 4),
+    chunks=st.integers(1, 4),
+    forward=st.floats(0.1, 3),
+    backward=st.floats(0.1, 3),
+)
+@settings(max_examples=60, deadline=None)
+def test_pipelines_take_what_the_closed_form_says(stages, groups, chunks, forward, backward):
+    """(m + (p - 1) / v)(f + b), Narayanan et al., arXiv 2104.04473, section 2.2."""
+    micros, chunks = stages * groups, chunks if stages > 1 else 1
+    # the interleaved form is exact where forward and backward passes take alike long in each chunk's turn
+    backward = forward if chunks > 1 else backward
+    found = simulate(setting(stages, chunks, micros=micros, forward=forward, backward=backward, passes=0.0))
+    assert found.seconds == pytest.approx((micros + (stages - 1) / chunks) * (forward + backward))
+
+
+@pytest.mark.parametrize(("stages", "micros"), [(1, 5), (4, 7)])
+def test_scoring_is_a_pipeline_of_forward_passes(stages, micros):
+    found = simulate(setting(stages, micros=micros, forward=0.0, backward=0.0, score=0.5, passes=2.0))
+    # the second model's passes follow the first one's without a gap
+    assert found.seconds == pytest.approx((2 * micros + stages - 1) * 0.5)
+
+
+@pytest.mark.parametrize(("stages", "chunks"), [(4, 1), (4, 2), (2, 3)])
+def test_every_stage_runs_each_pass_once_and_never_before_what_it_needs(stages, chunks):
+    micros = 8
+    for stage in range(stages):
+        order = interleaved(stage, stages, chunks, micros) if chunks > 1 else one_f_one_b(stage, stages, micros)
+        assert len(order) == len(set(order)) == 2 * micros * chunks
+        places = {one: place for place, one in enumerate(order)}
+        for one in order:
+            wanted = before(one, stage, stages, chunks)
+            assert wanted is None or wanted[0] != stage or places[wanted[1]] < places[one]
+
+
+def test_interleaving_needs_micro_batches_that_its_stages_divide():
+    with pytest.raises(ValueError, match="no multiple of 4 stages"):
+        interleaved(0, 4, 2, 6)
+
+
+@given(st.lists(st.floats(1, 200), min_size=1, max_size=40), st.integers(1, 64))
+@settings(max_examples=60, deadline=None)
+def test_an_engine_takes_at_least_its_longest_sample_and_at_most_them_one_by_one(lengths, places):
+    pace = Pace(0.01, 0.001, 0.0)
+    found = generate(lengths, places, pace)
+    together = min(places, len(lengths))
+    tokens = sum(lengths)
+    assert found.seconds >= max(lengths) * pace.step + tokens * pace.sample - 1e-9
+    assert found.seconds >= tokens / together * pace.step + tokens * pace.sample - 1e-9
+    assert found.seconds <= tokens * (pace.step + pace.sample) + 1e-9
+    assert max(found.done) == pytest.approx(found.seconds)
+
+
+def test_samples_of_one_length_end_together_as_the_closed_form_says():
+    found = generate([100.0] * 8, 8, Pace(0.01, 0.001, 0.0))
+    assert found.seconds == pytest.approx(100 * 0.01 + 800 * 0.001)
+    assert found.full == pytest.approx(found.seconds)
+
+
+ENGINES = {"lengths": ((100.0,) * 4, (100.0,) * 4), "places": 4, "pace": Pace(0.05, 0.0, 0.0)}
+
+
+@pytest.mark.parametrize(("split", "staleness"), [(False, 0), (True, 0)])
+def test_phases_one_after_the_other_add_up(split, staleness):
+    found = simulate(setting(sync=0.5, host=0.25, optimizer=0.1, split=split, staleness=staleness, **ENGINES))
+    assert found.seconds == pytest.approx(5.0 + 8 * 1.0 + 8 * 3.0 + 0.25 + 0.1 + 0.5)
+    assert sum(found.causes.values()) == pytest.approx(found.seconds)
+
+
+@pytest.mark.parametrize("pace", [0.05, 1.0])
+def test_of_two_sides_that_work_at_once_the_slower_one_sets_the_period(pace):
+    engines = {**ENGINES, "pace": Pace(pace, 0.0, 0.0)}
+    found = simulate(setting(sync=0.5, split=True, staleness=1, **engines))
+    assert found.seconds == pytest.approx(max(100 * pace, 8 + 24) + 0.5)
+    assert sum(found.causes.values()) == pytest.approx(found.seconds)
+
+
+def test_what_slow_ranks_and_uneven_lengths_cost_is_told_apart_and_adds_up():
+    weights = np.random.default_rng(1).uniform(0.5, 1.5, (4, 8))
+    uneven = Setting(stages=2, chunks=1, steps=1, forward=1.0, backward=2.0, score=0.3, passes=2.0, weights=weights)
+    slow = Stragglers({"train": np.array([1.0, 1.0, 1.3]), "score": np.array([1.0, 1.1])}, runs=3)
+    plain, both = simulate(uneven), simulate(uneven, slow, seed=4)
+    assert both.causes[UNEVEN] == pytest.approx(plain.causes[UNEVEN]) and plain.causes[UNEVEN] > 0
+    assert both.causes[SLOW] == pytest.approx(both.seconds - plain.seconds) and both.causes[SLOW] > 0
+    assert sum(both.causes.values()) == pytest.approx(both.seconds)
+    assert simulate(uneven, slow, seed=4).seconds == both.seconds
+
+
+def test_the_trace_has_every_task_of_every_lane_and_never_two_at_once():
+    found = simulate(setting(stages=2, replicas=2, micros=4, sync=0.5, **ENGINES))
+    body = json.loads(json.dumps(trace_of(found)))
+    threads = {event["tid"]: event["args"]["name"] for event in body["traceEvents"] if event["name"] == "thread_name"}
+    assert list(threads.values()) == [
+        *("replica 0 stage 0", "replica 0 stage 1", "replica 1 stage 0", "replica 1 stage 1"),
+        *("engine 0", "engine 1"),
+    ]
+    for lane in threads:
+        own = sorted(
+            (event["ts"], event["dur"]) for event in body["traceEvents"] if event["ph"] == "X" and event["tid"] == lane
+        )
+        assert own and all(at + taken <= after + 1e-2 for (at, taken), (after, _) in pairwise(own))
+    assert max(e["ts"] + e["dur"] for e in body["traceEvents"] if e["ph"] == "X") == pytest.approx(1e6 * found.seconds)
+
+
+def test_what_waits_for_itself_is_told():
+    program = Program()
+    program.add(Task((0,), 1.0, after=(1,)))
+    program.add(Task((0,), 1.0))
+    with pytest.raises(Stuck):
+        run(program)
+
+
+def test_idle_time_is_what_a_lane_waited_for():
+    program = Program()
+    first = program.add(Task((0,), 2.0, name="a", cause=GENERATION))
+    program.add(Task((1,), 1.0, (first,), cause="computing", waits="waiting for a", delay=0.5))
+    spans = run(program)
+    assert [(span.began, span.ended) for span in spans] == [(0.0, 2.0), (2.5, 3.5)]
+    assert account(program, spans, [1], 3.5) == {"waiting for a": 2.5, "computing": 1.0}
+
+
+def test_more_tasks_than_are_worth_it_are_refused():
+    with pytest.raises(TooLarge, match="are more than"):
+        simulate(setting(replicas=1, micros=MOST_TASKS))

@@ -1,0 +1,330 @@
+"""`suite report --html`: one file that says what the Markdown says, loads nothing, and runs nothing of a run's."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from markdown_it import MarkdownIt
+from typer.testing import CliRunner
+
+from suite.cli.app import app
+from suite.report.facts.entry import Entry
+from suite.report.facts.model import ReportModel, build
+from suite.report.page import content, traces
+from suite.report.page.output import page_of, write_page
+from suite.report.page.shell import HERE, in_script, render
+from suite.report.reading import read_entries
+from suite.report.text.markdown import render as markdown
+from suite.report.text.output import as_json
+from suite.spec.layout import Layout
+from tests.report import entries as made
+from tests.report import test_markdown
+from tests.report.test_markdown import EVIL, families, mixed, trainers, troubled
+from tests.synthetic import facts_of, make_bundle, synthetic_manifest
+
+ROOT = Path(__file__).resolve().parents[2]
+PUBLISHED = sorted(path.parent for path in (ROOT / "docs" / "results").glob("*/report.md"))
+#: What no HTML attribute or text may become: an end of a script, a handler, a picture, a hidden turn of the text.
+HOSTILE = f"{EVIL}</script><img src=x onerror=pwned=1>\u2028\u202egpj.exe\"'--><svg onload=pwned=1>&lt;b&gt;"
+
+
+class Parsed(HTMLParser):
+    """Every element with its attributes, and the text of scripts and styles."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.inline: list[tuple[str, dict[str, str | None], str]] = []
+        self.text: list[str] = []
+        self._open: tuple[str, dict[str, str | None]] | None = None
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._open = (tag, dict(attrs)) if tag in ("script", "style") else None
+
+    def handle_data(self, data: str) -> None:
+        if self._open:
+            self.inline.append((*self._open, data))
+        else:
+            self.text.append(data)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open = None
+
+    def data(self, name: str) -> Any:
+        return next(json.loads(text) for _, attributes, text in self.inline if attributes.get("id") == f"data-{name}")
+
+
+def page_text(entries: Sequence[Entry], path: Path = Path("page.html"), **asked: Any) -> tuple[ReportModel, Parsed]:
+    model = build(entries, **asked)
+    return model, Parsed(render(page_of(model, entries, path)))
+
+
+def markdown_tables(text: str) -> Iterator[list[list[str]]]:
+    """Titles and rows of every table, by a parser of GitHub's Markdown that has nothing of the page's reader."""
+    tokens = MarkdownIt("commonmark").enable("table").parse(text)
+    table: list[list[str]] = []
+    for place, token in enumerate(tokens):
+        if token.type == "tr_open":
+            table.append([])
+        elif token.type in ("th_open", "td_open"):
+            table[-1].append("".join(child.content for child in tokens[place + 1].children or ()))
+        elif token.type == "table_close":
+            yield table
+            table = []
+
+
+def of_every_kind() -> list[Entry]:
+    return [*made.matrix(sizes=("1M", "3M"), ranks=(1, 2, 4)), *made.repeats(3, work=made.grpo(), rate=9.0)]
+
+
+REPORTS = {"mixed": mixed, "troubled": troubled, "families": families, "trainers": trainers, "curves": of_every_kind}
+
+
+class TestEveryFigureIsThatOfTheMarkdown:
+    @pytest.mark.parametrize("name", REPORTS)
+    def test_every_table_has_the_same_cells(self, name: str) -> None:
+        entries = REPORTS[name]()
+        model, page = page_text(entries)
+        expected = list(markdown_tables(markdown(model, {})))
+        shown = page.data("tables")[:-1]
+        assert len(shown) == len(expected) > 3
+        for table, (titles, *rows) in zip(shown, expected, strict=True):
+            assert table["titles"] == titles
+            filled = [dict(enumerate(rows[0]))]
+            for row in rows[1:]:
+                filled.append({at: cell or filled[-1][at] for at, cell in enumerate(row)})
+            assert [dict(enumerate(row)) for row in table["rows"]] == filled
+
+    @pytest.mark.parametrize("name", REPORTS)
+    def test_every_sentence_is_there(self, name: str) -> None:
+        entries = REPORTS[name]()
+        model, page = page_text(entries)
+        said = " ".join(" ".join(page.text).split())
+        for token in MarkdownIt("commonmark").enable("table").parse(markdown(model, {})):
+            if token.type == "inline" and token.level <= 5 and "|" not in token.content:
+                words = "".join(" " if one.type == "softbreak" else one.content for one in token.children or ())
+                in_tables = json.dumps(page.data("tables"), ensure_ascii=False)
+                assert " ".join(words.split()) in said or json.dumps(words, ensure_ascii=False)[1:-1] in in_tables
+
+    @pytest.mark.parametrize("name", REPORTS)
+    def test_what_is_drawn_is_the_models_and_what_is_written_is_in_the_markdown(self, name: str) -> None:
+        entries = REPORTS[name]()
+        model, page = page_text(entries)
+        text = markdown(model, {}).replace("\\", "")
+        drawn = page.data("report")["rows"]
+        for row, told in zip(as_json(model)["rows"], drawn, strict=True):
+            figures = told["figures"]
+            for key, field in (("samples", "samples_per_second"), ("tokens", "tokens_per_second")):
+                assert (figures.get(key) or [None] * 3)[:3] == list((row[field] or dict.fromkeys("vlh")).values())
+            assert [one[1] for one in told["phases"]] == [one["seconds"] for one in row["phases"]]
+            written = [figure[3] for key, figure in figures.items() if key not in ("tokens", "per_device")]
+            written += [figures[key][3].split(" [")[0] for key in ("tokens", "per_device") if key in figures]
+            written += [told["predicted"][3]] if told["predicted"] else []
+            if not told["overlapping"]:
+                written += [one[3] for one in told["phases"]]
+            missing = [one for one in written if one not in text]
+            assert not missing, f"{told['name']} shows what the Markdown does not: {missing}"
+        report = page.data("report")
+        ratios = [part[5] for pair in report["ratios"] for part in pair["parts"]]
+        etas = [point["eta"][3] for curve in report["curves"] for point in curve["points"]]
+        assert not [one for one in (*ratios, *etas) if one not in text]
+
+    @pytest.mark.parametrize("folder", PUBLISHED, ids=lambda path: path.name)
+    def test_the_published_reports_have_the_same_tables(self, folder: Path) -> None:
+        """Their Markdown alone: deriving all of their runs takes longer than a test should."""
+        document = content.read((folder / "report.md").read_text())
+        found = [block.table for part in document.parts for block in part.blocks if block.table]
+        expected = list(markdown_tables((folder / "report.md").read_text()))
+        assert [[list(one.titles), len(one.rows)] for one in found] == [[one[0], len(one) - 1] for one in expected]
+        assert found[0].rows[0] == tuple(expected[0][1])
+
+    def test_suspect_rows_are_told_as_the_markdown_tells_them(self) -> None:
+        model, page = page_text(troubled())
+        doubts = {row["name"]: row["doubts"] for row in page.data("report")["rows"]}
+        unsteady = {row.name for row in model.rows if row.unsteady_runs}
+        assert {name for name, told in doubts.items() if "unsteady" in told} == unsteady != set()
+
+
+class TestNothingOfARunIsRun:
+    @pytest.fixture
+    def hostile(self, monkeypatch: pytest.MonkeyPatch) -> list[Entry]:
+        monkeypatch.setattr(test_markdown, "EVIL", HOSTILE)
+        return test_markdown.hostile()
+
+    def test_hostile_strings_make_no_element_and_no_handler(self, hostile: list[Entry]) -> None:
+        _, calm = page_text([*made.repeats(2), made.entry(backend="megatron"), made.failed(size="3M")])
+        _, page = page_text(hostile, title=HOSTILE, caveats=[HOSTILE])
+        allowed = {tag for tag, _ in calm.elements} | {"h3", "ul", "li", "code", "pre"}
+        assert {tag for tag, _ in page.elements} <= allowed
+        assert not {"img", "svg", "iframe"} & {tag for tag, _ in page.elements}
+        assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
+        scripts = [attributes.get("type") for tag, attributes, _ in page.inline if tag == "script"]
+        assert scripts == [attributes.get("type") for tag, attributes, _ in calm.inline if tag == "script"]
+
+    def test_no_text_is_turned_or_hidden(self, hostile: list[Entry]) -> None:
+        text = render(page_of(build(hostile, title=HOSTILE, caveats=[HOSTILE]), hostile, Path("page.html")))
+        text = text[: text.index("<script>")]
+        assert not re.search("[\u2028\u2029\u202a-\u202e\u2066-\u2069\u200b]", text)
+        assert "onerror=pwned=1" in text
+        told = Parsed(text).data("report")
+        assert not re.search("[\u2028\u2029\u202a-\u202e\u2066-\u2069]", json.dumps(told["rows"], ensure_ascii=False))
+
+    def test_links_are_relative_paths_whatever_a_folder_is_called(self) -> None:
+        for path, expected in (
+            ("runs/a", "../runs/a/"),
+            ("javascript:alert(1)", "../javascript%3Aalert%281%29/"),
+            ('r"><img>', "../r%22%3E%3Cimg%3E/"),
+            ("no-utf8-\udcff", "../no-utf8-%FF/"),
+        ):
+            entries = [Entry(entry.manifest, entry.record, path, None) for entry in made.repeats(1)]
+            _, page = page_text(entries, Path("out/page.html"))
+            assert page.data("tables")[-1]["links"]["hrefs"] == [expected]
+
+    def test_data_ends_no_script(self) -> None:
+        assert json.loads(in_script({"a": HOSTILE})) == {"a": HOSTILE}
+        assert not re.search("[<>&\u2028\u202e]", in_script({"a": HOSTILE}))
+
+
+class TestOneFile:
+    def test_the_policy_allows_what_is_in_the_file_and_nothing_else(self) -> None:
+        _, page = page_text(mixed())
+        policy = next(
+            one["content"] for tag, one in page.elements if one.get("http-equiv") == "Content-Security-Policy"
+        )
+        assert policy is not None and policy.startswith("default-src 'none';")
+        assert "unsafe" not in policy and "http" not in policy
+        for tag, attributes, text in page.inline:
+            if attributes.get("type") != "application/json":
+                digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+                directive = re.search(f"{tag}-src ([^;]*)", policy)
+                assert directive and f"'sha256-{digest}'" in directive.group(1)
+
+    def test_it_loads_nothing(self) -> None:
+        _, page = page_text(mixed())
+        for tag, attributes in page.elements:
+            assert tag not in ("img", "iframe", "object", "embed", "base", "form")
+            for name in ("src", "href", "action", "style"):
+                value = attributes.get(name) or "#"
+                assert value.startswith(("#", "./", "../", "data:,")), (tag, name, value)
+
+    def test_own_scripts_build_no_code_and_no_html_from_text(self) -> None:
+        for path in (HERE / "script").glob("*.js"):
+            found = re.findall(
+                r"\beval\b|new Function|innerHTML|outerHTML|insertAdjacentHTML|document\.write", path.read_text()
+            )
+            assert not found, path.name
+
+    def test_the_libraries_are_the_pinned_ones(self) -> None:
+        document = json.loads((HERE / "vendor" / "vendor.json").read_text())
+        for one in document["libraries"] + document["for_tests"]:
+            for kind in ("file", "licence_file"):
+                data = (ROOT / one["folder"] / one[kind]).read_bytes()
+                assert hashlib.sha256(data).hexdigest() == one[f"{kind}_sha256"], one["name"]
+            assert one["integrity"].startswith("sha512-")
+
+    def test_the_same_runs_give_the_same_bytes(self, tmp_path: Path) -> None:
+        entries = mixed()
+        first, second = (write_page(build(order), order, tmp_path / "page.html") for order in (entries, entries[::-1]))
+        assert first.size_bytes == second.size_bytes == (tmp_path / "page.html").stat().st_size
+        texts = [render(page_of(build(order), order, Path("page.html"))) for order in (entries, entries[::-1])]
+        assert texts[0] == texts[1]
+
+    def test_a_report_of_failures_alone_is_a_page_too(self) -> None:
+        _, page = page_text([made.failed(), made.failed(repeat=2, evidence=["CUDA out of memory", "second line"])])
+        said = " ".join(page.text)
+        assert "RuntimeError: out of memory" in said and "second line" in said
+
+
+def _uneven(seconds: Sequence[float], repeat: int) -> Callable[[int, int], float]:
+    """No two ranks and no two runs alike, as if they were copies."""
+    return lambda at, rank: seconds[at] * (1 - 0.001 * rank) * (1 + 0.01 * (3 * at * repeat % 7))
+
+
+class TestTraces:
+    def entries(self, folder: Path, ranks: int = 2, repeats: int = 2) -> list[Entry]:
+        layout = Layout(devices_per_node=ranks, data=ranks, zero_stage=2)
+        seconds = [1.0, 1.0, 4.0, 1.0, 2.0, 3.0, 5.0, 6.0, 7.0, 8.0]
+        for repeat in range(1, repeats + 1):
+            make_bundle(folder, synthetic_manifest(layout=layout, repeat=repeat), _uneven(seconds, repeat))
+        return read_entries([folder]).entries
+
+    def test_the_median_of_the_counted_iterations_is_drawn(self, tmp_path: Path) -> None:
+        entries = self.entries(tmp_path)
+        record = entries[0].record
+        found, left_out = traces.traces_of(build(entries).rows, entries)
+        assert [trace.run for trace in found] == sorted(entry.record.run.id for entry in entries)
+        assert not left_out
+        counted = sorted(record.iterations.seconds[record.steady_state.warmup :])
+        assert found[0].seconds in (counted[(len(counted) - 1) // 2], counted[len(counted) // 2])
+
+    def test_phases_of_a_rank_follow_each_other_within_the_iteration(self, tmp_path: Path) -> None:
+        entries = self.entries(tmp_path)
+        (trace, *_), _ = traces.traces_of(build(entries).rows, entries)
+        for rank in trace.shown:
+            ends = [bar.start + bar.work + bar.wait for bar in rank.bars]
+            assert all(end <= after.start + 1e-9 for end, after in zip(ends, rank.bars[1:], strict=False))
+            assert ends[-1] <= trace.seconds * 1.001
+            assert set(rank.held) <= {bar.phase for bar in rank.bars} and rank.held
+
+    def test_of_many_ranks_those_that_work_most_and_least_are_shown(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(traces, "MOST_RANKS", 4)
+        entries = self.entries(tmp_path, ranks=8, repeats=1)
+        (trace,), _ = traces.traces_of(build(entries).rows, entries)
+        assert trace.ranks == 8 and len(trace.shown) <= 4
+
+    def test_runs_beyond_the_limit_are_counted(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(traces, "MOST_RUNS", 1)
+        entries = self.entries(tmp_path)
+        found, left_out = traces.traces_of(build(entries).rows, entries)
+        assert len(found) == 1 and "1 more" in left_out
+
+    def test_runs_whose_bundle_is_elsewhere_have_none(self) -> None:
+        entries = made.repeats(2)
+        assert traces.traces_of(build(entries).rows, entries)[0] == []
+
+
+class TestCommand:
+    def test_it_writes_the_page_and_says_how_large_it_is(self, tmp_path: Path) -> None:
+        make_bundle(tmp_path / "runs", synthetic_manifest())
+        done = CliRunner().invoke(
+            app, ["report", str(tmp_path / "runs"), "--html", str(tmp_path / "out" / "page.html")]
+        )
+        assert done.exit_code == 0, done.output
+        assert re.search(r"page\.html \(0\.\d+ MiB\)", done.stdout.replace("\n", ""))
+        assert [path.name for path in (tmp_path / "out").iterdir()] == ["page.html"]
+
+    def test_page_and_markdown_go_together(self, tmp_path: Path) -> None:
+        make_bundle(tmp_path / "runs", synthetic_manifest())
+        arguments = ["report", str(tmp_path / "runs"), "-o", str(tmp_path / "r.md"), "--html", str(tmp_path / "r.html")]
+        assert CliRunner().invoke(app, arguments).exit_code == 0
+        assert {"r.md", "r.html"} <= {path.name for path in tmp_path.iterdir()}
+
+    @pytest.mark.parametrize("bad", ["a-folder", "a-file/page.html"])
+    def test_where_nothing_can_be_written_it_says_so(self, tmp_path: Path, bad: str) -> None:
+        make_bundle(tmp_path / "runs", synthetic_manifest())
+        (tmp_path / "a-folder").mkdir()
+        (tmp_path / "a-file").write_text("")
+        done = CliRunner().invoke(app, ["report", str(tmp_path / "runs"), "--html", str(tmp_path / bad)])
+        assert done.exit_code == 2 and "cannot write" in done.output
+
+    def test_the_device_is_told_beside_rows_of_two_machines(self, tmp_path: Path) -> None:
+        gpu = synthetic_manifest(device="cuda", precision="bf16")
+        make_bundle(tmp_path / "runs", synthetic_manifest())
+        make_bundle(tmp_path / "runs", gpu, facts=facts_of(gpu, "NVIDIA H100 80GB HBM3"))
+        entries = read_entries([tmp_path / "runs"]).entries
+        _, page = page_text(entries)
+        told = page.data("report")
+        first, second = (told["environments"][row["environment"]] for row in told["rows"])
+        assert first["device"] != second["device"]
