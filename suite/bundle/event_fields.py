@@ -30,6 +30,10 @@ _AGE, _ROLE, _MOST_ROLES = re.compile("0|[1-9][0-9]{0,8}"), re.compile("[a-z][a-
 #: A check says whether a value is right; the text completes "must be ...".
 Check = tuple[Callable[[Any], bool], str]
 Fields = tuple[tuple[str, Check], ...]
+#: For who describes the checks to other programs (``event_schema.py``): words that one takes, and the check within one
+#: that takes null too.
+WORDS: dict[Callable[[Any], bool], tuple[str, ...]] = {}
+NULLABLE: dict[Callable[[Any], bool], Callable[[Any], bool]] = {}
 
 
 def _is_text(value: Any) -> bool:
@@ -162,11 +166,19 @@ def _is_exit_code(value: Any) -> bool:
 
 
 def _one_of(names: frozenset) -> Check:
-    return (lambda value: type(value) is str and value in names), "one of " + " ".join(sorted(names))
+    def is_one(value: Any) -> bool:
+        return type(value) is str and value in names
+
+    WORDS[is_one] = tuple(sorted(names))
+    return is_one, "one of " + " ".join(sorted(names))
 
 
 def _or_null(check: Check) -> Check:
-    return (lambda value: value is None or check[0](value)), f"{check[1]} or null"
+    def is_right(value: Any) -> bool:
+        return value is None or check[0](value)
+
+    NULLABLE[is_right] = check[0]
+    return is_right, f"{check[1]} or null"
 
 
 _TEXT: Check = (_is_text, "text")
@@ -230,7 +242,7 @@ _TABLE: dict[str, dict[str, Fields]] = {
     },
 }
 #: Fields that an event may carry beside those it must.
-_OPTIONAL: tuple[tuple[str, Check], ...] = (
+OPTIONAL: tuple[tuple[str, Check], ...] = (
     ("details", (_is_parts, "an object of seconds by part")),
     ("skipped_steps", _COUNT),
     (
@@ -257,7 +269,7 @@ _OPTIONAL: tuple[tuple[str, Check], ...] = (
 #: How many fields every event has: kind, rank, time and seq.
 _HEAD = 4
 #: Fields with free content, wherever they occur: storable again, or the bundle is damaged.
-_FREE = ("facts", "device")
+FREE = ("facts", "device")
 
 
 class Kind:
@@ -295,10 +307,10 @@ def wrong_field(event: dict[str, Any], kind: Kind, file: str) -> str | None:
         is_right, wanted = _TOLD if by_trainer and name == "counts" else check
         if not is_right(event[name]):
             return f"{name} is {_short(event[name])}, must be {wanted}"
-    for name, (is_right, wanted) in _OPTIONAL:
+    for name, (is_right, wanted) in OPTIONAL:
         if event.get(name) is not None and not is_right(event[name]):
             return f"{name} is {_short(event[name])}, must be {wanted}"
-    for name in _FREE:
+    for name in FREE:
         if event.get(name) is not None:
             if type(event[name]) is not dict:
                 return f"{name} is {_short(event[name])}, must be an object"

@@ -17,6 +17,7 @@ from suite.bundle.files import DamagedBundle, read_bytes
 from suite.bundle.json_lines import objects, plain_objects
 from suite.spec.foreign import EVENTS_BYTES
 from suite.spec.manifest import Manifest
+from suite.spec.schema_files import not_read
 
 EVENTS_SCHEMA = "suite/events/1"
 #: Everything before iteration 0: memory only.
@@ -244,11 +245,9 @@ def _check_heartbeat(event: Event, completed: int, name: str) -> None:
 
 
 def _check_start(event: Event, manifest: Manifest, where: str) -> None:
-    for field, value in (
-        ("schema", EVENTS_SCHEMA),
-        ("manifest_hash", manifest.hash),
-        ("world_size", manifest.layout.ranks),
-    ):
+    if event["schema"] != EVENTS_SCHEMA:
+        raise DamagedBundle(not_read(where, event["schema"], EVENTS_SCHEMA, event["suite_version"]))
+    for field, value in (("manifest_hash", manifest.hash), ("world_size", manifest.layout.ranks)):
         if event[field] != value:
             raise DamagedBundle(f"{where}: {field} is {ascii(event[field])[:80]}, not {value}: events of another run")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from suite.bundle.events import Event, Events
 from suite.bundle.files import DamagedBundle
+from suite.spec.version import suite_version
 
 #: The newest rules that this version knows; ``suite.worker.facts.DERIVATION`` is what its own ranks ask for.
 NEWEST_DERIVATION = 3
@@ -28,7 +29,8 @@ def derivation(events: Events) -> int:
     value = facts_of(events, 0).get("derivation", 1)
     if type(value) is not int or not 1 <= value <= NEWEST_DERIVATION:
         raise DamagedBundle(
-            f"events/rank-0.jsonl: derivation is {ascii(value)[:40]}, this version knows 1 to {NEWEST_DERIVATION}"
+            f"events/rank-0.jsonl: derivation is {ascii(value)[:40]}, this version knows 1 to {NEWEST_DERIVATION}; it "
+            f"is suite {suite_version()}, and what a newer one wrote a newer one reads"
         )
     return value
 

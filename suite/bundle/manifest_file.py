@@ -12,9 +12,10 @@ from suite.bundle.files import DamagedBundle, first_line, parse_object
 from suite.spec.base import printable
 from suite.spec.bounds import MOST, MOST_RANKS, first_beyond
 from suite.spec.lengths import lengths_as_text
-from suite.spec.manifest import Manifest, Run
+from suite.spec.manifest import MANIFEST_SCHEMA, Manifest, Run
 from suite.spec.names import SAFE_ID
 from suite.spec.resolve import layout_errors
+from suite.spec.schema_files import not_read
 
 #: Manifests that were read last, by all but their ``run``, in which alone repeats differ, and on which nothing depends.
 _MOST_KNOWN, _LONGEST_KNOWN = 256, 1 << 16
@@ -54,6 +55,8 @@ def _repeat_of(known: Manifest | None, run: str) -> Manifest | None:
 
 
 def _read(text: str, body: Mapping[str, Any], name: str) -> Manifest:
+    if "schema" in body and body["schema"] != MANIFEST_SCHEMA:
+        raise DamagedBundle(not_read(name, body["schema"], MANIFEST_SCHEMA))
     _refuse_files(body, name)
     _check_numbers(body, name)
     try:

@@ -36,6 +36,7 @@ from suite.bundle.record import RECORD_SCHEMA, Record
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 from suite.spec.names import SAFE_ID
+from suite.spec.schema_files import not_read
 
 __all__ = [
     "ATTIC",
@@ -244,7 +245,7 @@ class Bundle:
             return None
         schema = stored.get("schema")
         if schema != RECORD_SCHEMA:
-            raise OtherSchema(f"{_RECORD} is of schema {ascii(schema)[:40]}; this version reads {RECORD_SCHEMA!r}")
+            raise OtherSchema(not_read(_RECORD, schema, RECORD_SCHEMA))
         try:
             return Record.model_validate(stored)
         except ValidationError as error:

@@ -62,6 +62,7 @@ COMMANDS: Mapping[str, Command | Group] = {
         },
         default="list",
     ),
+    "schema": Command("schema:schema", "print the JSON Schema of a file that the suite writes"),
     "sizes": Command("sizes:sizes", "list the model sizes and the presets"),
     "backends": Command("backends:backends", "list the backends and the versions installed"),
     "images": Group(

@@ -30,6 +30,7 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
         try:
             with ExitStack() as held:
                 _held.append(held)
+                held.callback(_held.pop)
                 check_numbers(kwargs)
                 code = function(*args, **kwargs) or DONE
         except KeyboardInterrupt:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from suite.cli.exits import command
+from suite.cli.exits import command, until_end
 from suite.spec.terminal import say
 
 
@@ -29,6 +29,7 @@ def report(
     as_json: Annotated[bool, typer.Option("--json", help="print the report's figures as JSON, write no file")] = False,
 ) -> None:
     """Print the headline table of measured runs; write a Markdown report with plots (--output) or a page (--html)."""
+    from suite.bundle.archive.opening import opened
     from suite.cli.options.reading import print_json, without_collector
     from suite.report.facts.model import build
     from suite.report.reading import read_entries
@@ -39,6 +40,7 @@ def report(
 
     if output and output == html:
         raise UsageError(f"--output and --html are both {output}: the page and the Markdown are two files")
+    until_end(opened(runs))  # so that whoever writes a view of them still finds their events
     with without_collector():
         found = read_entries(runs)
         caveats = found.warnings()

@@ -6,15 +6,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from suite.export.columns import LONGEST_TEXT, MOST_TEXTS, Column
 from suite.export.keys import EXPORT_SCHEMA
 from suite.export.tables import TABLES, Table
+from suite.spec.schema_files import FOLDER
 from suite.spec.terminal import say
 
-FILE = Path(__file__).with_name("export-1.schema.json")
+FILE = FOLDER / "export.json"
 _TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$"
 _TEXT = {"type": "string", "minLength": 1, "maxLength": LONGEST_TEXT}
 _KINDS: dict[str, dict[str, Any]] = {

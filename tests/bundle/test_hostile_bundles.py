@@ -84,7 +84,7 @@ def first(events: list[dict[str, Any]], kind: str) -> dict[str, Any]:
         ("environment", "facts", {"memory_bytes": 10**400}, "a number too large to read"),
         ("start", "world_size", 3, "events of another run"),
         ("start", "manifest_hash", "0", "events of another run"),
-        ("start", "schema", "suite/events/9", "events of another run"),
+        ("start", "schema", "suite/events/9", "reads suite/events/1: install a newer one"),
         ("end", "iterations", 3, "were asked for"),
         ("end", "status", "great", "status is 'great'"),
         ("start", "kind", 7, "no kind"),

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from suite.bundle.archive.opening import bundle_place, opened
 from suite.bundle.archive.packing import Packing, pack
+from suite.bundle.store import Bundle
 from suite.cli.app import app
+from suite.report.reading import read_entries
 from tests.bundle.tampering import copied, shipped
 
 ROW = shipped("deepspeed-3M-n1").removesuffix("-r1")
@@ -88,6 +91,16 @@ def test_what_was_derived_from_an_archive_is_kept(
 
     monkeypatch.setattr("suite.bundle.cache.records.examined", never)
     assert called(capsys, "report", "results.suite.zip", "--json") == first
+
+
+def test_bundles_of_an_archive_that_is_held_open_are_found_by_the_names_that_are_shown(place: Path) -> None:
+    path = Path("results.suite.zip")
+    with opened([path]):
+        for entry in read_entries([path]).entries:
+            assert entry.path.startswith("results.suite.zip:")
+            assert Bundle(bundle_place(entry.path)).events(entry.manifest).ranks
+        assert len(list(Path("temporary").iterdir())) == 1, "it is unpacked once"
+    assert bundle_place("results.suite.zip:a") == Path("results.suite.zip:a") and not list(Path("temporary").iterdir())
 
 
 def test_a_run_of_an_archive_is_asked_about_by_its_name(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,3 +183,12 @@ def test_runs_and_export_take_the_archive_as_the_folder(place: Path, capsys: pyt
     assert without_path[0] == without_path[1]
     code, _, err = called(capsys, "runs", "remove", "results.suite.zip", "--yes")
     assert code == 2 and Path("results.suite.zip").is_file(), err
+
+
+def test_the_page_of_an_archive_shows_its_iterations_too(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = []
+    for path in ("runs", "results.suite.zip"):
+        assert called(capsys, "report", path, "--html", "page.html")[0] == 0
+        text = Path("page.html").read_text()
+        sizes.append(text.count("generate"))
+    assert sizes[0] == sizes[1] > 3

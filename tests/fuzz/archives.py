@@ -46,14 +46,26 @@ def make_packed(random: Random) -> bytes:
         return mutate.raw(packed(), random)
     with zipfile.ZipFile(io.BytesIO(packed())) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
-    files[INDEX] = mutate.json_bytes(mutate.tree(json.loads(files[INDEX]), random))
+    index = json.loads(files[INDEX])
+    if random.random() < 0.3:
+        index["suite_version"] = mutate.text("1.0", random).encode(errors="replace").decode()
+        files[INDEX] = json.dumps(index).encode()
+        return _zipped(files, None)
+    files[INDEX] = mutate.json_bytes(mutate.tree(index, random))
+    return _zipped(files, random)
+
+
+def _zipped(files: dict[str, bytes], random: Random | None) -> bytes:
+    """With a random, some entries have another name or are no files."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in files.items():
-            made = zipfile.ZipInfo(
-                name if random.random() > 0.05 else mutate.text(name, random).encode(errors="replace").decode()[:9000]
-            )
-            made.external_attr, made.compress_type = random.choice((0o100644, 0o120777, 0)) << 16, zipfile.ZIP_DEFLATED
+            mode = 0o100644
+            if random is not None and random.random() < 0.05:
+                name = mutate.text(name, random).encode(errors="replace").decode()[:9000]
+                mode = random.choice((0o100644, 0o120777, 0))
+            made = zipfile.ZipInfo(name)
+            made.external_attr, made.compress_type = mode << 16, zipfile.ZIP_DEFLATED
             archive.writestr(made, data)
     return out.getvalue()
 

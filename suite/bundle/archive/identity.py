@@ -96,6 +96,8 @@ class Identities:
         self._places: Counter[str] = Counter()
         self._last: Counter[str] = Counter()
         self._kept: dict[tuple[str, bool], tuple[str, Counter[str]]] = {}
+        self._learnt: set[str] = set()
+        self._as_it_is: set[str] = set()
         for word in also:
             self._add_name(word, WORD, common_too=True)
 
@@ -106,6 +108,10 @@ class Identities:
             f"{kind}s" if kind != ADDRESS else "addresses": Scrubbed(distinct=distinct[kind], places=places)
             for kind, places in sorted(self._places.items())
         }
+
+    def leave(self, run_id: str) -> None:
+        """A text that stays as it is wherever it is all there is: an id of a run, in which ``n1`` is no host."""
+        self._as_it_is.add(run_id)
 
     # -- names that are told as such
 
@@ -128,6 +134,10 @@ class Identities:
 
     def learn(self, text: str) -> None:
         """Names that a text tells as those of hosts, users and containers, and those that it had scrubbed before."""
+        if text in self._learnt:
+            return
+        if len(text) <= _LONGEST_KEPT and len(self._learnt) < _MOST_KEPT:
+            self._learnt.add(text)
         if "scrubbed-" in text:
             for match in _ANY.finditer(text):
                 _, kind, number = match.group().split("-")
@@ -196,6 +206,8 @@ class Identities:
 
     def scrub(self, text: str, versions: bool = False) -> str:
         """A text without identity. ``versions``: where four numbers with dots are no address."""
+        if text in self._as_it_is:
+            return text
         if len(text) > _LONGEST_KEPT:
             return "".join(self._scrubbed(part, versions) for part in _parts(text))
         known = self._kept.get((text, versions))
@@ -206,7 +218,7 @@ class Identities:
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
             self._kept[text, versions] = known
-        else:
+        elif known[1]:
             self._places.update(known[1])
         return known[0]
 

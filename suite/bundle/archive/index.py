@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError
 
 from suite.bundle.files import DamagedBundle, first_line, parse_object
 from suite.spec.base import Frozen, UsageError
+from suite.spec.schema_files import not_read
 
 ARCHIVE_SCHEMA: Literal["suite/archive/1"] = "suite/archive/1"
 INDEX, SIGNATURE = "suite-archive.json", "suite-archive.json.sig"
@@ -99,11 +100,8 @@ def parse_index(data: bytes, archive: str) -> Index:
 
 
 def _require_known(body: dict, archive: str) -> None:
-    schema = body.get("schema")
-    if schema == ARCHIVE_SCHEMA:
-        return
-    maker = f", packed by suite {ascii(body['suite_version'])[:40]}" if "suite_version" in body else ""
-    raise UnsafeArchive(f"{archive} has the schema {ascii(schema)[:60]}{maker}; this version reads {ARCHIVE_SCHEMA}")
+    if body.get("schema") != ARCHIVE_SCHEMA:
+        raise UnsafeArchive(not_read(archive, body.get("schema"), ARCHIVE_SCHEMA, body.get("suite_version")))
 
 
 def _check_paths(index: Index, archive: str) -> None:

@@ -23,6 +23,8 @@ from suite.spec.foreign import open_plain
 SUFFIX = ".suite.zip"
 _MAGIC = b"PK\x03\x04"
 _NAMED = 3
+#: Archives that this process has unpacked at the moment, by the real paths of their files.
+_open: dict[str, OpenArchive] = {}
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,8 @@ class Opened:
 
 @contextmanager
 def opened(paths: Iterable[Path]) -> Iterator[Opened]:
-    """Folders as they are, and archives (``FILE.suite.zip``, or ``FILE.suite.zip:RUN`` for one run) unpacked meanwhile.
+    """Folders as they are, and archives (``FILE.suite.zip``, or ``FILE.suite.zip:RUN`` for one run) unpacked meanwhile;
+    one that is open already is not unpacked again.
 
     Raises UnsafeArchive for an archive that is none or not what was packed, UsageError where there is no such run.
     """
@@ -77,9 +80,17 @@ def opened(paths: Iterable[Path]) -> Iterator[Opened]:
             file, run = split
             real = os.path.realpath(file)
             if real not in archives:
-                archives[real] = until_end.enter_context(_unpacked(file))
+                archives[real] = _open.get(real) or until_end.enter_context(_unpacked(file, real))
             folders.append(_place(archives[real], run))
         yield Opened(tuple(folders), tuple(archives.values()))
+
+
+def bundle_place(shown: str) -> Path:
+    """Where a bundle lies that a report shows by this path: in an archive while that is ``opened``, else there."""
+    for archive in _open.values():
+        if shown.startswith(f"{archive.name}:"):
+            return archive.runs / shown.removeprefix(f"{archive.name}:")
+    return Path(shown)
 
 
 def _archive_and_run(path: Path) -> tuple[Path, str] | None:
@@ -121,12 +132,17 @@ def _place(archive: OpenArchive, run: str) -> Path:
 
 
 @contextmanager
-def _unpacked(path: Path) -> Iterator[OpenArchive]:
+def _unpacked(path: Path, real: str) -> Iterator[OpenArchive]:
     """Into a folder that nobody else can read, and that is gone afterwards."""
     with read_archive(path) as reader, tempfile.TemporaryDirectory(prefix="suite-archive-") as place:
         root = Path(os.path.realpath(place))
         unpack_into(reader, root)
-        yield OpenArchive(str(path), root, reader.index, reader.index_bytes, reader.index_sha256, reader.signature)
+        archive = OpenArchive(str(path), root, reader.index, reader.index_bytes, reader.index_sha256, reader.signature)
+        _open[real] = archive
+        try:
+            yield archive
+        finally:
+            del _open[real]
 
 
 @contextmanager

@@ -112,9 +112,11 @@ def _content(folder: Path, bundles: list[Bundle], is_bundle: bool, names: Identi
     if names is not None:
         _learn_machine(names)
         for bundle, _ in whole:
+            names.leave(bundle.manifest().run.id)
             learn_bundle(bundle, names)
             names.learn(below[bundle.path])
-        for _, body in submissions:
+        for path, body in submissions:
+            names.leave(Path(path).stem)
             learn_json(body, names)
     for bundle, result in checked:
         path = below[bundle.path] if names is None else _scrubbed_path(below[bundle.path], names)
@@ -150,7 +152,9 @@ def _below(bundle: Bundle, folder: Path, is_bundle: bool) -> str:
 
 
 def _scrubbed_path(path: str, names: Identities) -> str:
-    return "/".join(names.scrub(part) for part in path.split("/"))
+    """A submission's file is called as its run."""
+    stem, end = (path.removesuffix(".json"), ".json") if f"{SUBMITTED}/" in path else (path, "")
+    return "/".join(names.scrub(part) for part in stem.split("/")) + end
 
 
 def _add_bundle(

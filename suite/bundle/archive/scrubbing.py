@@ -107,10 +107,12 @@ def require_free_of_identity(bundle: Bundle, names: Identities) -> None:
     body = parse_object(read_bytes(bundle.path / MANIFEST, MANIFEST, LINE_BYTES * 16).decode(), MANIFEST)
     for where, before in _texts(body, ""):
         key = where.rpartition(".")[2]
-        if scrub_json(before, names, key, versions=where.startswith("stack.")) != before:
+        after = scrub_json(before, names, key, versions=where.startswith("stack."))
+        if after != before:
             raise BoundIdentity(
-                f"{bundle.path}: {where} of its manifest tells who or where ({ascii(before)[:80]}), and the "
-                "manifest's hash binds it: let that word stay with --keep, or pack with --keep-identity"
+                f"{bundle.path}: {where} of its manifest tells who or where ({ascii(before)[:80]} would become "
+                f"{ascii(after)[:80]}), and the manifest's hash binds it: let that word stay with --keep, or pack with "
+                "--keep-identity"
             )
 
 

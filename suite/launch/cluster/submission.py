@@ -19,6 +19,7 @@ from suite.spec.lengths import lengths_as_text
 from suite.spec.manifest import Manifest
 from suite.spec.names import SAFE_ID
 from suite.spec.redaction import public_variables
+from suite.spec.schema_files import not_read
 
 SUBMISSION_SCHEMA: Literal["suite/submission/1"] = "suite/submission/1"
 #: Folder below a results folder; hidden, so that no report looks for bundles in it.
@@ -116,6 +117,9 @@ def read_submission(path: Path) -> Submission:
         body = from_json(text)
         if isinstance(body, dict) and lengths_as_text(body.get("manifest")) is not None:
             raise UsageError(f"{path} is no submission: its lengths are text, which would have a file read")
+        told = body.get("schema", SUBMISSION_SCHEMA) if isinstance(body, dict) else SUBMISSION_SCHEMA
+        if told != SUBMISSION_SCHEMA:
+            raise UsageError(f"{path} is no submission: {not_read('it', told, SUBMISSION_SCHEMA)}")
         found = Submission.model_validate_json(text)
     except FileNotFoundError as error:
         raise UsageError(f"{path.stem} was not submitted from {path.parent.parent} (no {path})") from error

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from suite.bundle.archive.opening import bundle_place
 from suite.bundle.events import Events
 from suite.bundle.record import Record
 from suite.bundle.store import Bundle, DamagedBundle
@@ -92,7 +92,7 @@ def _in_turns(rows: Sequence[Row], by_id: Mapping[str, Entry]) -> Iterator[tuple
 def _trace(row: Row, entry: Entry) -> Trace | None:
     iteration = median_iteration(entry.record)
     try:
-        events = Bundle(Path(entry.path)).events(entry.manifest)
+        events = Bundle(bundle_place(entry.path)).events(entry.manifest)
     except (DamagedBundle, OSError):
         return None
     ranks = [one for rank in sorted(events.ranks) if (one := _rank(events, rank, iteration)).bars]

@@ -72,7 +72,7 @@ def plant(root: Path) -> Path:
     _plant_in(third)
     manifest = Bundle(folder / first).manifest()
     again = manifest.model_copy(update={"run": manifest.run.model_copy(update={"id": f"{first[:-1]}9", "repeat": 9})})
-    write_submission(folder, _submission(again))
+    write_submission(folder, a_submission(again))
     return folder
 
 
@@ -118,7 +118,7 @@ def _plant_in_event(event: dict[str, Any]) -> None:
         facts["variables"]["CACHE"] = f"/tmp/torchinductor_{_F['user']}"
 
 
-def _submission(manifest: Any) -> Submission:
+def a_submission(manifest: Any) -> Submission:
     return Submission(
         launcher="slurm",
         manifest=manifest,

@@ -234,7 +234,7 @@ HOSTILE: dict[str, tuple[Callable[[Files], bytes], str]] = {
     "a ZIP of others": (lambda files: zipped({"readme.txt": b"hello"}), "is no archive of suite pack"),
     "an index that is no JSON": (lambda files: zipped({**files, INDEX: b"hello"}), "is not JSON"),
     "an index of other fields": (lambda files: zipped({**files, INDEX: b'{"schema":"suite/archive/1"}'}), "required"),
-    "a later form": (newer, "packed by suite '9.0'; this version reads suite/archive/1"),
+    "a later form": (newer, "reads suite/archive/1: install a newer one"),
     "an empty file": (lambda files: b"", "is no archive of suite pack"),
     "no ZIP": (lambda files: b"hello" * 1000, "is no archive of suite pack"),
 }

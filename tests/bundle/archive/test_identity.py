@@ -14,7 +14,9 @@ from suite.bundle.archive.scrubbing import learn_json, require_free_of_identity,
 from suite.bundle.store import Bundle, find_bundles
 from suite.bundle.verify import differences, verify_all
 from suite.cli.app import app
+from suite.launch.cluster.submission import submissions
 from tests.bundle.archive.planted import FACTS, HOME, TRACES, plant
+from tests.bundle.tampering import change, copied, shipped
 
 
 def run(*arguments: str) -> int:
@@ -84,6 +86,8 @@ def test_records_verify_and_say_what_they_said(folder: Path, archive: Path, tmp_
     before = {bundle.id: (bundle, result) for bundle, result in verify_all(find_bundles([folder]))}
     after = {bundle.id: (bundle, result) for bundle, result in verify_all(find_bundles([tmp_path / "out/runs"]))}
     assert before.keys() == after.keys() and len(before) == 3
+    (submitted,) = submissions(tmp_path / "out/runs")
+    assert submitted.job.env["LOGNAME"].startswith("scrubbed-user-") and submitted.run_id.endswith("-r9")
     index = json.loads(contents(archive)["suite-archive.json"])
     told = {run["id"]: run for run in index["runs"]}
     for name, (bundle, result) in after.items():
@@ -126,7 +130,6 @@ def test_what_was_scrubbed_is_packed_again_as_it_is(archive: Path, tmp_path: Pat
 def with_variable(folder: Path, value: str) -> Path:
     """A bundle whose manifest tells of a variable, hashed and derived as one that was measured so."""
     from suite.bundle.derive import derive
-    from tests.bundle.tampering import copied, shipped
 
     path = copied(shipped("deepspeed-3M-n1"), folder)
     manifest = Bundle(path).manifest()
@@ -206,6 +209,15 @@ def test_a_host_named_like_a_word_of_the_suite_changes_no_other_word() -> None:
     names, event = Identities(), {"kind": "start", "host": "train", "phase": "train"}
     learn_json(event, names)
     assert scrub_json(event, names) == {"kind": "start", "host": "scrubbed-host-1", "phase": "train"}
+
+
+def test_a_host_named_like_a_part_of_a_runs_id_leaves_the_id(tmp_path: Path) -> None:
+    path = copied(shipped("deepspeed-3M-n1"), tmp_path / "runs")
+    change(path, lambda event: event.update(host="n1") if event["kind"] == "start" else None)
+    done = pack(tmp_path / "runs", tmp_path / "a.suite.zip", Packing())
+    assert done.index.runs[0].path == done.index.runs[0].id == path.name
+    assert b'"host":"scrubbed-host-' in contents(tmp_path / "a.suite.zip")[f"runs/{path.name}/events/rank-0.jsonl"]
+    assert run("verify", str(tmp_path / "a.suite.zip")) == 0
 
 
 def test_a_figure_that_scrubbing_would_change_is_refused(folder: Path, tmp_path: Path) -> None:

@@ -1,0 +1,37 @@
+"""`suite schema`: the forms of the files that the suite writes, for other programs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from suite.cli.exits import command
+from suite.spec.terminal import say
+
+
+@command
+def schema(
+    name: Annotated[
+        str | None, typer.Argument(help="manifest, record, events ...; without one, all are listed")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print the list as JSON; a schema is JSON anyway")] = False,
+) -> None:
+    """Print the JSON Schema of a file that the suite writes.
+
+    \b
+    suite schema record > record.schema.json
+    """
+    from suite.cli.options.reading import print_json
+    from suite.spec.schema_files import schema as parsed
+    from suite.spec.schema_files import schema_names
+
+    if name is not None:
+        print_json(parsed(name))
+        return
+    found = {each: parsed(each) for each in schema_names()}
+    if as_json:
+        print_json([{"name": each, "id": body.get("$id"), "title": body.get("title")} for each, body in found.items()])
+        return
+    for each, body in found.items():
+        say(f"{each:<12} {body.get('title', '')}")

@@ -1,0 +1,183 @@
+"""The published JSON Schemas are those of what the suite reads and writes, and every bundle that it ships fits them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from suite.bundle.derive import derive
+from suite.bundle.files import DamagedBundle
+from suite.bundle.manifest_file import parse_manifest
+from suite.bundle.schemas import made
+from suite.bundle.store import Bundle, OtherSchema, find_bundles
+from suite.cli.app import app
+from suite.launch.cluster.submission import read_submission, write_submission
+from suite.spec.base import UsageError
+from suite.spec.layout import Layout
+from suite.spec.schema_files import FOLDER, schema, schema_names
+from suite.spec.version import suite_version
+from tests.bundle.archive.planted import a_submission
+from tests.synthetic import grpo_workload, make_bundle, synthetic_manifest
+
+ROOT = Path(__file__).resolve().parents[2]
+SHIPPED = find_bundles([ROOT / "docs/results", ROOT / "tests/bundle/older"])
+
+
+@cache
+def validator(name: str) -> Draft202012Validator:
+    body = schema(name)
+    Draft202012Validator.check_schema(body)
+    return Draft202012Validator(body)
+
+
+def wrong(name: str, value: Any) -> list[str]:
+    return [f"{error.json_path}: {error.message[:200]}" for error in validator(name).iter_errors(value)]
+
+
+def events_of(path: Path) -> Iterator[Any]:
+    for file in sorted((path / "events").glob("*.jsonl")):
+        yield from (json.loads(line) for line in file.read_text().splitlines())
+
+
+def shape_of(value: Any) -> Any:
+    """Names and types, without numbers and texts."""
+    if isinstance(value, dict):
+        return tuple(sorted((name, shape_of(inner)) for name, inner in value.items()))
+    if isinstance(value, list):
+        return tuple(sorted({repr(shape_of(inner)) for inner in value}))
+    return type(value).__name__
+
+
+def test_the_published_schemas_are_those_of_this_version() -> None:
+    """python -m suite.bundle.schemas writes them anew."""
+    current = made()
+    assert {name: (FOLDER / f"{name}.json").read_text() for name in current} == current
+    assert set(current) <= set(schema_names())
+
+
+def test_every_bundle_that_is_shipped_fits_them() -> None:
+    """Of manifests and events one of each form, of records all that differ in more than figures."""
+    found: dict[tuple[str, Any], tuple[str, Any]] = {}
+    for bundle in SHIPPED:
+        manifest, record = (json.loads((bundle.path / name).read_text()) for name in ("manifest.json", "record.json"))
+        for name, value in (("manifest", manifest), ("record", record)):
+            found.setdefault((name, shape_of(value)), (bundle.id, value))
+        for event in events_of(bundle.path):
+            found.setdefault(("events", event["kind"], shape_of(event)), (bundle.id, event))
+    assert len(SHIPPED) > 100 and len(found) > 100
+    assert {
+        f"{name[0]} of {run}": errors for name, (run, value) in found.items() if (errors := wrong(name[0], value))
+    } == {}
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        synthetic_manifest(),
+        synthetic_manifest(
+            layout=Layout(devices_per_node=2, data=2), workload=grpo_workload(), device="cuda", precision="bf16"
+        ),
+        synthetic_manifest(kind="trainer", backend="trlx"),
+    ],
+    ids=["plain", "grpo on GPUs", "trainer"],
+)
+def test_what_is_written_now_fits_them(manifest: Any, tmp_path: Path) -> None:
+    path = make_bundle(tmp_path / "runs", manifest)
+    assert wrong("manifest", json.loads((path / "manifest.json").read_text())) == []
+    assert wrong("record", json.loads(derive(Bundle(path)).model_dump_json(by_alias=True))) == []
+    assert [error for event in events_of(path) for error in wrong("events", event)] == []
+    written = write_submission(tmp_path, a_submission(manifest))
+    assert wrong("submission", json.loads(written.read_text())) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("phase", {"seconds": -1.0}),
+        ("phase", {"phase": "lunch"}),
+        ("phase", {"iteration": 1.5}),
+        ("iteration", {"counts": {"samples": 0}}),
+        ("iteration", {"stats": {"loss": "low"}}),
+        ("iteration", {"noise": {"cpu_seconds": -1}}),
+        ("start", {"host": None}),
+        ("end", {"status": "great"}),
+        ("memory", {"peak_reserved_bytes": "7"}),
+        ("environment", {"facts": []}),
+        ("phase", {"kind": "lunch"}),
+        ("phase", {"time": "now"}),
+    ],
+)
+def test_an_event_that_no_reader_takes_fits_none(kind: str, change: dict[str, Any], tmp_path: Path) -> None:
+    path = make_bundle(tmp_path, synthetic_manifest())
+    event = next(each for each in events_of(path) if each["kind"] == kind and each["rank"] == 0)
+    assert wrong("events", event) == []
+    assert wrong("events", {**event, **change})
+    missing = {name: value for name, value in event.items() if name != next(iter(change))}
+    assert wrong("events", missing) or kind == "iteration"
+
+
+def test_a_later_version_may_add_fields_to_a_record_but_not_to_a_manifest() -> None:
+    bundle = SHIPPED[0]
+    record, manifest = (json.loads((bundle.path / name).read_text()) for name in ("record.json", "manifest.json"))
+    assert wrong("record", {**record, "later": 1}) == [] and wrong("manifest", {**manifest, "later": 1})
+
+
+class TestNewerForms:
+    """Each is refused with the schema that it is of and the version of the suite that would not read it."""
+
+    WHY = f"this version, suite {suite_version()}, reads "
+
+    def test_a_manifest(self) -> None:
+        body = json.loads((SHIPPED[0].path / "manifest.json").read_text())
+        with pytest.raises(DamagedBundle) as refused:
+            parse_manifest(json.dumps({**body, "schema": "suite/manifest/2", "later": 1}), "manifest.json")
+        assert "of the schema 'suite/manifest/2'" in str(refused.value)
+        assert f"{self.WHY}suite/manifest/1: install a newer one" in str(refused.value)
+
+    def test_a_manifest_of_something_else_is_none_that_a_newer_one_would_read(self) -> None:
+        with pytest.raises(DamagedBundle, match=r"reads suite/manifest/1$"):
+            parse_manifest('{"schema": "other/manifest/2"}', "manifest.json")
+
+    def test_events(self, tmp_path: Path) -> None:
+        path = make_bundle(tmp_path, synthetic_manifest())
+        file = path / "events/rank-0.jsonl"
+        file.write_text(file.read_text().replace("suite/events/1", "suite/events/2"))
+        with pytest.raises(
+            DamagedBundle, match=rf"written by suite '.*'; {self.WHY}suite/events/1: install a newer one"
+        ):
+            Bundle(path).events()
+
+    def test_a_record(self, tmp_path: Path) -> None:
+        path = make_bundle(tmp_path, synthetic_manifest())
+        (path / "record.json").write_text('{"schema": "suite/record/2"}')
+        with pytest.raises(OtherSchema, match=f"{self.WHY}suite/record/1: install a newer one"):
+            Bundle(path).record()
+
+    def test_a_submission(self, tmp_path: Path) -> None:
+        path = write_submission(tmp_path, a_submission(synthetic_manifest()))
+        path.write_text(path.read_text().replace("suite/submission/1", "suite/submission/2"))
+        with pytest.raises(UsageError, match=f"{self.WHY}suite/submission/1: install a newer one"):
+            read_submission(path)
+
+
+def test_the_command_prints_what_is_published(capsys: pytest.CaptureFixture[str]) -> None:
+    def called(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            app(list(arguments))
+        told = capsys.readouterr()
+        return int(ended.value.code or 0), told.out, told.err
+
+    code, out, _ = called("schema", "record")
+    assert code == 0 and json.loads(out) == schema("record")
+    code, out, _ = called("schema")
+    assert code == 0 and [line.split()[0] for line in out.splitlines()] == schema_names()
+    code, out, _ = called("schema", "--json")
+    assert code == 0 and {each["name"]: each["id"] for each in json.loads(out)}["events"] == "urn:suite:events:1"
+    code, _, err = called("schema", "recod")
+    assert code == 2 and "did you mean 'record'" in err
