@@ -144,6 +144,7 @@ OWN_FILES = {
     "suite/backends/registry.py": "the suite's own sources and data",
     "suite/bundle/cache/code.py": "the suite's own sources and data",
     "suite/planner/parameters.py": "the suite's own sources and data",
+    "suite/planner/rl_parameters.py": "the suite's own sources and data",
     "suite/cli/saved_help.py": "the suite's own sources and data",
     "suite/cli/streams.py": "/dev/null",
     "suite/cli/main.py": "/dev/null",

@@ -321,10 +321,11 @@ def _check(files: list[Path], parameters: Parameters, svg: Path | None, as_json:
     from suite.cli.options.reading import print_json
     from suite.fitting.chart import agreement_chart
     from suite.fitting.check import run_check
-    from suite.fitting.published import csv_files, read_published
+    from suite.fitting.published import csv_files, read_published, rl_files
+    from suite.fitting.rl_rows import read_rl
     from suite.fitting.show import check_lines
 
-    result = run_check(read_published(csv_files(files)), parameters)
+    result = run_check(read_published(csv_files(files)), parameters, read_rl(rl_files(files)))
     if svg is not None:
         write(svg, agreement_chart(result.rows))
     if as_json:

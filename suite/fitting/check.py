@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from pydantic import Field
 
 from suite.fitting.entries import Entry, Unusable
 from suite.fitting.fit import Fitted, Rows
 from suite.fitting.fits import fits
 from suite.fitting.memory_fit import predicted_peaks
 from suite.fitting.published import Collection, LeftOut
+from suite.fitting.rl_check import RLPrediction, rl_predictions
+from suite.fitting.rl_rows import RLRow
 from suite.planner.parameters import NAMES, Parameters
+from suite.planner.rl_parameters import RLBand, RLParameters, load_rl_parameters
 from suite.spec.base import Frozen
 
 
@@ -53,6 +57,8 @@ class Row(Frozen):
     published: float
     predicted: float
     error: float
+    low: float | None = Field(default=None, description="lower end of the prediction's 80 % band")
+    high: float | None = None
 
 
 class Check(Frozen):
@@ -62,6 +68,7 @@ class Check(Frozen):
     sources: dict[str, Verdict]
     rows: list[Row]
     left_out: list[dict[str, str]]
+    rl: tuple[RLPrediction, ...] = ()
 
 
 def fitted(parameters: Parameters) -> Fitted:
@@ -69,12 +76,18 @@ def fitted(parameters: Parameters) -> Fitted:
     return Fitted(np.log([parameters.values[name] for name in NAMES]), parameters.effects)
 
 
-def run_check(collection: Collection, parameters: Parameters) -> Check:
+def run_check(
+    collection: Collection,
+    parameters: Parameters,
+    rl_rows: tuple[Sequence[RLRow], Sequence[LeftOut]] = ((), ()),
+    rl: RLParameters | None = None,
+) -> Check:
     """Predict every usable row; nothing in the rows can stop it. What cannot be predicted is left out, with why."""
-    left_out = list(collection.left_out)
+    left_out = [*collection.left_out, *rl_rows[1]]
+    known = rl or load_rl_parameters()
     rows = [
-        *_step_rows(collection.entries, fitted(parameters), left_out),
-        *_memory_rows(collection.entries, parameters.memory, left_out),
+        *_banded(_step_rows(collection.entries, fitted(parameters), left_out), known.step_band),
+        *_banded(_memory_rows(collection.entries, parameters.memory, left_out), known.bands.get("memory")),
         *_fit_rows(collection.entries, parameters.memory, left_out),
     ]
     sources = sorted({row.source for row in rows} | {entry.source for entry in left_out})
@@ -89,6 +102,7 @@ def run_check(collection: Collection, parameters: Parameters) -> Check:
         },
         rows=rows,
         left_out=[{"source": item.source, "config": item.config, "reason": item.reason} for item in left_out],
+        rl=tuple(rl_predictions(rl_rows[0], parameters, known)) if rl_rows[0] else (),
     )
 
 
@@ -97,6 +111,12 @@ def errors_of(values: Sequence[float]) -> Errors:
     if not len(values):
         return Errors(rows=0, median=None, p90=None)
     return Errors(rows=len(values), median=float(np.median(values)), p90=float(np.quantile(values, 0.9)))
+
+
+def _banded(rows: Sequence[Row], band: RLBand | None) -> list[Row]:
+    if band is None:
+        return list(rows)
+    return [row.model_copy(update={"low": band.low * row.predicted, "high": band.high * row.predicted}) for row in rows]
 
 
 def _step_rows(entries: Sequence[Entry], model: Fitted, left_out: list[LeftOut]) -> list[Row]:

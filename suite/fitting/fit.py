@@ -79,7 +79,7 @@ def fit(rows: Rows) -> Fitted:
 
     def residuals(vector: np.ndarray) -> np.ndarray:
         predicted = np.log(step_seconds(rows.jobs, vector[:own])) + positions @ vector[own:]
-        return np.concatenate([_soft((predicted - target) / NOISE) * rows.weights, (vector - centre) / spread])
+        return np.concatenate([soft((predicted - target) / NOISE) * rows.weights, (vector - centre) / spread])
 
     def jacobian(vector: np.ndarray) -> np.ndarray:
         base = np.log(step_seconds(rows.jobs, vector[:own]))
@@ -123,11 +123,11 @@ def _memberships(rows: Rows) -> tuple[list[tuple[str, str]], np.ndarray]:
     return members, matrix
 
 
-def _soft(scaled: np.ndarray) -> np.ndarray:
+def soft(scaled: np.ndarray) -> np.ndarray:
     """Square roots of the soft-l1 loss, signed: straight in the middle, growing as a root at the tails."""
     return np.sign(scaled) * np.sqrt(2 * (np.sqrt(1 + scaled**2) - 1))
 
 
 def _soft_slope(scaled: np.ndarray) -> np.ndarray:
-    value = np.abs(_soft(scaled))
+    value = np.abs(soft(scaled))
     return np.where(value > 1e-6, np.abs(scaled) / np.sqrt(1 + scaled**2) / np.maximum(value, 1e-6), 1.0)

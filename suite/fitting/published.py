@@ -16,6 +16,7 @@ from suite.spec.foreign import DOCUMENT_BYTES, read_bytes
 
 #: In all files together.
 _MOST_ROWS = 100_000
+_RECIPES = "nemo_rl_recipes.csv"
 #: Metrics that are read; what a table derives from them is not.
 METRICS = ("step_time", "tokens_per_sec", "tokens_per_sec_per_gpu", "peak_memory_gib", "fits")
 #: Units beside seconds, tokens per second and GiB in which a value may be given.
@@ -85,6 +86,30 @@ def csv_files(paths: Iterable[Path]) -> list[Path]:
     return found
 
 
+def rl_files(paths: Iterable[Path]) -> list[Path]:
+    """Files that may hold RL iterations: those named, those of folders and of their folder ``rl``, and NeMo-RL's
+    recipes beside a named file. Raises UsageError as ``csv_files``."""
+    found: list[Path] = []
+    for path in paths:
+        found += csv_files([path])
+        if (path / "rl").is_dir():
+            found += csv_files([path / "rl"])
+        elif not path.is_dir():
+            beside = (path.with_name(_RECIPES), path.parent / "rl" / _RECIPES)
+            found += [recipes for recipes in beside if recipes.is_file() and not recipes.is_symlink()]
+    return list(dict.fromkeys(found))
+
+
+def is_rl(cells: Mapping[str, str]) -> bool:
+    """Whether a row is of an RL iteration or of a part of one: it has the columns, or NeMo-RL's notes."""
+    return "algorithm" in cells or is_nemo_row(cells)
+
+
+def is_nemo_row(cells: Mapping[str, str]) -> bool:
+    """A row of NeMo-RL's performance page, which prints lengths and layout in its notes."""
+    return "nemo" in cells.get("framework", "").lower() and "avg gen seq len" in cells.get("notes", "")
+
+
 def table_text(path: Path) -> str:
     """The text of a table that somebody published. Raises UsageError for what is no file of at most 16 MiB."""
     try:
@@ -101,6 +126,8 @@ def _read_file(path: Path, text: str, collection: Collection, most: int) -> int:
         header = set(reader.fieldnames or ())
     except csv.Error as error:
         raise UsageError(f"{path} is not CSV: its header cannot be read: {error}") from error
+    if "algorithm" in header or {"recipe", "release"} <= header:
+        return 0  # of RL iterations, which have a reader of their own
     if not {"config_id", "metric", "value"} <= header:
         raise UsageError(f"{path} is not in the published format: columns config_id, metric and value are needed")
     configs: dict[tuple[str, str], dict[str, str]] = {}
@@ -132,6 +159,8 @@ def _take_row(
     key = (cells.get("source_id") or path.stem, cells.get("config_id", ""))
     if not key[1]:
         collection.left_out.append(LeftOut(key[0], "?", "a row without config_id"))
+        return
+    if is_nemo_row(cells):
         return
     configs.setdefault(key, cells)
     known = metrics.setdefault(key, {})

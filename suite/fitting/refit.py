@@ -18,10 +18,15 @@ from suite.fitting.entries import Entry
 from suite.fitting.fit import Rows, fit
 from suite.fitting.memory_fit import fit_memory
 from suite.fitting.ppo_check import fit_ppo
-from suite.fitting.published import Collection, csv_files, read_published
+from suite.fitting.published import Collection, csv_files, read_published, rl_files
+from suite.fitting.rl_fit import band_of
+from suite.fitting.rl_rows import read_rl, rows_digest
+from suite.fitting.rl_tables import hold_out, refit_rl, rl_tables
 from suite.fitting.tables import all_tables, errors, held_out, measured, timed
 from suite.planner.jobs import Column
 from suite.planner.parameters import NAMES, Band, Parameters, Provenance, load_parameters, rounded, write_parameters
+from suite.planner.rl_parameters import FILE as RL_FILE
+from suite.planner.rl_parameters import RLBand, load_rl_parameters
 
 _BEGIN, _END = "<!-- tables: made by make planner-fit -->", "<!-- end of tables -->"
 _DIFFERENT = 3
@@ -40,14 +45,24 @@ def main() -> int:
     entries = timed(collection)
     held = held_out(entries)
     page = asked.docs.read_text(encoding="utf-8")
+    rl_rows, rl_left_out = read_rl(rl_files([asked.published]))
+    digest = rows_digest(rl_rows)
     if asked.out is None:
-        shipped = load_parameters()
-        made = all_tables(collection, files, shipped, held)
+        shipped, rl = load_parameters(), load_rl_parameters()
+        rl_held = hold_out(rl_rows, shipped, rl)
+        made = "\n\n".join(
+            [all_tables(collection, files, shipped, held), *rl_tables(rl_held, shipped, rl, rl_left_out)]
+        )
         print(made)
-        return _compared(made, page, asked.docs, shipped.provenance.digest == collection.digest)
+        same = shipped.provenance.digest == collection.digest and rl.provenance.digest == digest
+        return _compared(made, page, asked.docs, same)
     parameters = rounded(fit_ppo(files, rounded(refit(collection, entries, held, asked.date)))[0])
     write_parameters(parameters, asked.out)
-    asked.docs.write_text(with_tables(page, all_tables(collection, files, parameters, held)), encoding="utf-8")
+    fitted_rl, rl_held = refit_rl(rl_rows, parameters, asked.date, digest)
+    rl = rounded(fitted_rl.model_copy(update={"step_band": step_band(entries, held)}))
+    write_parameters(rl, asked.out.with_name(RL_FILE))
+    tables = [all_tables(collection, files, parameters, held), *rl_tables(rl_held, parameters, rl, rl_left_out)]
+    asked.docs.write_text(with_tables(page, "\n\n".join(tables)), encoding="utf-8")
     return 0
 
 
@@ -88,6 +103,15 @@ def refit(collection: Collection, entries: Sequence[Entry], held: Mapping[str, C
     )
     memory = [row.error for row in run_check(collection, parameters).rows if row.kind == "memory"]
     return parameters.model_copy(update={"bands": {**parameters.bands, "memory": _band(np.array(memory))}})
+
+
+def step_band(entries: Sequence[Entry], held: Mapping[str, Column]) -> RLBand:
+    """The 80 % band of training steps, from predictions without their model."""
+    seconds, _ = measured(entries)
+    known = np.isfinite(held["model"])
+    return band_of(
+        (seconds / held["model"])[known], [entry.model for entry, kept in zip(entries, known, strict=True) if kept]
+    )
 
 
 def _band(found: Column) -> Band:

@@ -33,6 +33,9 @@ _PREFIXES = {
     "B": "blackwell",
     "GB": "blackwell",
 }
+#: H20 has the power budget of its kin for a seventh of their products, so that power does not limit it. The exponent of
+#: the power limit's share is about a half: 1.5 undoes what "share of the peak" holds of the limit on H100.
+_UNLIMITED = {"H20": 1.5}
 _HBM2E_SHARE = 0.8
 
 
@@ -86,6 +89,7 @@ def hardware_of(device: Device) -> Hardware | None:
         link=link / 2 if link else _PCIE[architecture],
         network=_OWN_NETWORK.get(family, _NETWORK[architecture]),
         node_devices=_NODE_DEVICES.get(family, _USUAL_NODE),
+        power_share=_UNLIMITED.get(family, 1.0),
     )
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from pydantic import Field
@@ -14,6 +15,7 @@ from suite.spec.base import Frozen, UsageError
 from suite.spec.catalogue import data_root
 
 FILE = "planner_parameters.json"
+Fitted = TypeVar("Fitted", bound=Frozen)
 
 
 class Prior(Frozen):
@@ -153,9 +155,9 @@ def write_parameters(parameters: Frozen, path: Path) -> None:
     path.write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def rounded(parameters: Parameters) -> Parameters:
+def rounded(parameters: Fitted) -> Fitted:
     """The parameters as they are read again from their file."""
-    return Parameters.model_validate(_rounded(parameters.model_dump(mode="json", by_alias=True)))
+    return type(parameters).model_validate(_rounded(parameters.model_dump(mode="json", by_alias=True)))
 
 
 def _rounded(value: object) -> object:

@@ -6,12 +6,13 @@ The interface, vectorised over candidates (columns of one length, or numbers tha
     found = predict(work, load_parameters(), load_rl_parameters())
     found.phases       seconds by phase: generation, sync, scoring, critic, training, host
     found.seconds      seconds of an iteration (throughput is work.samples / found.seconds)
-    found.memory       {"training": bytes, "generation": bytes}: the fullest device's peak on either side
+    found.memory       {"training": bytes, "generation": bytes}: the fullest device's peak on either side; "allocated"
+                       is training's without what lies outside the allocator
     found.capacity     bytes of either side's device
     found.fits         whether both fit
     found.limit        index into LIMITS: what the iteration waits for most
     band("iteration")  (low, high): measured / predicted lay between them in four of five rows kept back
-    band(kind, parameters) with kind one of KINDS
+    band(kind, parameters, known=False) with kind one of KINDS; ``known`` False for a model without published rows
 
 ``jobs`` is one optimizer step on the training devices: ``jobs.devices`` are the training side's, ``global_batch`` the
 samples of an optimizer step, ``sequence`` the tokens of a mean sample (padded ones where nothing is packed),
@@ -28,11 +29,12 @@ from typing import Any
 
 import numpy as np
 
-from suite.planner.formulas import decode
+from suite.planner.formulas import blocks, decode
 from suite.planner.formulas import generation as engine
 from suite.planner.formulas.communication import all_reduce_bytes, group_bandwidth, overlapped
 from suite.planner.formulas.pipeline import bubble, micro_batches
 from suite.planner.jobs import Column, Jobs
+from suite.planner.memory import OUTSIDE_ALLOCATOR
 from suite.planner.parameters import Parameters
 from suite.planner.rl_memory import generation_memory, pool_bytes, training_memory
 from suite.planner.rl_parameters import RLParameters, load_rl_parameters
@@ -59,6 +61,10 @@ LIMITS = (
     "host work",
 )
 SHARPNESS = 4.0
+#: Most rows of the training fit have sequences of at most this many tokens.
+USUAL_SEQUENCE = 8192
+#: Share of a device that an engine which runs at all has for keys and values; ``fits`` says whether it has.
+LEAST_POOL = 0.02
 #: Tensors of a block that are handed over one by one: norms, attention, MLP; three for each expert.
 TENSORS, EXPERT_TENSORS = 9, 3
 
@@ -102,6 +108,9 @@ class RLWork:
     colocated: Any = 1.0
     staleness: Any = 0.0
     chunked_loss: Any = 0.0
+    flash_three: Any = 0.0
+    offloaded: Any = 0.0
+    one_by_one: Any = 0.0
     reference_held: Any = 0.0
     effects: Mapping[str, Any] | None = None
 
@@ -122,27 +131,62 @@ class Predicted:
     limit: Column
 
 
-def band(kind: str, parameters: RLParameters | None = None) -> tuple[float, float]:
-    """Factors on a prediction of ``kind`` between which four of five measured values lay. KeyError for another kind."""
-    found = (parameters or load_rl_parameters()).bands[kind]
+def band(kind: str, parameters: RLParameters | None = None, known: bool = True) -> tuple[float, float]:
+    """Factors on a prediction of ``kind`` between which four of five measured values lay. KeyError for another kind.
+
+    ``known`` is whether published rows of the model are in the fit; without it the band is that of models left out.
+    """
+    made = parameters or load_rl_parameters()
+    found = (made.bands if known else made.new_model_bands)[kind]
     return found.low, found.high
 
 
-def predict(work: RLWork, parameters: Parameters, rl: RLParameters) -> Predicted:
+@dataclass(frozen=True)
+class Physics:
+    """What the training physics says of candidates' passes: seconds of an optimizer step by part, of a micro batch's
+    forward pass through a stage and of its matrix products, of gathering weights once, and FLOP/s in 16 bit."""
+
+    parts: Mapping[str, Column]
+    stage: Column
+    linear: Column
+    attention: Column
+    gather: Column
+    dense: Column
+
+
+def physics(work: RLWork, p: Values) -> Physics:
+    """The part of ``predict`` that no RL parameter changes; a fit computes it once."""
+    jobs = work.jobs
+    rate = rates(jobs, p)
+    block = block_seconds(jobs, p, rate)
+    depth = jobs.layers / jobs.pipeline
+    return Physics(
+        parts=step_parts(jobs, p),
+        stage=forward_seconds(jobs, p, rate, block),
+        linear=depth * block.linear,
+        attention=depth * block.attention,
+        gather=gather_seconds(jobs, p),
+        dense=rate.dense,
+    )
+
+
+def predict(work: RLWork, parameters: Parameters, rl: RLParameters, base: Physics | None = None) -> Predicted:
     """Phases, whole iteration, memory and limit of every candidate."""
     p, q = parameters.values, rl.values
     effects = work.effects or {}
-    parts = generation_parts(work, p, q, parameters.memory)
-    training = training_parts(work, p, q)
-    phases = phase_seconds(work, p, q, parts, training, effects)
-    trained = training_memory(work.jobs, parameters.memory, q, work.chunked_loss, work.reference_held)
+    base = base or physics(work, p)
+    parts = generation_parts(work, p, q, parameters.memory, base)
+    training = training_parts(work, p, q, base)
+    phases = phase_seconds(work, p, q, base, parts, training, effects)
+    allocated = training_memory(work, parameters.memory, q)
+    trained = allocated + OUTSIDE_ALLOCATOR
     generated = generation_memory(work, parts["pool"])
     outside = np.where(np.asarray(work.colocated) > 0, np.maximum(trained, generated), trained)
     capacity = work.jobs.capacity
     return Predicted(
         phases=phases,
         seconds=iteration_seconds(work, phases, parts),
-        memory={"training": trained, "generation": generated},
+        memory={"training": trained, "generation": generated, "allocated": allocated},
         capacity=capacity,
         fits=(outside <= capacity) & (generated <= capacity) & (parts["pool"] > 0),
         limit=_limit(work, phases, parts, training),
@@ -153,6 +197,7 @@ def phase_seconds(
     work: RLWork,
     p: Values,
     q: Values,
+    base: Physics,
     generated: Mapping[str, Column],
     training: Mapping[str, Column],
     effects: Mapping[str, Any],
@@ -164,7 +209,7 @@ def phase_seconds(
 
     zero = np.zeros(len(work.jobs))
     trained = sum(training.values())
-    forward = scoring_seconds(work, p, q)
+    forward = scoring_seconds(work, p, q, base)
     return {
         "generation": (generated["bulk"] + generated["tail"]) * scaled("generation") + zero,
         "sync": sync_seconds(work, q) * scaled("sync") + zero,
@@ -179,26 +224,31 @@ def iteration_seconds(work: RLWork, phases: Mapping[str, Column], generated: Map
     """Seconds of a whole iteration by placement.
 
     Colocated, or split and waiting: the phases one after the other. One step off: the slower side, since either works
-    on while the other does. The tail of uneven lengths is hidden as far as ``staleness`` allows samples of the next
-    iteration to fill the places that come free (AReaL, arXiv 2505.24298, section 4.1).
+    on while the other does. As far as ``staleness`` allows, samples of the next iterations fill the places that come
+    free, and nobody waits for the longest (AReaL, arXiv 2505.24298, section 4.1).
     """
     learn = phases["scoring"] + phases["critic"] + phases["training"] + phases["host"]
     one_by_one = phases["generation"] + learn + phases["sync"]
     free = np.clip(work.staleness, 0, 1)
-    tail = generated["tail"] / np.maximum(generated["bulk"] + generated["tail"], 1e-300)
-    generate = phases["generation"] * (1 - free * tail)
+    saved = generated["tail"] / np.maximum(generated["bulk"] + generated["tail"], 1e-300)
+    generate = phases["generation"] * (1 - free * saved)
     together = np.maximum(generate, learn)
     together = together + overlapped(together, np.minimum(generate, learn), SHARPNESS)
     split = (1 - free) * one_by_one + free * (together + phases["sync"])
     return np.where(np.asarray(work.colocated) > 0, one_by_one, split)
 
 
-def training_parts(work: RLWork, p: Values, q: Values) -> dict[str, Column]:
+def training_parts(work: RLWork, p: Values, q: Values, base: Physics | None = None) -> dict[str, Column]:
     """Seconds of an iteration's training by part."""
     jobs = work.jobs
-    parts = step_parts(jobs, p)
+    parts = dict(base.parts if base else step_parts(jobs, p))
     mixture = jobs.experts > 1
     parts["matrix products"] = parts["matrix products"] * np.where(mixture, q["expert_products"], 1)
+    parts["attention"] = parts["attention"] / _attention_rate(work, q)
+    parts["elementwise"] = parts["elementwise"] * np.where(jobs.low_rank > 0, q["adapters"], 1)
+    logits = blocks.loss_bytes(jobs.global_batch / jobs.data * jobs.sequence / jobs.context, jobs.vocab, jobs.tensor)
+    portions = np.where(np.asarray(work.chunked_loss) > 0, q["portions"], 0)
+    parts["head and loss"] = parts["head and loss"] + portions * logits / jobs.memory_bandwidth
     busy = sum(parts[name] for name in parts)
     count = micro_batches(jobs.global_batch, jobs.data, jobs.micro_batch) + bubble(jobs.pipeline, jobs.chunks)
     passes = 3 + np.where(jobs.recompute == 3, 1, 0) - np.where(jobs.low_rank > 0, 1, 0)
@@ -207,66 +257,77 @@ def training_parts(work: RLWork, p: Values, q: Values) -> dict[str, Column]:
     return {name: np.asarray(work.steps) * seconds for name, seconds in parts.items()}
 
 
-def scoring_seconds(work: RLWork, p: Values, q: Values) -> Column:
+def scoring_seconds(work: RLWork, p: Values, q: Values, base: Physics | None = None) -> Column:
     """Seconds of one forward pass over all samples of the iteration on the training devices."""
-    jobs = work.jobs
-    rate = rates(jobs, p)
-    block = block_seconds(jobs, p, rate)
-    stage = forward_seconds(jobs, p, rate, block)
-    stage = stage + jobs.layers / jobs.pipeline * np.where(
-        jobs.experts > 1, (q["expert_products"] - 1) * block.linear, 0
-    )
+    jobs, base = work.jobs, base or physics(work, p)
+    stage = base.stage + np.where(jobs.experts > 1, (q["expert_products"] - 1) * base.linear, 0)
+    stage = stage + (1 / _attention_rate(work, q) - 1) * base.attention
     count = micro_batches(np.asarray(work.samples, dtype=float), jobs.data, jobs.micro_batch)
     body = (count + jobs.pipeline - 1) * stage
     host = (count + jobs.pipeline - 1) * jobs.layers / jobs.pipeline * _layer_host(jobs, q)
-    gathers = count * gather_seconds(jobs, p)
+    gathers = count * base.gather
     whole = body + overlapped(body, host, SHARPNESS)
     return q["scoring_slow"] * (whole + p["gather_exposed"] * gathers + overlapped(whole, gathers, SHARPNESS))
+
+
+def _attention_rate(work: RLWork, q: Values) -> Column:
+    """What FlashAttention 3, and sequences longer than those of the training fit, gain in attention."""
+    longer = np.maximum(1, work.jobs.attended / USUAL_SEQUENCE) ** q["attention_longer"]
+    return np.where(np.asarray(work.flash_three) > 0, q["flash_three"], 1.0) * longer
 
 
 def _layer_host(jobs: Jobs, q: Values) -> Column:
     return q["layer_host"] * np.where(jobs.experts > 1, q["expert_host"], 1)
 
 
-def generation_parts(work: RLWork, p: Values, q: Values, memory: Values) -> dict[str, Column]:
-    """Seconds of generation until the last sample: ``bulk`` while places are refilled, ``tail`` after.
+def generation_parts(
+    work: RLWork, p: Values, q: Values, memory: Values, base: Physics | None = None
+) -> dict[str, Column]:
+    """Seconds of generation: ``bulk`` where samples of later iterations take the places that come free, so that as many
+    run together as staleness, places and pool allow; ``tail`` what waiting for this iteration's last sample adds.
 
     The rest tells what of both goes where (``read``, ``cache``, ``products``, ``latency``), how many samples run
-    ``together``, and the ``pool``'s bytes on each device.
+    ``together``, whether some wait for the pool (``waits``), and the ``pool``'s bytes on each device.
     """
     jobs, gen = work.jobs, work.generation
     tensor, longest = np.asarray(gen.tensor, dtype=float), np.asarray(gen.longest, dtype=float)
     replicas = np.maximum(1, np.asarray(gen.devices) / tensor)
     samples = np.asarray(gen.samples, dtype=float) / replicas
     full = engine.fullest_share(gen.spread, samples, replicas)
-    pool = pool_bytes(jobs, gen)
+    pool = pool_bytes(jobs, gen) * (1 - memory["fragmentation"])
     of_sample = _cache_of_position(jobs, gen) * (gen.prompt + 0.6 * np.asarray(gen.response))
-    together = engine.at_once(samples, gen.places, np.maximum(pool, 0), of_sample)
+    room = np.maximum(pool, LEAST_POOL * jobs.capacity)
+    together = engine.at_once(samples, gen.places, room, of_sample)
     steps = engine.steps_to_the_last(samples, gen.response, longest, together)
+    ahead = engine.at_once(samples * np.maximum(1, work.staleness), gen.places, room, of_sample)
     tokens = full * samples * gen.response
-    rows = tokens / np.maximum(steps, 1)
-    waiting = engine.refilled_steps(samples, gen.response, together) / np.maximum(steps, 1)
     bandwidth = jobs.memory_bandwidth * q["decode_bandwidth"]
-    read = jobs.layers * jobs.read_elements(rows) + jobs.vocab * jobs.hidden
-    weights = steps * gen.weight_bytes * read / tensor / bandwidth
     cache = _cache_of_position(jobs, gen) * engine.cache_read(samples, gen.prompt, gen.response, gen.spread) / bandwidth
     flops = decode.step_flops(1, jobs.layers, jobs.active_elements, jobs.hidden, jobs.vocab, tensor)
-    dense = rates(jobs, p).dense * np.where(np.asarray(gen.weight_bytes) < 2, 2 * p["fp8"], 1)
+    dense = (base.dense if base else rates(jobs, p).dense) * np.where(np.asarray(gen.weight_bytes) < 2, 2 * p["fp8"], 1)
     products = tokens * flops / (q["decode_products"] * dense)
     prefill = samples * gen.prompt * flops / dense
-    device = weights + cache
-    latency = steps * (_step_latency(jobs, gen, q) + q["engine_step"]) + tokens * q["engine_sequence"]
     volume = 2 * jobs.layers * all_reduce_bytes(2 * tokens * jobs.hidden, tensor)
-    latency = latency + volume / group_bandwidth(tensor, 1, jobs.node_devices, jobs.link, jobs.network)
-    decoded = device + overlapped(device, products, SHARPNESS) + latency
+    waits = volume / group_bandwidth(tensor, 1, jobs.node_devices, jobs.link, jobs.network)
+    waits = waits + tokens * q["engine_sequence"]
+    each = _step_latency(jobs, gen, q) + q["engine_step"]
+
+    def decoded(count: Column) -> tuple[Column, Column, Column]:
+        read = jobs.layers * jobs.read_elements(tokens / np.maximum(count, 1)) + jobs.vocab * jobs.hidden
+        weights = count * gen.weight_bytes * read / tensor / bandwidth
+        device, latency = weights + cache, count * each + waits
+        return prefill + device + overlapped(device, products, SHARPNESS) + latency, weights, latency
+
+    whole, weights, latency = decoded(steps)
+    bulk = decoded(engine.refilled_steps(samples, gen.response, ahead))[0]
     return {
-        "bulk": prefill + decoded * np.minimum(1, waiting),
-        "tail": decoded * np.maximum(0, 1 - waiting),
+        "bulk": bulk,
+        "tail": np.maximum(0, whole - bulk),
+        "together": together,
         "read": weights,
         "cache": cache,
         "products": products,
         "latency": latency,
-        "together": together,
         "waits": np.where(together < np.minimum(samples, gen.places), 1.0, 0.0),
         "pool": pool,
     }
@@ -283,7 +344,10 @@ def _step_latency(jobs: Jobs, gen: Generation, q: Values) -> Column:
     tensor = np.asarray(gen.tensor)
     layer = np.where(np.asarray(gen.eager) > 0, q["engine_eager"], q["engine_layer"])
     layer = layer * np.where(jobs.experts > 1, q["engine_experts"], 1)
-    across = np.where(tensor > jobs.node_devices, q["reduce_network"], q["reduce_latency"])
+    layer = layer * np.where(np.asarray(gen.latent) > 0, q["engine_latent"], 1)
+    # An engine's own all-reduce works within one host: eight devices, or four where a rack is one NVLink domain.
+    host = np.where(jobs.node_devices > 8, 4, jobs.node_devices)
+    across = np.where(tensor > host, q["reduce_network"], q["reduce_latency"])
     return jobs.layers * (layer + np.where(tensor > 1, 2 * across, 0))
 
 
@@ -292,10 +356,11 @@ def sync_seconds(work: RLWork, q: Values) -> Column:
     jobs, gen = work.jobs, work.generation
     whole = 2 * np.asarray(work.weights, dtype=float)
     tensors = jobs.layers * (TENSORS + np.where(jobs.experts > 1, EXPERT_TENSORS * jobs.experts, 0))
-    quantised = np.where(np.asarray(gen.weight_bytes) < 2, q["send_convert"], 1)
-    shared = q["wake_fixed"] + quantised * (whole / np.asarray(gen.tensor) / q["wake_rate"])
-    sent = q["send_fixed"] + quantised * whole / q["send_rate"]
-    return np.where(np.asarray(work.colocated) > 0, shared, sent) + q["send_tensor"] * tensors
+    quantised = np.where(np.asarray(gen.weight_bytes) < 2, whole / gen.devices / q["convert_rate"], 0)
+    shared = q["wake_fixed"] + whole / np.asarray(gen.tensor) / q["wake_rate"]
+    one_by_one = np.where(np.asarray(work.one_by_one) > 0, q["send_tensor"], 0) * tensors
+    sent = q["send_fixed"] + whole / q["send_rate"] + one_by_one
+    return np.where(np.asarray(work.colocated) > 0, shared, sent) + quantised
 
 
 def _limit(
@@ -309,6 +374,7 @@ def _limit(
     whole = sum(generated[name] for name in ("read", "cache", "products", "latency"))
     share = phases["generation"] / np.maximum(whole, 1e-300)
     idle = generated["tail"] / np.maximum(generated["bulk"] + generated["tail"], 1e-300)
+    idle = np.where(split, 0, idle)
     filled = share * np.where(idle > 0.5, 0.0, 1.0)
     compute = ("matrix products", "attention", "elementwise", "head and loss", "optimizer", "launches")
     talk = ("tensor parallel", "context parallel", "expert parallel", "parameter gathers", "gradient reduction")

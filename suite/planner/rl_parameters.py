@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 
 from pydantic import Field
 
@@ -28,23 +27,30 @@ RL_PRIORS: Mapping[str, Prior] = {
     "decode_products": _prior(0.5, 0.3, "share of the training efficiency that a decoding step's products reach"),
     "engine_step": _prior(3e-3, 0.5, "host work of an engine's step: scheduling, sampling, seconds"),
     "engine_sequence": _prior(1e-5, 0.7, "host work of each sequence in a step, seconds"),
-    "engine_layer": _prior(3e-5, 0.5, "latency of a layer's kernels in a step, captured as a graph, seconds"),
-    "engine_eager": _prior(4e-4, 0.5, "the same where nothing is captured"),
-    "engine_experts": _prior(3.0, 0.4, "factor on a layer's latency where it has experts"),
+    "engine_layer": _prior(5e-5, 0.4, "latency of a layer's kernels in a step, captured as a graph, seconds"),
+    "engine_eager": _prior(1.1e-3, 0.3, "the same where nothing is captured"),
+    "engine_experts": _prior(4.0, 0.3, "factor on a layer's latency where it has experts"),
     "reduce_latency": _prior(2e-5, 0.5, "latency of an engine's all-reduce inside a node, seconds"),
-    "reduce_network": _prior(8e-5, 0.6, "the same across nodes"),
-    "expert_products": _prior(1.6, 0.4, "factor on matrix products of a mixture of experts: grouped and uneven"),
-    "layer_host": _prior(1.0e-3, 0.7, "host work of a layer and micro batch in a forward pass, seconds"),
+    "reduce_network": _prior(1.2e-4, 0.3, "the same across hosts"),
+    "engine_latent": _prior(2.0, 0.4, "factor on a layer's latency where keys and values are one latent"),
+    "adapters": _prior(2.5, 0.4, "factor on elementwise bytes where low-rank adapters run beside the matrices"),
+    "expert_products": _prior(2.2, 0.3, "factor on matrix products of a mixture of experts: grouped and uneven"),
+    "layer_host": _prior(1.5e-3, 0.5, "host work of a layer and micro batch in a forward pass, seconds"),
     "expert_host": _prior(2.0, 0.5, "factor on it where the layer has experts"),
+    "flash_three": _prior(1.5, 0.2, "factor on the rate of attention where FlashAttention 3 runs (arXiv 2407.08608)"),
+    "attention_longer": _prior(0.2, 0.4, "exponent by which attention's rate grows beyond 8,192 tokens"),
+    "portions": _prior(8.0, 0.6, "times that a loss in portions reads and writes its logits beside the usual five"),
     "scoring_slow": _prior(1.2, 0.3, "factor on forward passes that take log-probabilities"),
     "sample_host": _prior(2e-3, 0.8, "host work of each sample of an iteration outside the engines, seconds"),
     "iteration_fixed": _prior(3.0, 0.7, "an iteration's fixed host work: data, rewards, advantages, logging, seconds"),
     "wake_fixed": _prior(1.5, 0.6, "fixed costs of a colocated weight synchronisation, sleep and wake in, seconds"),
-    "wake_rate": _prior(4e9, 0.6, "bytes per second at which colocated weights are gathered, converted and handed over"),
+    "wake_rate": _prior(4e9, 0.6, "bytes per second at which colocated weights are gathered and handed over"),
     "send_fixed": _prior(0.03, 0.7, "fixed costs of a weight synchronisation between devices, seconds"),
     "send_rate": _prior(1e11, 0.5, "bytes per second of whole weights between devices"),
-    "send_tensor": _prior(2e-5, 1.0, "seconds of each tensor that is handed over, experts one by one"),
-    "send_convert": _prior(3.0, 0.6, "factor on a synchronisation that quantises to fp8 or fp4"),
+    "send_tensor": _prior(6e-4, 0.7, "seconds of each tensor where they are sent one by one, each expert's too"),
+    "convert_rate": _prior(1.5e9, 0.6, "bytes per second and device at which weights are quantised to fp8"),
+    "logits": _prior(1.2, 0.3, "factor on the logits of a loss that keeps them whole"),
+    "again_experts": _prior(1.3, 0.3, "the same, besides, where the block has experts"),
     "again": _prior(2.0, 0.4, "factor on the activations of the block that is recomputed: gradients beside them"),
 }
 RL_NAMES = tuple(RL_PRIORS)
@@ -69,7 +75,9 @@ class RLParameters(Frozen):
     provenance: Provenance
     values: dict[str, float]
     effects: dict[str, dict[str, float]] = Field(description="phase -> stack -> log factor")
-    bands: dict[str, RLBand]
+    bands: dict[str, RLBand] = Field(description="from configurations kept back at random")
+    step_band: RLBand | None = Field(default=None, description="of pre-training and fine-tuning steps")
+    new_model_bands: dict[str, RLBand] = Field(default={}, description="from models left out whole")
 
 
 @lru_cache(maxsize=1)

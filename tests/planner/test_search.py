@@ -202,7 +202,7 @@ def test_any_is_every_device_that_has_a_peak():
 
 def test_the_simulation_of_an_arrangement_agrees_with_its_prediction_where_that_is_exact():
     """One length, and a place for every sample: else whole waves of samples take longer than the closed form has it."""
-    one = search(Wishes(kinds=(H100,), placement="colocated"), lengths="fixed:1024", prompt_tokens=128)
+    one = search(Wishes(kinds=(H100,), placement="colocated"), lengths="fixed:1024", prompt_tokens=128, rollouts=64)
     exact = 0
     for option in best_on(one, [8], 6).options:
         columns, own, index = found_again(one, option)

@@ -2,8 +2,8 @@
 
 Continuous batching (Yu et al., "Orca", OSDI 2022) drops a sample once it is complete and takes up the next; keys and
 values lie in pages of one pool (Kwon et al., "vLLM", arXiv 2309.06180). So the time of a replica is close to linear in
-two counts: the steps it makes, each of which reads the weights once, and the tokens it makes, each of which reads its own
-cache and is multiplied with the weights (Pope et al., arXiv 2211.05102, section 2).
+two counts: the steps it makes, each of which reads the weights once, and the tokens it makes, each of which reads its
+own cache and is multiplied with the weights (Pope et al., arXiv 2211.05102, section 2).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ USUAL_SPREAD = 0.5
 def expected_longest(mean: Numbers, spread: Numbers, cap: Numbers, count: Numbers) -> Numbers:
     """Tokens of the longest of ``count`` responses of lognormal length, at most ``cap``.
 
-    The expected maximum of n normals is about sqrt(2 ln n) - (ln ln n + ln 4 pi) / (2 sqrt(2 ln n)) (David and Nagaraja,
-    "Order Statistics", 2003, section 10.5).
+    The expected maximum of n normals is about sqrt(2 ln n) - (ln ln n + ln 4 pi) / (2 sqrt(2 ln n)) (David and
+    Nagaraja, "Order Statistics", 2003, section 10.5).
     """
     root = np.sqrt(2 * np.log(np.maximum(count, 2)))
     beyond = np.maximum(0, root - (np.log(root**2 / 2) + np.log(4 * np.pi)) / (2 * root))
