@@ -277,12 +277,18 @@ def test_energy_is_told_where_it_was_sampled_and_says_when_it_is_not_valid() -> 
 
 
 def test_predicted_stands_beside_measured_only_where_it_is_known() -> None:
-    entry = made.entry()
+    entry = made.entry(device="cuda")
     foretold = Entry(
         entry.manifest, entry.record.model_copy(update={"predicted": {"samples_per_second": 21.5}}), entry.path
     )
     assert re.search(r"\| predicted \|", render(build([foretold]), {}))
     assert "predicted" not in render(build([entry]), {})
+
+
+def test_runs_on_a_cpu_are_predicted_by_the_report_which_says_so() -> None:
+    text = render(build([made.entry()]), {})
+    assert "## Predicted and measured" in text and "computed while this report is made" in text
+    assert re.search(r"Off by [\d.]+ % \(median\) and at most [\d.]+ %; in their band: [01] of 1 row", text)
 
 
 def test_ranks_of_one_cpu_are_said_to_share_it() -> None:

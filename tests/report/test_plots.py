@@ -17,15 +17,15 @@ from tests.report import entries as made
 from tests.report.test_markdown import hostile, mixed
 
 CASES = {
-    "single": (lambda: [made.entry()], ["throughput", "phases", "memory"]),
-    "matrix": (made.matrix, ["throughput", "scaling", "phases", "memory"]),
+    "single": (lambda: [made.entry()], ["throughput", "predicted", "phases", "memory"]),
+    "matrix": (made.matrix, ["throughput", "predicted", "scaling", "phases", "memory"]),
     "1M to 66B": (
         lambda: made.matrix(sizes=("1M", "1.3B", "66B"), ranks=(1, 2, 4, 8, 16), runs=1),
-        ["throughput", "scaling", "phases", "memory"],
+        ["throughput", "predicted", "scaling", "phases", "memory"],
     ),
-    "mixed": (mixed, ["throughput", "scaling", "phases", "memory"]),
+    "mixed": (mixed, ["throughput", "predicted", "scaling", "phases", "memory"]),
     "hostile": (hostile, ["throughput", "scaling", "phases", "memory"]),
-    "no interval": (lambda: made.repeats(1, iterations=1), ["throughput", "phases", "memory"]),
+    "no interval": (lambda: made.repeats(1, iterations=1), ["throughput", "predicted", "phases", "memory"]),
     "all failed": (lambda: [made.failed()], []),
     "nothing": (list, []),
 }

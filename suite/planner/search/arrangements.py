@@ -36,7 +36,7 @@ Placing = Literal["auto", "colocated", "split"]
 STALENESS = (0, 1)
 #: Numbers of devices that train, of all, are multiples of this share of them, where more would be too many to look at.
 _SPLITS = 32
-_COLUMNS = ("t", "g", "split", "staleness", "share", "devices", "seconds", "generation", "sync")
+_COLUMNS: tuple[str, ...] = ("t", "g", "split", "staleness", "share", "devices", "seconds", "generation", "sync")
 _COLUMNS += ("memory", "engine_memory", "fits")
 
 

@@ -294,12 +294,3 @@ def energy_of(records: Sequence[Record]) -> EnergyUse | None:
         valid=whole and all(energy.valid for energy in measured),
         reasons=tuple(sorted({reason for energy in measured for reason in energy.reasons})),
     )
-
-
-def predicted_of(records: Sequence[Record]) -> float | None:
-    """The planner's ``samples_per_second``, where it gave one; the same for all repeats of a manifest."""
-    for record in records:
-        value = (record.predicted or {}).get("samples_per_second")
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e30:
-            return float(value)
-    return None

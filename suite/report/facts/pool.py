@@ -11,6 +11,7 @@ from suite.report.facts import costs
 from suite.report.facts.asynchronous import Asynchronous, asynchronous_of
 from suite.report.facts.clock import clock_of
 from suite.report.facts.entry import SUITE_CLOCK, Entry, Setting
+from suite.report.facts.expected import Expected, expected_of
 from suite.report.facts.kind import WorkKind, kind_of
 from suite.report.facts.rerun_options import rerun_options
 from suite.report.facts.rollout import Generation, Unevenness, generation_of, lengths_hash_of, unevenness_of
@@ -103,7 +104,7 @@ class Row:
     memory: costs.MemoryUse | None
     occupied_bytes: int | None
     energy: costs.EnergyUse | None
-    predicted_samples_per_second: float | None
+    expected: Expected | None
     run_ids: tuple[str, ...]
     path: str
     rerun_options: tuple[str, ...] = ()
@@ -260,7 +261,7 @@ def _row(number: int, group: RowRuns, variant: str, with_suspect: bool) -> Row:
         memory=costs.memory_of(records),
         occupied_bytes=costs.occupied_of(measured),
         energy=costs.energy_of(measured),
-        predicted_samples_per_second=costs.predicted_of(records),
+        expected=expected_of(manifest, records),
         run_ids=tuple(entry.record.run.id for entry in entries),
         path=shown.path,
         rerun_options=rerun_options(manifest, group.launch, shown.record),

@@ -12,6 +12,7 @@ ORDER = (
     "side_by_side",
     "apart",
     "throughput",
+    "predicted",
     "phases",
     "without_scoring",
     "generation",

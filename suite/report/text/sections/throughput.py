@@ -37,8 +37,8 @@ def _table(rows: Sequence[Row]) -> Table:
             lambda row: interval(row.samples_per_second) if row.measured else row.without_rate,
         ),
     ]
-    if any(row.predicted_samples_per_second is not None for row in rows):
-        columns.append((Column("predicted"), lambda row: number(row.predicted_samples_per_second)))
+    if any(row.expected is not None for row in rows):
+        columns.append((Column("predicted"), lambda row: number(row.expected.rate.value if row.expected else None)))
     columns += [
         (Column("tokens/s"), lambda row: number(row.tokens_per_second.value if row.tokens_per_second else None)),
         (Column("tokens/s/device"), lambda row: number(_per_device(row))),
