@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from types import ModuleType, UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -114,7 +114,7 @@ def _type_name(annotation: Any) -> str:
         return f"list of {_type_name(arguments[0])}"
     if origin is dict:
         return f"object of {_type_name(arguments[1])}"
-    if arguments:
+    if origin is Literal:
         return " or ".join(json.dumps(one) for one in arguments)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "object"

@@ -99,7 +99,7 @@ def _index_row(series: Series) -> dict[str, Any]:
         "value": _exact(latest.rate.value) if latest and latest.rate else "",
         "rate": interval(latest.rate) if latest else "-",
         "started": _exact(latest.started) if latest and latest.started is not None else "",
-        "when": moment(latest.started if latest else None),
+        "when": moment(latest.started if latest else None)[:10],
         "spark": spark(series) if series.points else "",
         "change": f"{_percent(change.ratio.value)}, {moment(series.points[change.after].started)[:10]}"
         if change
@@ -161,10 +161,10 @@ def change_text(series: Series, change: LevelChange) -> str:
         if change.first == change.last
         else f"With 95 % it begins between those of {_named(begins)} and {_named(last)}."
     )
-    chance = "less than 0.0001 %" if change.probability < 1e-6 else f"{number(100 * change.probability, 2)} %"
+    chance = f"at most {number(100 * change.probability, 2)} %" if change.probability > 1e-6 else "less than 0.0001 %"
     return (
         f"The rate is {number(ratio.value)} [{low}, {high}] times what it was. It changes {place}. {where} "
-        f"Noise alone shows such a change in at most {chance} of histories like this one."
+        f"Noise alone shows such a change in {chance} of histories like this one."
     )
 
 
