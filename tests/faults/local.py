@@ -53,7 +53,7 @@ FAULTS = (
     _rank(signal.SIGKILL, ("rank_lost",), "rank [01] .*SIGKILL"),
     _rank(signal.SIGTERM, ("rank_lost",), "rank [01] .*SIGTERM"),
     _rank(signal.SIGINT, ("interrupted", "rank_lost"), "rank [01].*(KeyboardInterrupt|SIGINT)"),
-    _rank(signal.SIGSTOP, ("hang",), "no event from rank 0", True),
+    _rank(signal.SIGSTOP, ("hang",), "no event from rank 0|Timed out waiting", True),
     _series("slow rank", slow_rank, UNMOVED),
     _series("host memory: no address space", address_space, LOST),
     _series("host memory: killed by the kernel", memory_group, LOST),

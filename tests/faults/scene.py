@@ -32,7 +32,7 @@ END_SECONDS, SETTLE_SECONDS, LOOK_SECONDS = 400.0, 12.0, 0.005
 #: hidden entries of a results folder that belong there
 OF_RESULTS = (".submitted", ".smoke")
 #: of the runtimes and schedulers that the harness itself has started
-DAEMONS = ("dockerd", "containerd", "munged", "slurmctld", "slurmd", "docker-proxy")
+DAEMONS = ("dockerd", "containerd", "munged", "slurmctld", "slurmscriptd", "slurmd", "docker-proxy")
 #: libfaketime's own, which it leaves with whatever is killed under it
 NOT_OURS = ("faketime_", "sem.faketime_")
 

@@ -26,6 +26,7 @@ LIMITS = ("--timeout", "30s", "--allowance", "30s")
 BY_SLURM = ("--starter", "srun")
 SCRIPT = {"seconds": 0.06, "sleep": True}
 WORK = "stand-in worker, 2 nodes"
+SHELLS = ("bash", "sh", "srun", "slurmstepd")
 COLLECT_SECONDS = 150.0
 STATES = re.compile(r"JobId=(\d+).*?JobState=(\S+)", re.DOTALL)
 
@@ -151,7 +152,8 @@ def torchrun_killed(site: Site, scene: Scene, random: Random) -> Verdict:
     handed_over(scene)
     moment = wait_for_moment(scene, site, random)
     before = finished(scene)
-    victims = [each for each in processes(scene, "torch.distributed.run|torchrun") if each.name().startswith("python")]
+    # torch gives its process a name of its own
+    victims = [each for each in processes(scene, "torch.distributed.run") if each.name() not in SHELLS]
     if not victims:
         raise Missed("no torchrun is there")
     with suppress(psutil.NoSuchProcess):
@@ -234,7 +236,7 @@ KEPT = "the job goes on, or is collected as lost and done again"
 _MAKERS = (
     ("SIGKILL of a rank", partial(rank_signal, signal.SIGKILL, ("rank_lost",)), LOST, False),
     ("SIGTERM of a rank", partial(rank_signal, signal.SIGTERM, ("rank_lost",)), LOST, False),
-    ("SIGSTOP of a rank", partial(rank_signal, signal.SIGSTOP, ("hang", "timeout")), LOST, True),
+    ("SIGSTOP of a rank", partial(rank_signal, signal.SIGSTOP, ("hang", "timeout", "rank_lost")), LOST, True),
     ("SIGKILL of torchrun", torchrun_killed, LOST, True),
     ("SIGKILL of slurmd", partial(daemon_killed, node_daemon(NODES[0])), KEPT, True),
     ("SIGKILL of slurmctld", partial(daemon_killed, CONTROLLER), KEPT, True),

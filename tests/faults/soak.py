@@ -230,7 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ),
             (
                 f"Repeats with a real DeepSpeed rank for {options.minutes:g} minutes",
-                suite_command("run", *WORK, *repeats, "10000", "--start", "fork"),
+                suite_command("run", *WORK, *repeats, "1000", "--start", "fork"),
                 seconds,
             ),
         ):
