@@ -33,9 +33,6 @@ END_SECONDS, SETTLE_SECONDS, LOOK_SECONDS = 400.0, 12.0, 0.005
 OF_RESULTS = (".submitted", ".smoke")
 #: of the runtimes and schedulers that the harness itself has started
 DAEMONS = ("dockerd", "containerd", "munged", "slurmctld", "slurmscriptd", "slurmd", "docker-proxy")
-#: libfaketime's own, which it leaves with whatever is killed under it
-NOT_OURS = ("faketime_", "sem.faketime_")
-
 Command = Sequence[str]
 
 
@@ -278,4 +275,4 @@ def _marked(folder: str) -> list[psutil.Process]:
 
 
 def _shared_memory() -> set[str]:
-    return {path.name for path in SHARED_MEMORY.iterdir() if not path.name.startswith(NOT_OURS)}
+    return {path.name for path in SHARED_MEMORY.iterdir()}

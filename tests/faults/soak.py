@@ -41,6 +41,8 @@ BEGIN, END = "<!-- written by make soak -->", "<!-- end of what make soak writes
 RESULTS = ROOT / "build" / "faults" / "soak.json"
 #: so many means are what the line goes through; the first is left out, in which caches fill
 BLOCKS = 21
+#: fewer runs say nothing of growth
+FEWEST_RUNS = 12
 #: of the mean, that a figure may grow by over a whole plan
 MOST_GROWTH = 0.05
 LOOK_SECONDS = 0.02
@@ -140,7 +142,7 @@ def soaked(title: str, command: Sequence[str], folder: Path, limit_seconds: floa
         code, looks = watched(here, [*command, "--budget", f"{limit_seconds:.0f}s", "--runs", str(here.runs)])
         left = here.left()
         said = here.output()[-400:]
-    if code != 0 or len(looks) < 2 * BLOCKS:
+    if code != 0 or len(looks) < FEWEST_RUNS:
         raise RuntimeError(f"{title}: exit code {code} after {len(looks)} runs: {said}")
     names = {
         "resident memory, MiB": [look.memory_bytes / 2**20 for look in looks],
@@ -164,7 +166,7 @@ def huge(folder: Path) -> list[dict]:
     for ranks in RANKS:
         layout = Layout(nodes=ranks // 8, devices_per_node=8, data=ranks)
         root = folder / str(ranks)
-        bundle = Bundle(make_bundle(root, synthetic_manifest(layout=layout, iterations=30)))
+        bundle = Bundle(make_bundle(root, synthetic_manifest(layout=layout, iterations=10)))
         (bundle.path / "record.json").write_text(written(derive(bundle)))
         size = sum(path.stat().st_size for path in bundle.path.rglob("*") if path.is_file())
         verify = measure(("verify", str(root)), folder / f"cache-{ranks}")

@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 
 from suite.bundle.store import find_bundles
+from suite.bundle.verify import verify
 from tests.faults.judging import (
     EVENTS,
     ITERATIONS,
@@ -22,7 +23,6 @@ from tests.faults.judging import (
     START_SECONDS,
     Act,
     Check,
-    check_ok,
     check_output,
     command,
     fails,
@@ -37,6 +37,8 @@ from tests.faults.tries import Missed, Verdict, Wrong
 
 Driver = subprocess.Popen
 DRIVERS = 8
+#: what verify finds of times that do not fit
+OF_TIMES = {"run-times", "event-times", "phase-times", "rank-times"}
 MIB = 1 << 20
 
 
@@ -116,32 +118,34 @@ def read_only_disk(scene: Scene, random: Random) -> Verdict:
 
 
 def clock_step(scene: Scene, random: Random) -> Verdict:
-    """The machine's clock jumps by up to a day, forwards or back; time that only goes forward goes on."""
-    library = _faketime()
-    clock = scene.folder / "clock"
-    clock.write_text("+0\n")
-    scene.environment |= {
-        "LD_PRELOAD": library,
-        "FAKETIME_TIMESTAMP_FILE": str(clock),
-        "FAKETIME_NO_CACHE": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        "NO_FAKE_STAT": "1",
-    }
+    """The time of day jumps by up to a day, forwards or back; time that only goes forward goes on.
+
+    libfaketime will not do: it moves waiting by that time too (clock_nanosleep), which a step of the clock does not.
+    """
+    library, clock = scene.folder / "clock.so", scene.folder / "clock"
+    source = Path(__file__).with_name("clock.c")
+    subprocess.run(("cc", "-shared", "-fPIC", "-O2", "-o", str(library), str(source)), check=True, capture_output=True)
+    clock.write_bytes(bytes(8))
+    scene.environment |= {"LD_PRELOAD": str(library), "SUITE_FAULTS_CLOCK": str(clock)}
     began = time.monotonic()
     driver = scene.start(command(scene))
     moment = scene.wait_for_any_moment(random, driver, EVENTS, START_SECONDS)
     seconds = random.choice((-1, 1)) * round(10 ** random.uniform(0, 4.9))
-    draft = clock.with_suffix(".draft")
-    draft.write_text(f"{seconds:+d}\n")
-    draft.rename(clock)
+    with clock.open("r+b") as file:  # in place: processes have it mapped
+        file.write(seconds.to_bytes(8, "little", signed=True))
     code = scene.ended(driver)
     took = time.monotonic() - began
     if code != 0:
         raise Wrong(f"{moment}, {seconds:+d} s: exit code {code}: {scene.output()[-400:]}")
-    record = check_ok(scene)
+    record, bundle = scene.record(), scene.bundle()
+    if bundle is None or record is None or record.status != "ok" or len(record.iterations.seconds) != ITERATIONS:
+        raise Wrong(f"{moment}, {seconds:+d} s: the run is {told(record)}")
     if sum(record.iterations.seconds) > took:
         raise Wrong(f"{moment}, {seconds:+d} s: iterations of {sum(record.iterations.seconds):.1f} s in {took:.1f} s")
-    return Verdict(f"{moment}: by {seconds:+d} s")
+    found = verify(bundle)  # which takes a run whose times do not fit for what it is
+    if found.differences or not {finding.name for finding in found.findings} <= OF_TIMES:
+        raise Wrong(f"{moment}, {seconds:+d} s: verify says {found.status}: {found.differences} {found.findings}")
+    return Verdict(f"{moment}: by {seconds:+d} s, verify says {found.status}")
 
 
 def on_output(data: bytes, times: int) -> Act:
@@ -283,14 +287,6 @@ def _fill(path: Path) -> None:
                     file.write(bytes(size))
 
 
-def _faketime() -> str:
-    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
-    given = os.environ.get("SUITE_FAULTS_FAKETIME")
-    if given is None and not found:
-        raise FileNotFoundError("libfaketime is not installed")
-    return given or str(found[0])
-
-
 def _retry(remove: Callable[[], None]) -> None:
     for _ in range(100):
         try:
@@ -303,15 +299,19 @@ def _retry(remove: Callable[[], None]) -> None:
 def lacks() -> dict[str, str]:
     """Faults that cannot be made on this machine, and why."""
     found = {}
-    try:
-        _faketime()
-    except FileNotFoundError as error:
-        found["clock steps"] = str(error)
     if os.geteuid() != 0:
         found |= dict.fromkeys(("disk full", "disk read-only", "network cut", "network slow"), "needs root")
+    netem = ("unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
+    if shutil.which("tc") and subprocess.run(netem, capture_output=True).returncode != 0:
+        found["network slow"] = "this kernel has no netem"
     if not os.access("/sys/fs/cgroup/memory/cgroup.procs", os.W_OK):
         found["host memory: killed by the kernel"] = "no memory group (cgroup v1) may be made"
-    for program, name in (("tc", "network slow"), ("ip", "network cut"), ("mkfs.ext4", "disk read-only")):
+    for program, name in (
+        ("tc", "network slow"),
+        ("ip", "network cut"),
+        ("mkfs.ext4", "disk read-only"),
+        ("cc", "clock steps"),
+    ):
         if shutil.which(program) is None:
             found[name] = f"no {program}"
     return found

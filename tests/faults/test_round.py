@@ -44,7 +44,7 @@ def test_a_fault_is_borne(name: str) -> None:
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("name", ["SIGKILL of a rank"])
+@pytest.mark.parametrize("name", ["foreign bytes on a rank's output"])
 def test_a_fault_of_real_ranks_is_borne(name: str) -> None:
     (made,) = make(FAULTS[name], Launcher(()), seed=1, number=0)
     assert (made.verdict, made.lost, made.left) == ("right", 0, {}), made
