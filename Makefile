@@ -26,6 +26,11 @@ UV ?= uv
 INPUTS ?= 100000
 SEED ?= 1
 FUZZ_SECONDS ?= 3600
+TRIES ?= 100
+FAULT_SECONDS ?=
+LAUNCHERS ?=
+FAULTS ?=
+MINUTES ?= 60
 TARGETS ?=
 PUBLISHED ?= docs/published
 FIT_DATE ?= $(shell date +%F)
@@ -58,7 +63,7 @@ WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker e
 WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform manylinux_$(glibc)_x86_64) \
 	--platform manylinux2014_x86_64
 
-.PHONY: help data data-lock test-trainers test-thorough bench vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock openrlhf openrlhf-lock test test-fast test-bare test-kubernetes fuzz lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean docs docs-lock page-vendor
+.PHONY: help data data-lock test-trainers test-thorough bench vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock openrlhf openrlhf-lock test test-fast test-bare test-kubernetes fuzz lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean docs docs-lock page-vendor faults soak
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -139,6 +144,14 @@ test-kubernetes: $(STAMP) ## the tests against a real Kubernetes API server, bui
 # Each input follows from its parser's name, SEED and its number; what is found lies in build/fuzz and belongs into tests/fuzz/corpus.
 fuzz: $(STAMP) ## INPUTS (100000) changed inputs for every parser, or for those in TARGETS, within FUZZ_SECONDS each; fails on a finding
 	@$(BIN)/python -m tests.fuzz.run --inputs $(INPUTS) --seed $(SEED) --seconds $(FUZZ_SECONDS) $(TARGETS)
+
+# Tries add up in build/faults/tries.jsonl: the same command goes on where the last one ended.
+faults: $(STAMP) ## TRIES (100) of each fault at random moments of real runs, for at most FAULT_SECONDS; write docs/reliability.md
+	@$(BIN)/python -m tests.faults.run --tries $(TRIES) --seed $(SEED) $(FAULT_SECONDS:%=--seconds %) \
+		$(if $(LAUNCHERS),--launchers $(LAUNCHERS)) $(if $(FAULTS),--faults $(FAULTS))
+
+soak: $(STAMP) ## a plan of 1,000 runs, MINUTES (60) of real ones and bundles of 1,024 ranks; write docs/reliability.md
+	@$(BIN)/python -m tests.faults.soak --minutes $(MINUTES)
 
 lint: $(STAMP) ## ruff, vermin and mypy
 	@$(BIN)/ruff check

@@ -161,6 +161,11 @@ def runtime() -> Iterator[Runtime]:
 
 @pytest.fixture(scope="session")
 def base_image(runtime: Runtime) -> str:
+    """See ``made_base_image``."""
+    return made_base_image(runtime)
+
+
+def made_base_image(runtime: Runtime) -> str:
     """Debian with Python, made from packages alone: no registry is asked."""
     if runtime.docker("image", "inspect", BASE_IMAGE).returncode != 0:
         tar = DATA / "base.tar"

@@ -52,6 +52,11 @@ COPY scripted_worker.py {WORKER}
 
 @pytest.fixture(scope="session")
 def scripted_image(runtime: Runtime, base_image: str) -> str:
+    """See ``made_scripted_image``."""
+    return made_scripted_image(runtime, base_image)
+
+
+def made_scripted_image(runtime: Runtime, base_image: str) -> str:
     """Built from the base image and this checkout; its labels are those of the real images."""
     if sys.version_info[:2] != (3, 11):
         skip_outside_ci("the packages of this Python do not fit Debian 12's, which is 3.11")

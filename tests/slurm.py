@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "sinfo"
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"
 START_SECONDS = 30.0
 NODES = ("n1", "n2")
+CONTROLLER = ("slurmctld", "-D")
 GPUS_PER_NODE = 8
 
 #: Two nodes that do not resolve by name, and a partition of both and of one.
@@ -71,6 +72,8 @@ class Slurm:
     """A controller and its nodes, and what a command needs to find them."""
 
     folder: Path
+    #: by command, as they were last started
+    daemons: dict[tuple[str, ...], subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -83,6 +86,19 @@ class Slurm:
     def jobs(self) -> list[str]:
         """Ids of the jobs that wait or run."""
         return self.call("squeue", "--noheader", "--format=%i").stdout.split()
+
+    def start(self, command: tuple[str, ...]) -> None:
+        """One of its daemons, also where it was started before and has ended."""
+        with (self.folder / f"{'-'.join(command)}.log").open("ab") as output:
+            environment = {**self.environment, "PATH": PATH}
+            self.daemons[command] = subprocess.Popen(
+                command, env=environment, stdout=output, stderr=output, start_new_session=True
+            )
+
+    def stop(self) -> None:
+        """End its daemons, the last first."""
+        for process in reversed(self.daemons.values()):
+            _end(process)
 
     def logs(self) -> str:
         """The ends of all logs, for a message."""
@@ -100,9 +116,10 @@ def started_slurm() -> Iterator[Slurm]:
         ending.callback(shutil.rmtree, folder, ignore_errors=True)
         _configure(folder)
         ending.enter_context(_munge(folder))
-        for command in (("slurmctld", "-D"), *(("slurmd", "-D", "-N", node) for node in NODES)):
-            ending.enter_context(_running(command, slurm.environment, folder / f"{'-'.join(command)}.log"))
-        _wait_until_idle(slurm)
+        ending.callback(slurm.stop)
+        for command in (CONTROLLER, *map(node_daemon, NODES)):
+            slurm.start(command)
+        wait_until_idle(slurm)
         ending.callback(_end_jobs, slurm)
         yield slurm
 
@@ -167,15 +184,25 @@ def _running(command: tuple[str, ...], environment: dict[str, str], log: Path) -
     try:
         yield
     finally:
-        process.terminate()
-        try:
-            process.wait(START_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        _end(process)
 
 
-def _wait_until_idle(slurm: Slurm) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(START_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def node_daemon(node: str) -> tuple[str, ...]:
+    """The command that is a node."""
+    return ("slurmd", "-D", "-N", node)
+
+
+def wait_until_idle(slurm: Slurm) -> None:
+    """Until both nodes take jobs. Raises RuntimeError."""
     deadline = time.monotonic() + START_SECONDS
     while slurm.call("sinfo", "--noheader", "--partition=gpu", "--format=%T %D").stdout.strip() != "idle 2":
         if time.monotonic() > deadline:
@@ -192,9 +219,14 @@ def _end_jobs(slurm: Slurm) -> None:
         time.sleep(0.3)
 
 
+def require_slurm() -> None:
+    """See ``require_programs``."""
+    require_programs(CANNOT_START, *PROGRAMS, root=True)
+
+
 @pytest.fixture(scope="session")
 def slurm() -> Iterator[Slurm]:
     """One cluster for the whole session."""
-    require_programs(CANNOT_START, *PROGRAMS, root=True)
+    require_slurm()
     with started_or_skipped(CANNOT_START, started_slurm()) as started:
         yield started

@@ -12,6 +12,8 @@ _TAIL_LINES = 12
 _OVERRULED_BY_OOM: tuple[FailureKind, ...] = ("rank_lost", "unknown", "hang", "nccl_timeout", "timeout")
 _KILLED = 137
 _TERMINATED = 143
+#: what dockerd says of a container that ended while it was away
+_UNSEEN = 255
 
 
 class ContainerEnd(NamedTuple):
@@ -75,6 +77,8 @@ def _silent(end: ContainerEnd) -> Failure:
     if end.exit_code in (_KILLED, _TERMINATED):
         word = f"the container was killed from outside (exit code {end.exit_code}, OOMKilled false)"
         return _failure(end, "rank_lost", word, *end.trouble)
+    if end.exit_code == _UNSEEN and end.trouble:
+        return _failure(end, "rank_lost", "the container ended while its runtime was away", *end.trouble)
     word = f"the container ended with exit code {end.exit_code} before its node reported how the run ended"
     return _failure(end, "unknown", word, *filter(None, [end.error]), *end.trouble, *end.tail[-_TAIL_LINES:])
 

@@ -35,6 +35,12 @@ def test_the_nodes_word_counts_where_nothing_speaks_against_it() -> None:
         ({"exit_code": 137}, "rank_lost", "killed from outside (exit code 137, OOMKilled false)"),
         ({"exit_code": 143}, "rank_lost", "killed from outside (exit code 143"),
         ({"gone": "the container was removed"}, "rank_lost", "the container was removed"),
+        (
+            {"exit_code": 255, "trouble": ("the runtime broke off in mid-run: reset",)},
+            "rank_lost",
+            "the container ended while its runtime was away",
+        ),
+        ({"exit_code": 255}, "unknown", "ended with exit code 255 before its node reported"),
         ({"exit_code": 3, "tail": ("some line",)}, "unknown", "ended with exit code 3 before its node reported"),
         ({"exit_code": 127, "error": "exec: no such file or directory"}, "config", "exec: no such file"),
         ({"exit_code": 1, "tail": ("x: No module named 'suite'",)}, "config", "No module named 'suite'"),

@@ -1,0 +1,261 @@
+"""Faults of runs in containers of a real Docker, whose image has the worker by script."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+import psutil
+
+from suite.launch.docker.session import RUN_LABEL
+from tests.container_runtime import DATA, Runtime, made_base_image, require_runtime, started_runtime
+from tests.containers import WORKER, made_scripted_image, scripted_suite
+from tests.faults.judging import check_output, lost_of, told
+from tests.faults.scene import Scene, signal_name
+from tests.faults.tries import Fault, Missed, Verdict, Wrong
+
+ITERATIONS = 30
+EVENTS = 4 + 11 * ITERATIONS
+START_SECONDS = 3.0
+SILENCE = ("--silence", "20s")
+SCRIPT = {"seconds": 0.04, "sleep": True}
+RUN = ("--backend", "deepspeed", "--device", "cpu", "--size", "1M", "--workload", "cpu", "--ranks", "2")
+MEASURE = ("--repeats", "1", "--warmup", "1", "--iterations", str(ITERATIONS - 1), "--oversubscribe", *SILENCE)
+WORK = "stand-in worker, 2 ranks"
+
+
+@dataclass
+class Site:
+    """A runtime of the harness's own. ``faults`` may end and start it."""
+
+    runtime: Runtime
+    worker: str = WORKER
+
+    def left(self) -> list[str]:
+        """Containers and volumes of runs."""
+        by_run = ("--filter", f"label={RUN_LABEL}", "--format")
+        containers = self.runtime.docker("ps", "--all", *by_run, "{{.Names}}").stdout.split()
+        return containers + self.runtime.docker("volume", "ls", *by_run, "{{.Name}}").stdout.split()
+
+    def left_at_end(self) -> list[str]:
+        """As ``left``, also where a fault has ended the runtime."""
+        self.start_again()
+        return self.left()
+
+    def start_again(self) -> None:
+        if self.runtime.process is None or self.runtime.process.poll() is not None:
+            self.runtime.process = None
+            self.runtime.start()
+
+    def restore(self) -> None:
+        self.start_again()
+        for name in self.left():
+            self.runtime.docker("rm", "--force", "--volumes", name)
+
+    def command(self, scene: Scene, *options: str) -> list[str]:
+        return scripted_suite("run", *RUN, *MEASURE, "--runs", str(scene.runs), *options, script=SCRIPT)
+
+    def container(self) -> str:
+        """Raises Missed where there is none."""
+        names = [name for name in self.left() if name]
+        if not names:
+            raise Missed("there is no container")
+        return names[0]
+
+    def rank(self, number: int) -> psutil.Process:
+        """A rank's process as the host sees it. Raises Missed."""
+        top = self.runtime.docker("inspect", "--format", "{{.State.Pid}}", self.container()).stdout.strip()
+        with suppress(psutil.NoSuchProcess, ValueError):
+            for process in psutil.Process(int(top)).children(recursive=True):
+                if process.environ().get("RANK") == str(number):
+                    return process
+        raise Missed("the rank is not there any more")
+
+
+@contextmanager
+def started() -> Iterator[Site]:
+    """Raises what keeps a runtime from being started here."""
+    require_runtime()
+    with ExitStack() as ending:
+        runtime = ending.enter_context(started_runtime(data=DATA / "data", daemon={"live-restore": True}))
+        made_scripted_image(runtime, made_base_image(runtime))
+        yield Site(runtime)
+
+
+def goes_on(site: Site, scene: Scene, *options: str) -> None:
+    code = scene.run(site.command(scene, *options))
+    if code != 0:
+        raise Wrong(f"the command after it ends with exit code {code}: {scene.output()[-500:]}")
+    record = scene.record()
+    if record is None or record.status != "ok" or len(record.iterations.seconds) != ITERATIONS:
+        raise Wrong(f"after it the run is {told(record)}")
+    scene.check_bundles()
+
+
+def driver_signal(number: signal.Signals, site: Site, scene: Scene, random: Random) -> Verdict:
+    driver = scene.start(site.command(scene))
+    moment = scene.wait_for_any_moment(random, driver, EVENTS, START_SECONDS)
+    before = scene.finished()
+    if driver.poll() is not None:
+        raise Missed("the run was over")
+    driver.send_signal(number)
+    code = scene.ended(driver)
+    if code not in (-number, 0) and (number == signal.SIGKILL or code != 130):
+        raise Wrong(f"{moment}: the driver ended with {signal_name(code)}: {scene.output()[-300:]}")
+    check_output(scene)
+    if number != signal.SIGKILL and (left := site.left()):
+        raise Wrong(f"{moment}: the driver left {left}")
+    record = scene.record()
+    lost = lost_of(before, record)
+    if record is not None and record.status not in ("interrupted", "ok"):
+        raise Wrong(f"{moment}: the run is {told(record)}")
+    goes_on(site, scene)
+    return Verdict(f"{moment}: {told(record).split(',')[0]}", lost, "the same command")
+
+
+def after(
+    site: Site, scene: Scene, moment: str, before: int, code: int, kinds: tuple[str, ...], words: str = ""
+) -> Verdict:
+    check_output(scene)
+    record = scene.record()
+    if code == 0 and record is not None and record.status == "ok":
+        raise Missed("all work was done")
+    failure = record.failure if record is not None else None
+    if code not in (1, 2, 130) or record is None or failure is None or failure.kind not in kinds:
+        raise Wrong(f"{moment}: exit code {code}, the run is {told(record)}: {scene.output()[-300:]}")
+    if not re.search(words, "\n".join(failure.evidence)):
+        raise Wrong(f"{moment}: nothing of {words!r} in {failure.evidence}")
+    lost = lost_of(before, record)
+    again = () if record.status == "interrupted" else ("--retry-failed",)
+    site_is_back = site.runtime.process is not None and site.runtime.answers()
+    if not site_is_back:
+        site.restore()
+    goes_on(site, scene, *again)
+    return Verdict(f"{moment}: {failure.kind}", lost, "--retry-failed" if again else "the same command")
+
+
+def rank_signal(number: signal.Signals, kinds: tuple[str, ...], site: Site, scene: Scene, random: Random) -> Verdict:
+    driver = scene.start(site.command(scene))
+    moment = scene.wait_for_moment(random, driver, EVENTS)
+    rank = random.randrange(2)
+    victim, before = site.rank(rank), scene.finished()
+    with suppress(psutil.NoSuchProcess):
+        victim.send_signal(number)
+    return after(site, scene, f"{moment}, rank {rank}", before, scene.ended(driver), kinds)
+
+
+def container_signal(number: str, kinds: tuple[str, ...], site: Site, scene: Scene, random: Random) -> Verdict:
+    driver = scene.start(site.command(scene))
+    moment = scene.wait_for_moment(random, driver, EVENTS)
+    before = scene.finished()
+    site.runtime.docker("kill", "--signal", number, site.container())
+    return after(site, scene, moment, before, scene.ended(driver), kinds)
+
+
+def container_paused(site: Site, scene: Scene, random: Random) -> Verdict:
+    driver = scene.start(site.command(scene))
+    moment = scene.wait_for_moment(random, driver, EVENTS // 2)
+    name, seconds = site.container(), random.uniform(0.2, 4)
+    site.runtime.docker("pause", name)
+    time.sleep(seconds)
+    site.runtime.docker("unpause", name)
+    code = scene.ended(driver)
+    if code != 0:
+        raise Wrong(f"{moment}: exit code {code} after {seconds:.1f} s: {scene.output()[-400:]}")
+    return Verdict(f"{moment}: went on after {seconds:.1f} s")
+
+
+def runtime_killed(site: Site, scene: Scene, random: Random) -> Verdict:
+    """dockerd and its containerd are killed and started again within seconds; it is set to keep its containers."""
+    driver = scene.start(site.command(scene))
+    moment = scene.wait_for_moment(random, driver, EVENTS)
+    before = scene.finished()
+    _kill(site.runtime)
+    seconds = random.uniform(0, 3)
+    time.sleep(seconds)
+    site.start_again()
+    code = scene.ended(driver)
+    record = scene.record()
+    if code == 0 and record is not None and record.status == "ok":
+        scene.check_bundles()
+        return Verdict(f"{moment}: away for {seconds:.1f} s, the run went on", lost_of(before, record))
+    return after(site, scene, moment, before, code, ("rank_lost", "interrupted"))
+
+
+def runtime_stopped(site: Site, scene: Scene, random: Random) -> Verdict:
+    """dockerd is stopped and started again as an administrator does."""
+    driver = scene.start(site.command(scene))
+    moment = scene.wait_for_any_moment(random, driver, EVENTS, START_SECONDS)
+    before = scene.finished()
+    site.runtime.stop()
+    time.sleep(random.uniform(0, 2))
+    site.start_again()
+    code = scene.ended(driver)
+    record = scene.record()
+    if code == 0 and record is not None and record.status == "ok":
+        scene.check_bundles()
+        return Verdict(f"{moment}: the run went on", lost_of(before, record))
+    if record is None and code == 2:
+        check_output(scene)
+        goes_on(site, scene)
+        return Verdict(f"{moment}: no run was started", 0, "the same command")
+    return after(site, scene, moment, before, code, ("rank_lost", "interrupted"))
+
+
+def flood(site: Site, scene: Scene, random: Random) -> Verdict:
+    """A rank floods its output in the middle of its work."""
+    at = {"iteration": random.randrange(ITERATIONS), "rank": random.randrange(2), "do": "flood"}
+    command = scripted_suite(
+        "run", *RUN, *MEASURE, "--runs", str(scene.runs), script={"seconds": 0.01, "sleep": True, "at": at}
+    )
+    code = scene.run(command)
+    if code != 0:
+        raise Wrong(f"{json.dumps(at)}: exit code {code}: {scene.output()[-400:]}")
+    scene.check_bundles()
+    return Verdict(f"iteration {at['iteration']}, rank {at['rank']}")
+
+
+def _kill(runtime: Runtime) -> None:
+    containerd = runtime.folder / "exec" / "containerd" / "containerd.pid"
+    with suppress(OSError, ValueError):
+        os.kill(int(containerd.read_text()), signal.SIGKILL)
+    assert runtime.process is not None
+    runtime.process.kill()
+    runtime.process.wait()
+    runtime.process = None
+
+
+INTERRUPTED = "what was measured is kept, the run is done again by the same command"
+LOST = "the run fails and says why, its container is removed, --retry-failed does it again"
+UNMOVED = "the run ends well and whole"
+_MAKERS = (
+    *(
+        (f"{number.name} of the driver", partial(driver_signal, number), INTERRUPTED)
+        for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+    ),
+    ("SIGKILL of a rank", partial(rank_signal, signal.SIGKILL, ("rank_lost",)), LOST),
+    ("SIGTERM of a rank", partial(rank_signal, signal.SIGTERM, ("rank_lost",)), LOST),
+    ("SIGSTOP of a rank", partial(rank_signal, signal.SIGSTOP, ("hang",)), LOST),
+    ("SIGKILL of the container", partial(container_signal, "KILL", ("rank_lost",)), LOST),
+    ("SIGTERM of the container", partial(container_signal, "TERM", ("rank_lost", "interrupted")), LOST),
+    ("container paused", container_paused, UNMOVED),
+    ("SIGKILL of dockerd and containerd", runtime_killed, "the run goes on, or is lost, told and done again"),
+    ("dockerd restarted", runtime_stopped, "the run goes on, or is lost, told and done again"),
+    ("flood on a rank's output", flood, UNMOVED),
+)
+
+
+def faults(site: Site | None) -> tuple[Fault, ...]:
+    """Of a runtime; of none, to be listed."""
+    return tuple(Fault("docker", name, WORK, partial(do, site), right) for name, do, right in _MAKERS)  # type: ignore[arg-type]
+
+
+FAULTS = faults(None)

@@ -1,0 +1,161 @@
+"""``python -m tests.faults.run``: faults at random moments of real runs, judged by what is there afterwards.
+
+Each try follows from its launcher, fault, seed and number. Tries are appended to a file of JSON lines, so that an
+interrupted or time-boxed round is gone on with by the same command, and the page is written from all of them. As root
+on Linux the round has processes, mounts and shared memory of its own: what it leaves is all its own, and ends with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from suite.conduct.running.provenance import git_commit
+from tests.faults import page
+from tests.faults.launchers import LAUNCHERS, Launcher
+from tests.faults.scene import APART, ROOT, scene
+from tests.faults.tries import Fault, Missed, Try, Verdict, Wrong, append, following, random_of, read, wanted
+
+RESULTS = ROOT / "build" / "faults" / "tries.jsonl"
+
+
+def make(fault: Fault, launcher: Launcher, seed: int, number: int, count: int = 1) -> list[Try]:
+    """One try, or the ``count`` of a series: the fault, what came of it, and what it has left."""
+    began = time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix="fault-"))  # short: the name of a socket has 107 characters at most
+    results: Sequence[Verdict | Exception]
+    with scene(folder / "try", launcher.environment) as here:
+        here.looks |= launcher.looks
+        randoms = [random_of(fault, seed, number + index) for index in range(count)]
+        try:
+            results = fault.do(here, randoms) if fault.series else [fault.do(here, randoms[0])]
+        except Exception as error:  # noqa: BLE001 - a bundle that cannot be read, a command that fails: it is a finding
+            results = [error] * count
+        is_over = not all(isinstance(one, Missed) for one in results)
+        left = {kind: names for kind, names in here.left().items() if names} if is_over else {}
+        launcher.restore()
+    shutil.rmtree(folder, ignore_errors=True)
+    seconds = round((time.monotonic() - began) / count, 2)
+    tries = [described(fault, seed, number + index, one, seconds) for index, one in enumerate(results)]
+    return [*tries[:-1], replace(tries[-1], left=left)]
+
+
+def described(fault: Fault, seed: int, number: int, result: Verdict | Exception, seconds: float) -> Try:
+    if isinstance(result, Verdict):
+        what, verdict = "right", result
+    elif isinstance(result, Missed):
+        what, verdict = "missed", Verdict(str(result))
+    else:
+        said = str(result) if isinstance(result, Wrong) else f"{type(result).__name__}: {result}"
+        what, verdict = "wrong", Verdict(said, resumes="no")
+    return Try(
+        launcher=fault.launcher,
+        fault=fault.name,
+        seed=seed,
+        number=number,
+        verdict=what,  # type: ignore[arg-type]
+        said=verdict.said[:2000],
+        lost=verdict.lost,
+        resumes=verdict.resumes,
+        seconds=seconds,
+        when=time.time(),
+        commit=git_commit(),
+    )
+
+
+def rounds(options: argparse.Namespace, launchers: Sequence[Launcher]) -> int:
+    """One try of each fault after the other, until all have as many as are wanted or the time is over."""
+    end, wrong = time.monotonic() + options.seconds, 0
+    faults = [(fault, launcher) for launcher in launchers for fault in launcher.faults if is_chosen(fault, options)]
+    while True:
+        made = read(options.results)
+        still = [
+            (fault, launcher, number)
+            for fault, launcher in faults
+            if (number := following(fault, options.tries, options.seed, made)) is not None
+        ]
+        if not still:
+            return wrong
+        fewest = min(number for _, _, number in still)
+        for fault, launcher, number in still:
+            if number > fewest:
+                continue
+            if time.monotonic() > end:
+                return wrong
+            count = min(fault.series or 1, wanted(fault, options.tries))
+            for one in make(fault, launcher, options.seed, number, count):
+                append(options.results, one)
+                wrong += one.verdict == "wrong" or any(one.left.values()) or one.lost > 0
+                print(line(one), flush=True)
+
+
+def line(one: Try) -> str:
+    left = f"; left: {one.left}" if one.left else ""
+    lost = f"; lost: {one.lost}" if one.lost else ""
+    return (
+        f"{one.launcher}: {one.fault} {one.number}: {one.verdict}: {one.said[:600]}{lost}{left} ({one.seconds:.0f} s)"
+    )
+
+
+def is_chosen(fault: Fault, options: argparse.Namespace) -> bool:
+    return not options.faults or any(part in fault.name for part in options.faults)
+
+
+def set_apart(module: str) -> None:
+    """Start the module again with processes and mounts of its own, where this machine allows it."""
+    apart = ("unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child")
+    if os.environ.get(APART) or os.geteuid() != 0 or shutil.which("unshare") is None:
+        return
+    if subprocess.run((*apart, "true"), capture_output=True).returncode != 0:
+        return
+    # a shell waits for orphans, which would stay zombies of the first process else
+    script = 'mount -t tmpfs none /dev/shm && "$@"; exit $?'
+    again = (sys.executable, "-m", module, *sys.argv[1:])
+    os.environ[APART] = "1"
+    os.execvp("unshare", (*apart, "sh", "-c", script, "sh", *again))
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make faults")
+    parser.add_argument("--tries", type=int, default=100, help="of each fault; a fifth of those that take long")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="start no try after this long")
+    parser.add_argument("--launchers", nargs="*", choices=[*LAUNCHERS], default=[*LAUNCHERS])
+    parser.add_argument("--faults", nargs="*", default=[], help="only those whose names hold one of these words")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--page", type=Path, default=page.PAGE)
+    parser.add_argument("--only-page", action="store_true", help="write the page from the tries that there are")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 0 where every try of this round was right, lost nothing and left nothing."""
+    options = parse(arguments)
+    wrong, absent = 0, {}
+    if not options.only_page:
+        set_apart("tests.faults.run")
+        with ExitStack() as ending:
+            ready = []
+            for name in options.launchers:
+                try:
+                    ready.append(ending.enter_context(LAUNCHERS[name]()))
+                except Exception as error:  # noqa: BLE001 - whatever keeps it from starting is told in the page
+                    absent[name] = str(error).strip().splitlines()[-1]
+                    print(f"{name}: not tried here: {absent[name]}", file=sys.stderr)
+            wrong = rounds(options, ready)
+    page.write(options.page, read(options.results))
+    print(f"wrote {options.page}")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

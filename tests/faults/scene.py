@@ -1,0 +1,278 @@
+"""Where a try takes place: its results folder, its folder for temporary files, its processes, and what is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from random import Random
+
+import psutil
+
+from suite.bundle.derive import record_of
+from suite.bundle.record import Record
+from suite.bundle.store import ATTIC, Bundle, find_bundles
+from suite.bundle.verify import verify
+from tests.faults.tries import Missed, Wrong
+
+ROOT = Path(__file__).resolve().parents[2]
+SHARED_MEMORY = Path("/dev/shm")
+#: set where the harness has processes, mounts and shared memory of its own (``run``)
+APART = "SUITE_FAULTS_APART"
+#: names the try in the environment of all that it starts
+MARK = "SUITE_FAULTS_TRY"
+END_SECONDS, SETTLE_SECONDS, LOOK_SECONDS = 400.0, 12.0, 0.005
+#: hidden entries of a results folder that belong there
+OF_RESULTS = (".submitted", ".smoke")
+#: of the runtimes and schedulers that the harness itself has started
+DAEMONS = ("dockerd", "containerd", "munged", "slurmctld", "slurmscriptd", "slurmd", "docker-proxy")
+Command = Sequence[str]
+
+
+class Scene:
+    """One try's surroundings. Processes that it starts end with it, also where the try breaks off."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+        self.folder, self.runs, self.tmp = folder, folder / "runs", folder / "tmp"
+        self.tmp.mkdir(parents=True)
+        self.environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "TMPDIR": str(self.tmp),
+            "SUITE_CACHE": str(folder / "cache"),
+            # a cache of the stack's, the same for all runs of a user; made as soon as it is imported
+            "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+            "XDG_CONFIG_HOME": str(folder / "config"),
+            "OMP_NUM_THREADS": "1",
+            MARK: str(folder),
+            **(environment or {}),
+        }
+        self.before = (_processes(), _shared_memory())
+        self.ending = ExitStack()
+        self.outputs: list[Path] = []
+        #: the run that all is asked of, by its id or a pattern
+        self.which = "*"
+        #: kind of what may be left behind -> what is there of it
+        self.looks: dict[str, Callable[[], list[str]]] = {
+            "processes": self._left_processes,
+            "shared memory": lambda: sorted(_shared_memory() - self.before[1]),
+            "files": self._left_files,
+        }
+
+    def start(self, command: Command) -> subprocess.Popen[bytes]:
+        """A command of the suite; what it prints is kept."""
+        output = self.folder / f"output-{len(self.outputs)}"
+        self.outputs.append(output)
+        with output.open("wb") as file:
+            started = subprocess.Popen(
+                command, cwd=ROOT, env=self.environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+                start_new_session=True,
+            )  # fmt: skip
+        self.ending.callback(_end, started)
+        return started
+
+    def output(self, which: int = -1) -> str:
+        return self.outputs[which].read_text(errors="replace") if self.outputs else ""
+
+    def ended(self, started: subprocess.Popen[bytes], seconds: float = END_SECONDS) -> int:
+        """Its exit code. Raises Wrong where it does not end."""
+        try:
+            return started.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise Wrong(f"no end after {seconds:g} s: {self.output()[-500:]}") from None
+
+    def run(self, command: Command) -> int:
+        return self.ended(self.start(command))
+
+    def bundle(self) -> Bundle | None:
+        """The run that is in its place, if there is one."""
+        if not self.runs.exists():
+            return None
+        if self.which != "*":
+            return Bundle(self.runs / self.which)
+        found = find_bundles([self.runs])
+        return found[0] if found else None
+
+    def event_files(self) -> list[Path]:
+        return sorted(self.runs.glob(f"{self.which}/events/rank-*.jsonl"))
+
+    def events(self) -> int:
+        """Whole lines of rank 0."""
+        with suppress(OSError):
+            return sum(path.read_bytes().count(b"\n") for path in self.runs.glob(f"{self.which}/events/rank-0.jsonl"))
+        return 0
+
+    def finished(self) -> int:
+        """Iterations that every rank has told the end of."""
+        counts = []
+        for path in self.event_files():
+            with suppress(OSError):
+                counts.append(sum(b'"kind":"iteration"' in line.replace(b" ", b"") for line in whole_lines(path)))
+        return min(counts, default=0)
+
+    def ranks(self) -> list[int]:
+        """Process ids by rank, of those that have told theirs. Raises Missed where none has."""
+        found = []
+        for path in self.event_files():
+            with suppress(OSError, ValueError, IndexError):
+                found.append(int(json.loads(whole_lines(path)[0])["pid"]))
+        if not found:
+            raise Missed("no rank has told its process")
+        return found
+
+    def wait_for(self, look: Callable[[], bool], driver: subprocess.Popen[bytes], seconds: float = END_SECONDS) -> None:
+        """Raises Missed where the driver ends before, Wrong where it does not come."""
+        end = time.monotonic() + seconds
+        while not look():
+            if driver.poll() is not None:
+                raise Missed(f"the run was over before the fault came (exit code {driver.returncode})")
+            if time.monotonic() > end:
+                raise Wrong(f"the run does not get there: {self.output()[-500:]}")
+            time.sleep(LOOK_SECONDS)
+
+    def begun(self, known: set[str]) -> str | None:
+        """A run that goes on and is none of these."""
+        for path in self.runs.glob("*/events/rank-0.jsonl"):
+            run = path.parents[1]
+            if run.name not in known and not (run / "record.json").exists():
+                return run.name
+        return None
+
+    def wait_for_moment(self, random: Random, driver: subprocess.Popen[bytes], events: int, ranks: int = 2) -> str:
+        """Some moment between the first word of all ranks and the last; ``events``: how many rank 0 writes in all."""
+        number = random.randrange(ranks, events)
+        self.wait_for(lambda: len(self.event_files()) >= ranks and self.events() >= number, driver)
+        time.sleep(random.uniform(0, 0.03))
+        return f"after {number} of {events} events"
+
+    def wait_for_any_moment(
+        self, random: Random, driver: subprocess.Popen[bytes], events: int, start_seconds: float, ranks: int = 2
+    ) -> str:
+        """Some moment of a driver: before its ranks speak, while they work, or when they have ended."""
+        part = random.random()
+        if part < 0.2:
+            seconds = random.uniform(0, start_seconds)
+            time.sleep(seconds)
+            return f"{seconds:.2f} s after its start"
+        if part < 0.85:
+            return self.wait_for_moment(random, driver, events, ranks)
+        self.wait_for(lambda: all(b'"end"' in _tail(path) for path in self.event_files() or [Path()]), driver)
+        seconds = random.uniform(0, 0.5)
+        time.sleep(seconds)
+        return f"{seconds:.2f} s after the end of rank 0"
+
+    def record(self) -> Record | None:
+        """Of the run in its place, derived now; null where there is none."""
+        bundle = self.bundle()
+        return None if bundle is None else record_of(bundle)
+
+    def check_bundles(self) -> None:
+        """Every bundle, those that were set aside too, is what its files say. Raises Wrong."""
+        attic = self.runs / ATTIC
+        kept = [Bundle(path) for path in sorted(attic.iterdir())] if attic.exists() else []
+        for bundle in [*(find_bundles([self.runs]) if self.runs.exists() else ()), *kept]:
+            found = verify(bundle)
+            if found.status != "equal":
+                raise Wrong(f"{bundle.id}: verify says {found.status}: {found.differences} {found.findings}")
+
+    def left(self) -> dict[str, list[str]]:
+        """What is left behind once all had time to end, by kind."""
+        end = time.monotonic() + SETTLE_SECONDS
+        while True:
+            found = {kind: look() for kind, look in self.looks.items()}
+            if not any(found.values()) or time.monotonic() > end:
+                return found
+            time.sleep(0.2)
+
+    def close(self) -> None:
+        self.ending.close()
+        for process in _marked(str(self.folder)):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _left_processes(self) -> list[str]:
+        found = {process.pid: process for process in _marked(str(self.folder))}
+        if os.environ.get(APART):  # all others are ours too, whatever their environment is
+            found |= {pid: process for pid, process in _processes().items() if pid not in self.before[0]}
+        names = []
+        for pid, process in found.items():
+            with suppress(psutil.NoSuchProcess):
+                name = process.name()
+                if name not in DAEMONS and process.status() != psutil.STATUS_ZOMBIE:
+                    names.append(f"{pid} {name}")
+        return sorted(names)
+
+    def _left_files(self) -> list[str]:
+        left = [f"tmp/{path.name}" for path in self.tmp.iterdir()]
+        if self.runs.exists():
+            left += [
+                str(path.relative_to(self.folder))
+                for path in self.runs.rglob(".*")
+                if path.name not in OF_RESULTS and not set(path.relative_to(self.runs).parts) & set(OF_RESULTS)
+            ]
+        return sorted(left)
+
+
+@contextmanager
+def scene(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[Scene]:
+    made = Scene(folder, environment)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def suite_command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "suite", *arguments]
+
+
+def scripted_command(*arguments: str) -> list[str]:
+    """With the scripted worker in the place of both engines."""
+    return [sys.executable, str(ROOT / "tests/scripted_suite.py"), *arguments]
+
+
+def whole_lines(path: Path) -> list[bytes]:
+    return path.read_bytes().split(b"\n")[:-1]
+
+
+def signal_name(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+def _tail(path: Path) -> bytes:
+    with suppress(OSError):
+        return path.read_bytes()[-400:]
+    return b""
+
+
+def _end(started: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGCONT, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(started.pid, number)
+    started.wait()
+
+
+def _processes() -> dict[int, psutil.Process]:
+    return {process.pid: process for process in psutil.process_iter()}
+
+
+def _marked(folder: str) -> list[psutil.Process]:
+    """Processes of a try, zombies aside."""
+    mark, found = f"{MARK}={folder}".encode(), []
+    for process in psutil.process_iter():
+        with suppress(OSError, psutil.NoSuchProcess):
+            if mark in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0"):
+                found.append(process)
+    return found
+
+
+def _shared_memory() -> set[str]:
+    return {path.name for path in SHARED_MEMORY.iterdir()}

@@ -1,0 +1,259 @@
+"""Faults of runs on a real Slurm of two nodes on this machine, with the worker by script."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+import psutil
+
+from tests.faults.judging import check_output, told
+from tests.faults.scene import MARK, Scene, scripted_command, signal_name, whole_lines
+from tests.faults.tries import Fault, Missed, Verdict, Wrong
+from tests.slurm import CONTROLLER, NODES, Slurm, node_daemon, require_slurm, started_slurm, wait_until_idle
+
+ITERATIONS = 30
+SMALL = ("--backend", "deepspeed", "--size", "1M", "--device", "cpu", "--nodes", "2", "--gpus-per-node", "1")
+ONCE = ("--repeats", "1", "--warmup", "1", "--iterations", str(ITERATIONS - 1), "--no-exclusive")
+LIMITS = ("--timeout", "30s", "--allowance", "30s")
+BY_SLURM = ("--starter", "srun")
+SCRIPT = {"seconds": 0.06, "sleep": True}
+WORK = "stand-in worker, 2 nodes"
+SHELLS = ("bash", "sh", "srun", "slurmstepd")
+COLLECT_SECONDS = 150.0
+STATES = re.compile(r"JobId=(\d+).*?JobState=(\S+)", re.DOTALL)
+
+
+@dataclass
+class Site:
+    """A cluster of the harness's own. ``faults`` may end and start its daemons."""
+
+    slurm: Slurm
+
+    def left(self) -> list[str]:
+        """Jobs that wait or run."""
+        self.start_again()
+        return self.slurm.jobs()
+
+    def start_again(self) -> None:
+        for command, process in list(self.slurm.daemons.items()):
+            if process.poll() is not None:
+                self.slurm.start(command)
+
+    def restore(self) -> None:
+        self.start_again()
+        for job in self.slurm.jobs():
+            self.slurm.call("scancel", job)
+        for node in NODES:
+            self.slurm.call("scontrol", "update", f"nodename={node}", "state=resume")
+        with suppress(RuntimeError):
+            wait_until_idle(self.slurm)
+
+    def all_jobs(self) -> dict[str, str]:
+        """State by id of all jobs that Slurm still knows, those that are over too."""
+        told = self.slurm.call("scontrol", "show", "job").stdout
+        return dict(STATES.findall(told))
+
+
+def submit(scene: Scene, *options: str) -> list[str]:
+    script = ("--env", f"SUITE_SCRIPT={json.dumps(SCRIPT)}")
+    return scripted_command("submit", "slurm", *SMALL, *ONCE, *LIMITS, *script, *options, "--runs", str(scene.runs))
+
+
+def collect(scene: Scene) -> list[str]:
+    return scripted_command("collect", "--wait", "--runs", str(scene.runs))
+
+
+def handed_over(scene: Scene, *options: str) -> None:
+    if scene.run(submit(scene, *options)) != 0:
+        raise Wrong(f"not submitted: {scene.output()[-400:]}")
+
+
+def finished(scene: Scene) -> int:
+    """Iterations that both ranks have printed the end of."""
+    counts = [0, 0]
+    for path in (scene.runs / ".submitted").glob("*.out"):
+        for line in whole_lines(path):
+            found = re.search(rb"::suite:: (\{.*\})", line)
+            with suppress(ValueError, AttributeError, KeyError, IndexError, TypeError):
+                event = json.loads(found[1])  # type: ignore[index]
+                counts[event["rank"]] += event["kind"] == "iteration"
+    return min(counts)
+
+
+def wait_for_moment(scene: Scene, site: Site, random: Random) -> str:
+    """Some moment while the job works: from the first iteration on, to the last but one."""
+    number, end = random.randrange(ITERATIONS - 1), time.monotonic() + 60
+    while finished(scene) < number or not list((scene.runs / ".submitted").glob("*.out")):
+        if time.monotonic() > end:
+            raise Wrong(f"the job does not get there: {site.slurm.call('squeue').stdout}")
+        time.sleep(0.05)
+    time.sleep(random.uniform(0, 0.1))
+    return f"after {number} of {ITERATIONS} iterations"
+
+
+def processes(scene: Scene, words: str) -> list[psutil.Process]:
+    """Of the job, whose command lines match. Raises Missed."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get(MARK) == str(scene.folder) and re.search(words, " ".join(process.cmdline())):
+                found.append(process)
+    if not found:
+        raise Missed(f"no process {words!r} is there")
+    return sorted(found, key=lambda process: process.pid)
+
+
+def brought_home(scene: Scene, before: int, moment: str, kinds: tuple[str, ...]) -> Verdict:
+    """Collected with what it measured, by its cause, and done again by the same command once that is asked for."""
+    code = scene.ended(scene.start(collect(scene)), COLLECT_SECONDS)
+    check_output(scene)
+    record = scene.record()
+    if record is None:
+        raise Wrong(f"{moment}: nothing was collected: {scene.output()[-400:]}")
+    lost = max(0, before - len(record.iterations.seconds))
+    if record.status == "ok" and code == 0 and len(record.iterations.seconds) == ITERATIONS:
+        if "ok" in kinds:
+            scene.check_bundles()
+            return Verdict(f"{moment}: the run went on", lost)
+        raise Missed("all work was done")
+    if record.failure is None or record.failure.kind not in kinds:
+        raise Wrong(f"{moment}: exit code {code}, the run is {told(record)}")
+    scene.check_bundles()
+    again = () if record.status == "interrupted" else ("--retry-failed",)
+    what = told(record)
+    handed_over(scene, *BY_SLURM, *again)
+    if (code := scene.ended(scene.start(collect(scene)), COLLECT_SECONDS)) != 0:
+        raise Wrong(f"{moment}: {what}; after it: exit code {code}: {scene.output()[-400:]}")
+    return Verdict(f"{moment}: {record.failure.kind}", lost, "--retry-failed" if again else "the same command")
+
+
+def rank_signal(number: signal.Signals, kinds: tuple[str, ...], site: Site, scene: Scene, random: Random) -> Verdict:
+    handed_over(scene, *BY_SLURM)
+    moment = wait_for_moment(scene, site, random)
+    victims = [process for process in processes(scene, "scripted_worker.py") if "srun" not in process.name()]
+    ranks = [process for process in victims if process.name().startswith("python")]
+    if not ranks:
+        raise Missed("no rank is there")
+    before = finished(scene)
+    with suppress(psutil.NoSuchProcess):
+        random.choice(ranks).send_signal(number)
+    return brought_home(scene, before, moment, kinds)
+
+
+def torchrun_killed(site: Site, scene: Scene, random: Random) -> Verdict:
+    handed_over(scene)
+    moment = wait_for_moment(scene, site, random)
+    before = finished(scene)
+    # torch gives its process a name of its own
+    victims = [each for each in processes(scene, "torch.distributed.run") if each.name() not in SHELLS]
+    if not victims:
+        raise Missed("no torchrun is there")
+    with suppress(psutil.NoSuchProcess):
+        random.choice(victims).kill()
+    return brought_home(scene, before, moment, ("rank_lost", "unknown", "interrupted"))
+
+
+def daemon_killed(command: tuple[str, ...], site: Site, scene: Scene, random: Random) -> Verdict:
+    """Killed while the job works, and started again within seconds."""
+    handed_over(scene, *BY_SLURM)
+    moment = wait_for_moment(scene, site, random)
+    before = finished(scene)
+    daemon = site.slurm.daemons[command]
+    daemon.kill()
+    daemon.wait()
+    seconds = random.uniform(0, 3)
+    time.sleep(seconds)
+    site.slurm.start(command)
+    return brought_home(scene, before, f"{moment}, away for {seconds:.1f} s", ("ok", "rank_lost", "interrupted"))
+
+
+def cancelled(site: Site, scene: Scene, random: Random) -> Verdict:
+    handed_over(scene, *BY_SLURM)
+    moment = wait_for_moment(scene, site, random)
+    before = finished(scene)
+    site.slurm.call("scancel", *site.slurm.jobs())
+    return brought_home(scene, before, moment, ("interrupted",))
+
+
+def submitter_killed(number: signal.Signals, site: Site, scene: Scene, random: Random) -> Verdict:
+    """At any moment of `suite submit`: afterwards the same command sends what Slurm has not got, and only that."""
+    known = site.all_jobs()
+    driver = scene.start(submit(scene, *BY_SLURM))
+    seconds = random.uniform(0.2, 4)
+    time.sleep(seconds)
+    was_over = driver.poll() is not None
+    driver.send_signal(number)
+    code = scene.ended(driver)
+    if not was_over and code not in (0, 130, -number):
+        raise Wrong(f"{seconds:.2f} s: the driver ended with {signal_name(code)}: {scene.output()[-300:]}")
+    check_output(scene)
+    handed_over(scene, *BY_SLURM)
+    if (code := scene.ended(scene.start(collect(scene)), COLLECT_SECONDS)) != 0:
+        raise Wrong(f"{seconds:.2f} s: collect ends with {code}: {scene.output()[-400:]}")
+    jobs = {job: state for job, state in site.all_jobs().items() if job not in known}
+    if len(jobs) != 1:
+        raise Wrong(f"{seconds:.2f} s: {len(jobs)} jobs for one run: {jobs}")
+    scene.check_bundles()
+    return Verdict(f"{seconds:.2f} s after its start", 0, "the same command")
+
+
+def collector_killed(site: Site, scene: Scene, random: Random) -> Verdict:
+    """At any moment of `suite collect`: the same command brings the run home."""
+    handed_over(scene, *BY_SLURM)
+    driver = scene.start(collect(scene))
+    seconds = random.uniform(0.2, 6)
+    time.sleep(seconds)
+    driver.kill()
+    scene.ended(driver)
+    check_output(scene)
+    if (code := scene.ended(scene.start(collect(scene)), COLLECT_SECONDS)) != 0:
+        raise Wrong(f"{seconds:.2f} s: collect ends with {code}: {scene.output()[-400:]}")
+    record = scene.record()
+    if record is None or record.status != "ok" or len(record.iterations.seconds) != ITERATIONS:
+        raise Wrong(f"{seconds:.2f} s: the run is {told(record)}")
+    scene.check_bundles()
+    return Verdict(f"{seconds:.2f} s after its start", 0, "the same command")
+
+
+@contextmanager
+def started() -> Iterator[Site]:
+    """Raises what keeps a cluster from being started here."""
+    require_slurm()
+    with started_slurm() as slurm:
+        yield Site(slurm)
+
+
+LOST = "collected as failed, with its cause and what was measured; --retry-failed does it again"
+TOLD = "collected as failed, with what was measured, whether or not a cause is known"
+KEPT = "the job goes on, or is collected as lost and done again"
+_MAKERS = (
+    ("SIGKILL of a rank", partial(rank_signal, signal.SIGKILL, ("rank_lost",)), LOST, False),
+    ("SIGTERM of a rank", partial(rank_signal, signal.SIGTERM, ("rank_lost",)), LOST, False),
+    ("SIGSTOP of a rank", partial(rank_signal, signal.SIGSTOP, ("hang", "timeout", "rank_lost")), LOST, True),
+    ("SIGKILL of torchrun", torchrun_killed, TOLD, True),
+    ("SIGKILL of slurmd", partial(daemon_killed, node_daemon(NODES[0])), KEPT, True),
+    ("SIGKILL of slurmctld", partial(daemon_killed, CONTROLLER), KEPT, True),
+    ("scancel", cancelled, "collected as interrupted, the same command does it again", False),
+    ("SIGKILL of suite submit", partial(submitter_killed, signal.SIGKILL), "one job, known and collected", False),
+    ("SIGINT of suite submit", partial(submitter_killed, signal.SIGINT), "one job, known and collected", False),
+    ("SIGKILL of suite collect", collector_killed, "the same command brings the run home", False),
+)
+
+
+def faults(site: Site | None) -> tuple[Fault, ...]:
+    """Of a cluster; of none, to be listed."""
+    return tuple(
+        Fault("slurm", name, WORK, partial(do, site), right, is_long)  # type: ignore[arg-type]
+        for name, do, right, is_long in _MAKERS
+    )
+
+
+FAULTS = faults(None)

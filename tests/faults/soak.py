@@ -1,0 +1,255 @@
+"""``python -m tests.faults.soak``: does a driver stay as it was run after run, and what do huge bundles take?
+
+While a plan of many runs is worked through, the driver (with the process that it forks ranks from) is looked at after
+each: resident memory, open descriptors, the time of the run, what it has left on disk and in the folder for temporary
+files. Each must be flat over the plan, by the slope of a straight line through means of blocks of runs and its 95 %
+interval: one run resembles the one before it, a block's mean hardly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+
+import psutil
+
+from benchmarks.report_speed import measure
+from benchmarks.verdict import Interval
+from suite.bundle.derive import derive
+from suite.bundle.store import Bundle, written
+from suite.conduct.running.provenance import git_commit
+from suite.launch.probe import host_facts
+from suite.spec.layout import Layout
+from suite.stats.quantiles import student_quantile
+from tests.faults.page import PAGE, put
+from tests.faults.run import set_apart
+from tests.faults.scene import ROOT, Scene, scene, scripted_command, suite_command
+from tests.synthetic import make_bundle, synthetic_manifest
+
+BEGIN, END = "<!-- written by make soak -->", "<!-- end of what make soak writes -->"
+RESULTS = ROOT / "build" / "faults" / "soak.json"
+#: so many means are what the line goes through; the first is left out, in which caches fill
+BLOCKS = 21
+#: fewer runs say nothing of growth
+FEWEST_RUNS = 12
+#: of the mean, that a figure may grow by over a whole plan
+MOST_GROWTH = 0.05
+LOOK_SECONDS = 0.02
+WORK = ("--backend", "deepspeed", "--size", "1M", "--workload", "cpu", "--device", "cpu", "--oversubscribe")
+RANKS = (64, 256, 1024)
+
+
+@dataclass(frozen=True)
+class Look:
+    """At a driver whose run has just ended. ``seconds``: since the look before."""
+
+    memory_bytes: int
+    descriptors: int
+    seconds: float
+    bundle_bytes: int
+    temporary_files: int
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One thing over a plan: its mean, its growth over all runs by the line, and what that says."""
+
+    what: str
+    mean: float
+    growth: float
+    low: float
+    high: float
+    verdict: str
+
+
+def slope(values: Sequence[float]) -> Interval:
+    """Growth from one value to the next by least squares, with Student's 95 % interval. Three values or more."""
+    count, middle = len(values), (len(values) - 1) / 2
+    mean = fmean(values)
+    spread = sum((index - middle) ** 2 for index in range(count))
+    steep = sum((index - middle) * (value - mean) for index, value in enumerate(values)) / spread
+    rest = sum((value - mean - steep * (index - middle)) ** 2 for index, value in enumerate(values))
+    half = student_quantile(count - 2) * (rest / (count - 2) / spread) ** 0.5
+    return Interval(steep, steep - half, steep + half)
+
+
+def flatness(what: str, values: Sequence[float]) -> Figure:
+    """Growth over all runs by the line through the means of the blocks but the first."""
+    size = max(1, len(values) // BLOCKS)
+    blocks = [fmean(values[start : start + size]) for start in range(0, len(values) - size + 1, size)][1:]
+    mean, line = fmean(values), slope(blocks)
+    growth, low, high = (bound * (len(blocks) - 1) for bound in line)
+    allowed = MOST_GROWTH * mean
+    verdict = "flat" if high <= allowed else ("grows" if low > allowed else "cannot tell")
+    return Figure(what, mean, growth, low, high, verdict)
+
+
+def watched(here: Scene, command: Sequence[str]) -> tuple[int, list[Look]]:
+    """Exit code of a driver, and a look at it after each of its runs."""
+    driver = here.start(command)
+    process, looks, last = psutil.Process(driver.pid), [], time.monotonic()
+    seen: set[str] = set()
+    while driver.poll() is None:
+        time.sleep(LOOK_SECONDS)
+        for record in set(_records(here.runs)) - seen:
+            seen.add(record)
+            with suppress(psutil.Error, OSError):
+                family = [process, *(child for child in process.children(recursive=True) if _is_zygote(child))]
+                now = time.monotonic()
+                bundle = here.runs / record
+                looks.append(
+                    Look(
+                        memory_bytes=sum(each.memory_info().rss for each in family),
+                        descriptors=sum(each.num_fds() for each in family),
+                        seconds=now - last,
+                        bundle_bytes=sum(path.stat().st_size for path in bundle.rglob("*") if path.is_file()),
+                        temporary_files=len(list(here.tmp.iterdir())),
+                    )
+                )
+                last = now
+    return driver.returncode, looks
+
+
+def _records(runs: Path) -> list[str]:
+    """Ids of the runs that have their record."""
+    with suppress(OSError):
+        return [entry.name for entry in os.scandir(runs) if os.path.exists(os.path.join(entry.path, "record.json"))]
+    return []
+
+
+def _is_zygote(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return "suite.worker.zygote" in process.cmdline()
+    return False
+
+
+def soaked(title: str, command: Sequence[str], folder: Path, limit_seconds: float) -> dict:
+    """A plan's figures. ``command`` lacks the results folder."""
+    began = time.monotonic()
+    environment = {"SUITE_SCRIPT": '{"seconds": 0.005, "sleep": true}'}
+    with scene(folder, environment) as here:
+        code, looks = watched(here, [*command, "--budget", f"{limit_seconds:.0f}s", "--runs", str(here.runs)])
+        left = here.left()
+        said = here.output()[-400:]
+    if code != 0 or len(looks) < FEWEST_RUNS:
+        raise RuntimeError(f"{title}: exit code {code} after {len(looks)} runs: {said}")
+    names = {
+        "resident memory, MiB": [look.memory_bytes / 2**20 for look in looks],
+        "open descriptors": [look.descriptors for look in looks],
+        "seconds of a run": [look.seconds for look in looks[1:]],
+        "KiB of a bundle": [look.bundle_bytes / 1024 for look in looks],
+        "temporary files": [look.temporary_files for look in looks],
+    }
+    return {
+        "title": title,
+        "runs": len(looks),
+        "minutes": (time.monotonic() - began) / 60,
+        "figures": [asdict(flatness(what, values)) for what, values in names.items()],
+        "left": {kind: found for kind, found in left.items() if found},
+    }
+
+
+def huge(folder: Path) -> list[dict]:
+    """Verify and report of one bundle of so many ranks: seconds and peak memory of each."""
+    rows = []
+    for ranks in RANKS:
+        layout = Layout(nodes=ranks // 8, devices_per_node=8, data=ranks)
+        root = folder / str(ranks)
+        bundle = Bundle(make_bundle(root, synthetic_manifest(layout=layout, iterations=10)))
+        (bundle.path / "record.json").write_text(written(derive(bundle)))
+        size = sum(path.stat().st_size for path in bundle.path.rglob("*") if path.is_file())
+        verify = measure(("verify", str(root)), folder / f"cache-{ranks}")
+        report = measure(("report", str(root), "-o", str(folder / "report.md")), folder / f"cache-report-{ranks}")
+        rows.append({"ranks": ranks, "mib": size / 2**20, "verify": verify._asdict(), "report": report._asdict()})
+    return rows
+
+
+def text(found: dict, host: dict) -> str:
+    """The section of the page."""
+    cpu = host["cpu"]
+    lines = [
+        "",
+        f"{found['day']}, {cpu['model']}, {cpu['cores'] or cpu['threads']} cores, commit {found['commit']}.",
+    ]
+    for plan in found["plans"]:
+        left = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in plan["left"].items()) or "nothing"
+        lines += [
+            "",
+            f"**{plan['title']}**: {plan['runs']:,} runs of one driver in {plan['minutes']:.1f} minutes. "
+            f"Left behind: {left}.",
+            "",
+            "| of the driver | mean | growth over all runs [95 %] | |",
+            "|---|---:|---:|---|",
+        ]
+        lines += [
+            f"| {one['what']} | {one['mean']:.3g} | {one['growth']:+.2g} [{one['low']:+.2g}, {one['high']:+.2g}] | "
+            f"{one['verdict']} |"
+            for one in plan["figures"]
+        ]
+    lines += [
+        "",
+        "**One huge bundle**, each command once in a process of its own:",
+        "",
+        "| ranks | MiB of events | verify | report |",
+        "|---:|---:|---:|---:|",
+    ]
+    for row in found["bundles"]:
+        cells = [f"{row[name]['processor']:.1f} s, {row[name]['megabytes']:.0f} MB" for name in ("verify", "report")]
+        lines.append(f"| {row['ranks']:,} | {row['mib']:.1f} | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 0 where nothing grows and nothing is left."""
+    parser = argparse.ArgumentParser(prog="make soak")
+    parser.add_argument("--minutes", type=float, default=60, help="of repeats with real ranks")
+    parser.add_argument("--runs", type=int, default=1000, help="of the plan with the stand-in worker")
+    parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    options = parser.parse_args(arguments)
+    set_apart("tests.faults.soak")
+    folder = Path(tempfile.mkdtemp(prefix="soak-"))
+    plans: list[dict] = []
+    try:
+        repeats = ("--ranks", "1", "--warmup", "1", "--iterations", "3", "--repeats")
+        seconds = 60 * options.minutes
+        for title, command, limit in (
+            (
+                f"{options.runs:,} runs with the stand-in worker",
+                scripted_command("run", *WORK, *repeats, str(options.runs)),
+                3 * 3600.0,
+            ),
+            (
+                f"Repeats with a real DeepSpeed rank for {options.minutes:g} minutes",
+                suite_command("run", *WORK, *repeats, "1000", "--start", "fork"),
+                seconds,
+            ),
+        ):
+            plans.append(soaked(title, command, folder / f"plan-{len(plans)}", limit))
+            print(json.dumps(plans[-1]), flush=True)
+        bundles = huge(folder / "huge")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    commit = subprocess.run(("git", "rev-parse", "--short=12", "HEAD"), cwd=ROOT, capture_output=True, text=True)
+    found = {"day": time.strftime("%Y-%m-%d", time.gmtime()), "commit": commit.stdout.strip() or git_commit()}
+    found |= {"plans": plans, "bundles": bundles}
+    options.results.parent.mkdir(parents=True, exist_ok=True)
+    options.results.write_text(json.dumps(found, indent=2) + "\n")
+    put(options.page, BEGIN, END, text(found, host_facts()))
+    print(f"wrote {options.page}")
+    return int(any(plan["left"] or any(one["verdict"] == "grows" for one in plan["figures"]) for plan in plans))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

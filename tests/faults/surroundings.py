@@ -1,0 +1,317 @@
+"""What goes wrong around a local run: memory, disks, clock, network, output, and other drivers."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+from suite.bundle.store import find_bundles
+from suite.bundle.verify import verify
+from tests.faults.judging import (
+    EVENTS,
+    ITERATIONS,
+    MEASURE,
+    SIZE,
+    START_SECONDS,
+    Act,
+    Check,
+    check_output,
+    command,
+    fails,
+    goes_on,
+    lost_of,
+    series,
+    told,
+    unmoved,
+)
+from tests.faults.scene import Scene, scripted_command
+from tests.faults.tries import Missed, Verdict, Wrong
+
+Driver = subprocess.Popen
+DRIVERS = 8
+#: what verify finds of times that do not fit
+OF_TIMES = {"run-times", "event-times", "phase-times", "rank-times"}
+MIB = 1 << 20
+
+
+def address_space(scene: Scene, random: Random, driver: Driver) -> Check:
+    """A rank gets no more address space from some moment on (RLIMIT_AS)."""
+    moment = scene.wait_for_moment(random, driver, EVENTS // 2)
+    before, victim = scene.finished(), scene.ranks()[random.randrange(2)]
+    with suppress(ProcessLookupError, FileNotFoundError):
+        used = int(Path(f"/proc/{victim}/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.prlimit(victim, resource.RLIMIT_AS, (used, used))
+    return fails(moment, before, ("oom_host",), "emory|oom")
+
+
+def memory_group(scene: Scene, random: Random, driver: Driver) -> Check:
+    """The kernel kills a rank for want of memory: it is put into a group that has next to none."""
+    group = Path(f"/sys/fs/cgroup/memory/suite-faults-{os.getpid()}-{random.randrange(1 << 30)}")
+    group.mkdir()
+    scene.ending.callback(_retry, group.rmdir)
+    moment = scene.wait_for_moment(random, driver, EVENTS)
+    before, victim = scene.finished(), scene.ranks()[random.randrange(2)]
+    (group / "memory.limit_in_bytes").write_text("65536")
+    with suppress(ProcessLookupError, OSError):
+        (group / "cgroup.procs").write_text(str(victim))
+    return fails(moment, before, ("oom_host",), "out-of-memory|emory")
+
+
+def full_disk(scene: Scene, random: Random) -> Verdict:
+    """Something else takes all that is left of the results folder's file system."""
+    _mount(scene, "-t", "tmpfs", "-o", "size=16m", "tmpfs")
+    driver = scene.start(command(scene))
+    moment = scene.wait_for_any_moment(random, driver, EVENTS, START_SECONDS)
+    before, ballast = scene.finished(), scene.runs / "ballast"
+    _fill(ballast)
+    code = scene.ended(driver)
+    check_output(scene)
+    record = scene.record()
+    if record is not None and record.status == "ok" and code == 0:
+        raise Missed("all was written")
+    if code not in (1, 2):
+        raise Wrong(f"{moment}: exit code {code}, the run is {told(record)}")
+    is_told = record is not None and record.failure is not None and record.failure.kind == "disk_full"
+    if not is_told and not re.search("no space left|disk_full", scene.output().lower()):
+        raise Wrong(f"{moment}: nobody says that the disk is full: {told(record)}; {scene.output()[-300:]}")
+    lost = lost_of(before, record)
+    ballast.unlink()
+    goes_on(scene)
+    return Verdict(f"{moment}: {told(record)[:60]}", lost, "the same command")
+
+
+def read_only_disk(scene: Scene, random: Random) -> Verdict:
+    """The kernel makes a file system read-only after an error of its own, in the middle of a run."""
+    image = scene.folder / "disk"
+    with image.open("wb") as file:
+        file.truncate(32 * MIB)
+    subprocess.run(("mkfs.ext4", "-q", str(image)), check=True, capture_output=True)
+    _mount(scene, "-o", "loop", str(image))
+    driver = scene.start(command(scene))
+    moment = scene.wait_for_any_moment(random, driver, EVENTS, START_SECONDS)
+    before = scene.finished()
+    subprocess.run(("mount", "-o", "remount,abort", str(scene.runs)), check=False, capture_output=True)
+    code = scene.ended(driver)
+    check_output(scene)
+    if code == 0:
+        raise Missed("all was written")
+    if code not in (1, 2):
+        raise Wrong(f"{moment}: exit code {code}: {scene.output()[-300:]}")
+    if not re.search("read-only", scene.output().lower()):
+        raise Wrong(f"{moment}: nobody says that the disk is read-only: {scene.output()[-300:]}")
+    record = scene.record()
+    lost = lost_of(before, record)
+    subprocess.run(("umount", str(scene.runs)), check=True, capture_output=True)
+    subprocess.run(("fsck.ext4", "-fy", str(image)), check=False, capture_output=True)
+    subprocess.run(("mount", "-o", "loop", str(image), str(scene.runs)), check=True, capture_output=True)
+    # what it had cached and not written is gone with the abort: a run is done again, whatever is left of it
+    goes_on(scene, "--retry-failed")
+    return Verdict(f"{moment}: exit code {code}", lost, "--retry-failed")
+
+
+def clock_step(scene: Scene, random: Random) -> Verdict:
+    """The time of day jumps by up to a day, forwards or back; time that only goes forward goes on.
+
+    libfaketime will not do: it moves waiting by that time too (clock_nanosleep), which a step of the clock does not.
+    """
+    library, clock = scene.folder / "clock.so", scene.folder / "clock"
+    source = Path(__file__).with_name("clock.c")
+    subprocess.run(("cc", "-shared", "-fPIC", "-O2", "-o", str(library), str(source)), check=True, capture_output=True)
+    clock.write_bytes(bytes(8))
+    scene.environment |= {"LD_PRELOAD": str(library), "SUITE_FAULTS_CLOCK": str(clock)}
+    began = time.monotonic()
+    driver = scene.start(command(scene))
+    moment = scene.wait_for_any_moment(random, driver, EVENTS, START_SECONDS)
+    seconds = random.choice((-1, 1)) * round(10 ** random.uniform(0, 4.9))
+    with clock.open("r+b") as file:  # in place: processes have it mapped
+        file.write(seconds.to_bytes(8, "little", signed=True))
+    code = scene.ended(driver)
+    took = time.monotonic() - began
+    if code != 0:
+        raise Wrong(f"{moment}, {seconds:+d} s: exit code {code}: {scene.output()[-400:]}")
+    record, bundle = scene.record(), scene.bundle()
+    if bundle is None or record is None or record.status != "ok" or len(record.iterations.seconds) != ITERATIONS:
+        raise Wrong(f"{moment}, {seconds:+d} s: the run is {told(record)}")
+    if sum(record.iterations.seconds) > took:
+        raise Wrong(f"{moment}, {seconds:+d} s: iterations of {sum(record.iterations.seconds):.1f} s in {took:.1f} s")
+    found = verify(bundle)  # which takes a run whose times do not fit for what it is
+    if found.differences or not {finding.name for finding in found.findings} <= OF_TIMES:
+        raise Wrong(f"{moment}, {seconds:+d} s: verify says {found.status}: {found.differences} {found.findings}")
+    return Verdict(f"{moment}: by {seconds:+d} s, verify says {found.status}")
+
+
+def on_output(data: bytes, times: int) -> Act:
+    """Somebody writes to a rank's standard output, which is the driver's source of events."""
+
+    def act(scene: Scene, random: Random, driver: Driver) -> Check:
+        moment = scene.wait_for_moment(random, driver, EVENTS)
+        rank = random.randrange(2)
+        with suppress(FileNotFoundError, ProcessLookupError, BrokenPipeError):
+            output = os.open(f"/proc/{scene.ranks()[rank]}/fd/1", os.O_WRONLY | os.O_APPEND)
+            try:
+                for _ in range(times):
+                    os.write(output, data or random.randbytes(64 * 1024))
+            finally:
+                os.close(output)
+        ends_well = unmoved(f"{moment}, rank {rank}")
+
+        def check(scene: Scene) -> Verdict:
+            largest = max(path.stat().st_size for path in scene.runs.glob(f"{scene.which}/logs/*"))
+            if largest > 80 * MIB:
+                raise Wrong(f"a log of {largest / MIB:.0f} MiB")
+            return ends_well(scene)
+
+        return check
+
+    return act
+
+
+def torn_events(what: str, scene: Scene, random: Random) -> Verdict:
+    """A rank leaves a line that is none among its events, or half a line and is killed."""
+    iteration, rank = random.randrange(ITERATIONS), random.randrange(2)
+    script = {"seconds": 0.01, "at": {"iteration": iteration, "rank": rank, "do": what}}
+    scene.environment["SUITE_SCRIPT"] = str(script).replace("'", '"')
+    again = ["run", *SIZE, *MEASURE, "--repeats", "1", "--runs", str(scene.runs)]
+    code = scene.run(scripted_command(*again))
+    check_output(scene)
+    if code != 1:
+        raise Wrong(f"iteration {iteration}: exit code {code}: {scene.output()[-300:]}")
+    lost = 0
+    if what == "torn":
+        record = scene.record()
+        if record is None or record.failure is None or record.failure.kind != "rank_lost":
+            raise Wrong(f"iteration {iteration}: the run is {told(record)}")
+        lost = lost_of(iteration, record)
+    scene.environment["SUITE_SCRIPT"] = "{}"
+    if (code := scene.run(scripted_command(*again, "--retry-failed"))) != 0:
+        raise Wrong(f"the command after it ends with exit code {code}: {scene.output()[-300:]}")
+    record = scene.record()
+    if record is None or record.status != "ok":
+        raise Wrong(f"the run is {told(record)}")
+    return Verdict(f"iteration {iteration}, rank {rank}", lost, "--retry-failed")
+
+
+def eight_drivers(scene: Scene, random: Random) -> Verdict:
+    """Eight at once on one folder of four runs, three of them killed at some moment: each run is made once."""
+    scene.environment["SUITE_SCRIPT"] = '{"seconds": 0.02, "sleep": true}'
+    same = scripted_command("run", *SIZE, "--iterations", "8", "--repeats", "4", "--oversubscribe")
+    same += ["--runs", str(scene.runs)]
+    drivers = []
+    for _ in range(DRIVERS):
+        drivers.append(scene.start(same))
+        time.sleep(random.uniform(0, 0.2))
+    victims = random.sample(range(DRIVERS), 3)
+    for victim in victims:
+        time.sleep(random.uniform(0, 1.5))
+        drivers[victim].kill()
+    codes = [scene.ended(driver) for driver in drivers]
+    for index, code in enumerate(codes):
+        if code != 0 and index not in victims:
+            raise Wrong(f"a driver ended with exit code {code}: {scene.output(index)[-400:]}")
+        if "Traceback" in scene.output(index):
+            raise Wrong(scene.output(index)[-500:])
+    before = {bundle.id: record.status for bundle in find_bundles([scene.runs]) if (record := bundle.record())}
+    if (code := scene.run(same)) != 0:
+        raise Wrong(f"the command after it ends with exit code {code}: {scene.output()[-400:]}")
+    statuses = [record.status for bundle in find_bundles([scene.runs]) if (record := bundle.record())]
+    if statuses != ["ok"] * 4:
+        raise Wrong(f"the runs are {statuses}")
+    scene.check_bundles()
+    return Verdict(f"{list(before.values()).count('ok')} of 4 runs were made before", 0, "the same command")
+
+
+def network_cut(scene: Scene, randoms: Sequence[Random]) -> list[Verdict | Exception]:
+    """The ranks' network, in a namespace of its own, goes down in mid-run."""
+    inside = _own_network(scene)
+
+    def act(scene: Scene, random: Random, driver: Driver) -> Check:
+        moment = scene.wait_for_moment(random, driver, EVENTS // 2)
+        before = scene.finished()
+        _call(*inside, "ip", "link", "set", "lo", "down")
+        scene.wait_for(lambda: (scene.runs / scene.which / "record.json").exists() or driver.poll() is not None, driver)
+        _call(*inside, "ip", "link", "set", "lo", "up")
+        return fails(moment, before, ("hang", "rank_lost", "nccl_timeout"), "")
+
+    return series(act, scene, randoms, inside)
+
+
+def network_slow(scene: Scene, randoms: Sequence[Random]) -> list[Verdict | Exception]:
+    """What goes over the ranks' network takes some milliseconds more from some moment on."""
+    inside = _own_network(scene)
+
+    def act(scene: Scene, random: Random, driver: Driver) -> Check:
+        moment, delay = scene.wait_for_moment(random, driver, EVENTS // 2), f"{random.uniform(1, 10):.1f}ms"
+        _call(*inside, "tc", "qdisc", "replace", "dev", "lo", "root", "netem", "delay", delay)
+        return unmoved(f"{moment}: {delay} later")
+
+    return series(act, scene, randoms, inside)
+
+
+def _own_network(scene: Scene) -> tuple[str, ...]:
+    """What runs a command in a namespace that has nothing but a loopback interface."""
+    name = f"suite-faults-{os.getpid()}"
+    _call("ip", "netns", "add", name)
+    scene.ending.callback(subprocess.run, ("ip", "netns", "del", name), check=False, capture_output=True)
+    inside = ("ip", "netns", "exec", name)
+    _call(*inside, "ip", "link", "set", "lo", "up")
+    return inside
+
+
+def _call(*words: str) -> None:
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip()}")
+
+
+def _mount(scene: Scene, *arguments: str) -> None:
+    scene.runs.mkdir()
+    subprocess.run(("mount", *arguments, str(scene.runs)), check=True, capture_output=True)
+    unmount = ("umount", "--lazy", str(scene.runs))
+    scene.ending.callback(subprocess.run, unmount, check=False, capture_output=True)
+
+
+def _fill(path: Path) -> None:
+    """To the last byte, also what others give back meanwhile within a moment."""
+    with path.open("wb", buffering=0) as file:
+        for size in (MIB, 4096, 1):
+            with suppress(OSError):
+                while True:
+                    file.write(bytes(size))
+
+
+def _retry(remove: Callable[[], None]) -> None:
+    for _ in range(100):
+        try:
+            remove()
+            return
+        except OSError:
+            time.sleep(0.1)
+
+
+def lacks() -> dict[str, str]:
+    """Faults that cannot be made on this machine, and why."""
+    found = {}
+    if os.geteuid() != 0:
+        found |= dict.fromkeys(("disk full", "disk read-only", "network cut", "network slow"), "needs root")
+    netem = ("unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
+    if shutil.which("tc") and subprocess.run(netem, capture_output=True).returncode != 0:
+        found["network slow"] = "this kernel has no netem"
+    if not os.access("/sys/fs/cgroup/memory/cgroup.procs", os.W_OK):
+        found["host memory: killed by the kernel"] = "no memory group (cgroup v1) may be made"
+    for program, name in (
+        ("tc", "network slow"),
+        ("ip", "network cut"),
+        ("mkfs.ext4", "disk read-only"),
+        ("cc", "clock steps"),
+    ):
+        if shutil.which(program) is None:
+            found[name] = f"no {program}"
+    return found
