@@ -153,7 +153,7 @@ def row_data(row: Row, href: str, environment: int) -> dict[str, Any]:
         "href": href,
         "environment": environment,
         "figures": figures,
-        "predicted": _alone(row.predicted_samples_per_second, number(row.predicted_samples_per_second)),
+        "predicted": _bounded(row.expected.rate) if row.expected else None,
         "phases": [[one.name, one.seconds, one.share, _phase_text(one.interval, one.share)] for one in row.phases],
         "overlapping": row.setting.asynchronous,
         "floors": _phase_memory(row),
