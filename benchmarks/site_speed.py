@@ -1,4 +1,4 @@
-"""How long a site of 10,000 runs takes, cold and warm: the table of docs/site.md (`python -m benchmarks.site_speed`)."""
+"""How long a site of 10,000 runs takes: `python -m benchmarks.site_speed` prints the table of docs/site.md."""
 
 from __future__ import annotations
 

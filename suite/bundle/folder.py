@@ -142,14 +142,21 @@ def _run_ids(traces: Sequence[Trace]) -> _Found:
         if len(same) == 1:
             continue
         ordered = sorted(same, key=lambda trace: (len(trace.path.parts), trace.path.name != trace.run_id, trace.path))
+        first_in: dict[str, tuple[int, Trace]] = {}  # a run that comes again every night is in many folders
         for index, trace in enumerate(ordered):
-            above = next((first for first in ordered[:index] if _holds(first.path.parent, trace.path)), None)
+            place = os.path.abspath(trace.path)
+            around = [first_in[folder] for folder in _above(place) if folder in first_in]
+            above = min(around, key=lambda one: one[0])[1] if around else None
+            first_in.setdefault(os.path.abspath(trace.path.parent), (index, trace))
             if above is not None and (trace.digest is None or trace.digest != above.digest):
                 yield trace, "run-id", f"is run {trace.run_id} with other content than {above.path}"
 
 
-def _holds(folder: Path, path: Path) -> bool:
-    return os.path.abspath(path).startswith(os.path.join(os.path.abspath(folder), ""))
+def _above(path: str) -> Iterator[str]:
+    """Every folder that a path lies in."""
+    while (folder := os.path.dirname(path)) != path:
+        yield folder
+        path = folder
 
 
 def _folder_names(traces: Sequence[Trace]) -> _Found:
