@@ -26,6 +26,7 @@ PLACEHOLDERS = (
     ("REGISTRY/", "registry.example/"),
     (" TEAM", " team"),
     ("my-model/config.json", "config.json"),
+    ("--backend my-stack", "--backend megatron"),
 )
 #: planned as they stand, with --dry-run; of the others only names and options are checked
 PLANNED = ("run", "submit slurm", "submit kubernetes", "render slurm", "render kubernetes")

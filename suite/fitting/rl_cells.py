@@ -22,7 +22,7 @@ _EAGER_VERL = re.compile(r"verl (0\.[0-4]\b|0\.\d-0\.4|2024)")
 
 def hardware_of(cells: Mapping[str, str], only_sync: bool) -> Hardware:
     name = cells.get("gpu_model", "")
-    implied = re.search(r"implies[^)]*?(A100|H100)", name)
+    implied = re.search(r"implies[^)]{0,80}?(A100|H100)", name)
     if implied:
         name = f"{implied.group(1)}-SXM"
     same = SAME_CHIP.get(name.upper())

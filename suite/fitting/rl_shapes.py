@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from suite.fitting.entries import Unusable, number
 from suite.planner.formulas.blocks import matrix_elements
 
-_MIXTURE = re.compile(r"(\d+)\s*x\s*(\d+)\s*e\s*top\s*(\d+)(?:\s*\+\s*(\d+)\s*shared)?", re.I)
+_MIXTURE = re.compile(r"(\d{1,7}) ?x ?(\d{1,7}) ?e ?top ?(\d{1,7})(?: ?\+ ?(\d{1,7}) ?shared)?", re.I)
 _NAMES = ("layers", "hidden", "heads", "kv_heads", "head_width", "ffn", "vocab", "experts", "experts_per_token")
 
 #: From each model's config.json. DeepSeek-V3's shared expert is counted among those that every token meets; its keys
