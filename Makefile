@@ -40,9 +40,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 VLLM_STAMP := $(VENV)/.vllm
 TRL_STAMP := $(VENV)/.trl
-DATA_STAMP := $(VENV)/.data
 # Trainers whose packages cannot live with the engines': `make NAME` installs requirements/NAME.lock into .venv-NAME.
-OVERLAYS := trl-ppo trlx verl openrlhf
+OVERLAYS := trl-ppo trlx verl openrlhf data
+DATA_STAMP := $(VENV)-data/.installed
 OVERLAY_STAMPS := $(OVERLAYS:%=$(VENV)-%/.installed)
 # its lock is for these machines; on others its tests are skipped
 VLLM_WHERE_IT_IS := $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),$(VLLM_STAMP))
@@ -81,7 +81,7 @@ bench: $(STAMP) ## measure both backends on this machine's CPU and write results
 
 vllm: $(VLLM_STAMP) ## install vLLM for a CPU beside the engines, for --generation vllm (Linux on x86-64)
 
-data: $(DATA_STAMP) ## install what `suite export` and the Python interface hand results to: polars, TensorBoard, MLflow, W&B
+data: $(DATA_STAMP) ## install what results are handed to (polars, TensorBoard, MLflow, W&B) into an environment beside the engines'
 trl: $(TRL_STAMP) ## install TRL beside the engines, for the backends trl-grpo and trl-rloo
 
 trl-ppo: $(VENV)-trl-ppo/.installed ## install TRL 1.12.0, the last with PPO, into an environment beside the engines'
@@ -121,6 +121,7 @@ test: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) $(DATA_STAMP) ## lint, types and
 	step "types: mypy" $(BIN)/mypy; \
 	step "tests: real daemons, beside training ranks and all that need neither" side_by_side; \
 	step "tests: those that run alone" tests -m alone $(call marked,alone); \
+	step "tests: tools that results are handed to" $(VENV)-data/bin/python -m pytest tests/export tests/test_api.py $(PYTEST_ARGS); \
 	if [ $${#failed[@]} -eq 0 ]; then echo "make test: lint, types and tests passed in $$((SECONDS - begin)) s"; \
 	else echo "make test: failed after $$((SECONDS - begin)) s:"; printf '  %s\n' "$${failed[@]}"; exit 1; fi
 
@@ -359,11 +360,9 @@ $(TRL_STAMP): $(STAMP) requirements/trl.lock
 	@$(INSTALL) --no-deps --require-hashes -r requirements/trl.lock
 	@touch $(TRL_STAMP)
 
-$(DATA_STAMP): $(TRL_STAMP) $(VLLM_WHERE_IT_IS) requirements/data.lock
-	@echo "Installing what results are exported to into $(VENV): once, half a minute ..."
-	@$(INSTALL) --no-deps --require-hashes -r requirements/data.lock
-	@touch $(DATA_STAMP)
-
+# Not in the engines' environment: DeepSpeed and transformers import what they find of these, and then their threads keep
+# ranks from being forked.
+$(DATA_STAMP): $(TRL_STAMP) $(VLLM_WHERE_IT_IS)
 $(VENV)-trl-ppo/.installed: $(TRL_STAMP)  # has what this TRL needs too
 # vLLM generates for it, and Accelerate and Datasets are TRL's.
 $(VENV)-openrlhf/.installed: $(VLLM_STAMP) $(TRL_STAMP)
