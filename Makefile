@@ -41,6 +41,8 @@ STAMP := $(VENV)/.installed
 VLLM_STAMP := $(VENV)/.vllm
 TRL_STAMP := $(VENV)/.trl
 # Trainers whose packages cannot live with the engines': `make NAME` installs requirements/NAME.lock into .venv-NAME.
+# `data` is one of them because DeepSpeed and transformers import what they find of MLflow and polars, whose threads keep ranks
+# from being forked.
 OVERLAYS := trl-ppo trlx verl openrlhf data
 DATA_STAMP := $(VENV)-data/.installed
 OVERLAY_STAMPS := $(OVERLAYS:%=$(VENV)-%/.installed)
@@ -107,6 +109,7 @@ test: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) $(DATA_STAMP) ## lint, types and
 		tests tests/kubernetes_server; }; \
 	with_daemons() { \
 		local code=0; tests -m "daemon and not alone" $(filter-out tests/kubernetes_server/%,$(call marked,daemon)) || code=1; \
+		$(VENV)-data/bin/python -m pytest tests/export tests/test_api.py $(PYTEST_ARGS) || code=1; \
 		server_tests || code=1; return $$code; }; \
 	side_by_side() { \
 		local code=0; mkdir -p build; \
@@ -121,7 +124,6 @@ test: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) $(DATA_STAMP) ## lint, types and
 	step "types: mypy" $(BIN)/mypy; \
 	step "tests: real daemons, beside training ranks and all that need neither" side_by_side; \
 	step "tests: those that run alone" tests -m alone $(call marked,alone); \
-	step "tests: tools that results are handed to" $(VENV)-data/bin/python -m pytest tests/export tests/test_api.py $(PYTEST_ARGS); \
 	if [ $${#failed[@]} -eq 0 ]; then echo "make test: lint, types and tests passed in $$((SECONDS - begin)) s"; \
 	else echo "make test: failed after $$((SECONDS - begin)) s:"; printf '  %s\n' "$${failed[@]}"; exit 1; fi
 
@@ -360,9 +362,6 @@ $(TRL_STAMP): $(STAMP) requirements/trl.lock
 	@$(INSTALL) --no-deps --require-hashes -r requirements/trl.lock
 	@touch $(TRL_STAMP)
 
-# Not in the engines' environment: DeepSpeed and transformers import what they find of these, and then their threads keep
-# ranks from being forked.
-$(DATA_STAMP): $(TRL_STAMP) $(VLLM_WHERE_IT_IS)
 $(VENV)-trl-ppo/.installed: $(TRL_STAMP)  # has what this TRL needs too
 # vLLM generates for it, and Accelerate and Datasets are TRL's.
 $(VENV)-openrlhf/.installed: $(VLLM_STAMP) $(TRL_STAMP)

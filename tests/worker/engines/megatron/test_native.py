@@ -81,6 +81,7 @@ pytestmark = pytest.mark.timeout(150)
 
 
 @pytest.mark.ranks
+@pytest.mark.thorough
 def test_the_same_names_get_the_same_weights_and_give_the_same_numbers(seen: Any) -> None:
     for plain, fused in zip(seen["torch"], seen["native"], strict=True):
         for field in ("logprobs", "values", "cached", "reference", "logprobs_trained"):
@@ -93,6 +94,7 @@ def test_the_same_names_get_the_same_weights_and_give_the_same_numbers(seen: Any
 
 
 @pytest.mark.ranks
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_families_are_hugging_faces_with_these_layers_too(seen: Any, family: str) -> None:
     for rank in seen[family]:
@@ -103,6 +105,7 @@ def test_the_families_are_hugging_faces_with_these_layers_too(seen: Any, family:
 
 
 @pytest.mark.ranks
+@pytest.mark.thorough
 def test_notes_name_whose_kernels_run(seen: Any) -> None:
     stub = "tests.worker.engines.megatron.stub_transformer_engine"
     for rank in seen["native"]:
