@@ -38,11 +38,26 @@ UNSET = (
 LEFT_OUT = (
     *(
         f"tests/{room}"
-        for room in ("backends", "bundle", "claims", "fitting", "gpu", "planner", "report", "spec", "stats")
+        for room in (
+            "backends",
+            "bundle",
+            "claims",
+            "export",
+            "fitting",
+            "fuzz",
+            "gpu",
+            "planner",
+            "report",
+            "spec",
+            "stats",
+        )
     ),
     *("tests/theory", "tests/worker", "tests/test_*.py", "tests/conduct/planning", "tests/conduct/running/test_se*.py"),
     *("tests/conduct/running/test_pursuit.py", "tests/conduct/running/test_rerun.py", "tests/cli/test_verify.py"),
-    *(f"tests/cli/test_{name}.py" for name in ("com[mp]*", "field_options", "help", "plan", "sizes", "surface")),
+    *(
+        f"tests/cli/test_{name}.py"
+        for name in ("archives", "com[mp]*", "field_options", "help", "plan", "runs", "sizes", "surface")
+    ),
     *("tests/launch/test_local.py", "tests/launch/test_driver.py"),
 )
 COMPOSE = "compose.yaml cannot be read here"
