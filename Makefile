@@ -131,7 +131,7 @@ test: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) $(DATA_STAMP) ## lint, types and
 test-trainers: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) $(OVERLAY_STAMPS) ## TRL, verl and OpenRLHF for real, in their environments, and Ray on two nodes: about twelve minutes
 	@CI=true $(BIN)/python -m pytest -m trainers $(call marked,trainers) $(PYTEST_ARGS)
 
-test-thorough: $(STAMP) $(VLLM_WHERE_IT_IS) ## the cases that make test leaves out, on training ranks: about three minutes
+test-thorough: $(STAMP) $(VLLM_WHERE_IT_IS) ## the cases that make test leaves out, on training ranks: about five minutes
 	@CI=true $(BIN)/python -m pytest -m "thorough and not daemon" $(call marked,thorough) $(PYTEST_ARGS)
 
 test-fast: $(STAMP) ## the tests that start no training ranks and need no daemon

@@ -62,6 +62,7 @@ def test_the_packed_program_compares_rows_in_bf16_with_samples_in_fp32() -> None
 
 
 @pytest.mark.ranks
+@pytest.mark.thorough
 @pytest.mark.timeout(150)
 def test_the_agreement_program_trains_both_engines_in_bf16_beside_fp32() -> None:
     told = run_check("agreement", agreement_manifest("deepspeed", "cpu", FEWER_TOKENS))

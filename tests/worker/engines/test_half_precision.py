@@ -226,7 +226,11 @@ def launch(folder: Path, ranks: int) -> list[dict[str, Any]]:
     return [json.loads((folder / f"{ranks}.{rank}.json").read_text()) for rank in range(ranks)]
 
 
-@pytest.fixture(scope="module", params=LAYOUTS)
+#: Two ranks in bf16 are compared in every round too, by test_families_agreement.
+CASES = [pytest.param(ranks, marks=() if ranks == 1 else pytest.mark.thorough) for ranks in LAYOUTS]
+
+
+@pytest.fixture(scope="module", params=CASES)
 def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return launch(tmp_path_factory.mktemp("half"), request.param)
 

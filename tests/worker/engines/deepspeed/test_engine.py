@@ -142,6 +142,7 @@ def test_it_learns_a_reward_that_can_be_learned(tmp_path: Path) -> None:
     assert sum(value_losses[-3:]) < sum(value_losses[:3]) / 2
 
 
+@pytest.mark.thorough  # Slurm's tests and the API server's start it on two nodes in every round
 def test_torchrun_starts_it_on_two_nodes(tmp_path: Path) -> None:
     manifest = tiny_manifest(2, nodes=2, layout={"zero_stage": 1})
     path = write_manifest(manifest, tmp_path / "in")
