@@ -130,7 +130,8 @@ def named_device(name: str) -> tuple[Device, str | None]:
     cards = [device for device in matches if re.search("PCIE|NVL", device.name.upper())]
     chosen = [device for device in matches if device not in cards] or matches
     if not chosen:
-        raise UsageError(f"there is no device {name!r} in the catalogue{nearest(name, known_devices())}")
+        close = nearest(name, known_devices()) or f"; it has {', '.join(known_devices())}"
+        raise UsageError(f"there is no device {name!r} in the catalogue{close}")
     if len(chosen) > 1:
         raise UsageError(f"{name!r} is several devices: {', '.join(device.name for device in matches)}; name one")
     others = [device.name for device in matches if device != chosen[0]]

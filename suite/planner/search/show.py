@@ -153,7 +153,7 @@ def _table(options: Sequence[Arrangement]) -> list[Column]:
     columns = [
         Column("arrangement", [f"{n} {option.label}" for n, option in enumerate(options, start=1)], left=True),
         Column("device", [option.device for option in options], left=True) if kinds else None,
-        Column("backend", [option.backend for option in options], 1, left=True) if several else None,
+        Column("backend", [option.backend for option in options], 3, left=True) if several else None,
         Column("devices", [f"{option.devices:,}" for option in options]),
         Column("micro", [str(option.micro_batch) for option in options], 5),
         Column("GiB", [_gib(option) for option in options], 3),
@@ -162,7 +162,7 @@ def _table(options: Sequence[Arrangement]) -> list[Column]:
         Column("gen s", [f"{option.generation_seconds:.1f}" for option in options], 6),
         Column("train s", [f"{option.training_seconds:.1f}" for option in options], 6),
         Column("samples/s", [f"{option.samples_per_second:.3g}" for option in options]),
-        Column("range", [f"{option.low:.3g} to {option.high:.3g}" for option in options], 3),
+        Column("range", [f"{option.low:.3g} to {option.high:.3g}" for option in options], 1),
         Column("per 1000", [_cell(option.cost_per_1000_samples) for option in options]) if money else None,
         Column("limit", [option.limit for option in options], left=True),
     ]
