@@ -21,9 +21,9 @@
                   on all of them. The other ranks finish unless "others" is "hang".
 
 ``do``: ``signal`` (with "signal", default 9), ``raise`` (with "message" and "kind"), ``hang`` (after as many
-heartbeats as "beats" says), ``oom`` (prints torch's
-line, fails), ``exit`` (status 1 without a word), ``garbage`` (a line of no JSON among the events), ``torn`` (half a
-line, then killed), ``flood`` (10 MB on standard output), ``counts`` (one sample more than asked).
+heartbeats as "beats" says), ``oom`` (prints torch's line, fails), ``parent`` (kills what started it, and goes on),
+``exit`` (status 1 without a word), ``garbage`` (a line of no JSON among the events), ``torn`` (half a line, then
+killed), ``flood`` (10 MB on standard output), ``counts`` (one sample more than asked).
 """
 
 from __future__ import annotations
@@ -235,6 +235,10 @@ def _oom(worker: Worker) -> None:
     raise ScriptedError("oom_device", OOM_LINE)
 
 
+def _parent(worker: Worker) -> None:
+    os.kill(os.getppid(), signal.SIGKILL)
+
+
 def _exit(worker: Worker) -> None:
     os._exit(1)
 
@@ -261,6 +265,7 @@ ACTIONS = {
     "hang": _hang,
     "oom": _oom,
     "exit": _exit,
+    "parent": _parent,
     "garbage": _garbage,
     "torn": _torn,
     "flood": _flood,
