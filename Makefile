@@ -65,7 +65,7 @@ WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker e
 WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform manylinux_$(glibc)_x86_64) \
 	--platform manylinux2014_x86_64
 
-.PHONY: help data data-lock test-trainers test-thorough bench vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock openrlhf openrlhf-lock test test-fast test-bare test-kubernetes fuzz lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean docs docs-lock page-vendor faults soak
+.PHONY: help data data-lock test-trainers test-thorough bench vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock openrlhf openrlhf-lock test test-fast test-bare test-kubernetes fuzz lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean docs docs-lock page-vendor faults soak audit audit-lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -209,6 +209,17 @@ docs-lock: ## compile requirements/docs.lock again (needs uv on the PATH or in U
 	@$(PYTHON) requirements/leave_out.py build/docs.whole requirements/driver.lock requirements/cpu.lock \
 		| cat build/docs.head - > requirements/docs.lock
 
+# Locks that pip reads; the source of trlx is a commit. Exit code 3 of the script: nobody could be asked.
+AUDITED = $(sort $(filter-out %/trlx-source.lock,$(wildcard requirements/*.lock requirements/images/*.lock)))
+audit: $(VENV)-audit/.installed ## look all pinned packages up among known vulnerabilities; needs the network's advisory service
+	@$(VENV)-audit/bin/python requirements/audit.py $(AUDITED)
+
+audit-lock: ## compile requirements/audit.lock again (needs uv on the PATH or in UV)
+	@mkdir -p build; grep '^#' requirements/audit.lock > build/audit.head
+	@$(UV) pip compile --no-config --quiet --generate-hashes --no-header --no-annotate --python-version 3.11 \
+		--python-platform x86_64-manylinux_2_28 requirements/audit.in | cat build/audit.head - > build/audit.lock
+	@mv build/audit.lock requirements/audit.lock
+
 wheels: $(STAMP) ## fetch into wheels/ what bench-gpu and test-gpu need on a machine that can fetch nothing
 	@mkdir -p build $(WHEELS)
 	@for name in $(WHEEL_NAMES); do grep -hoE "^$$name==[^ ]+" requirements/*.lock | sort -u; done > build/wheels.txt
@@ -340,7 +351,7 @@ image-locks: ## compile requirements/images/*.lock again (needs uv on the PATH o
 	@$(call image_lock,sbom,3.11,2_28,-c requirements/driver.lock requirements/images/sbom.in)
 
 clean: ## remove everything that make made but the measured runs
-	@rm -rf .venv $(OVERLAYS:%=.venv-%) results results-gpu wheels build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv .venv-audit $(OVERLAYS:%=.venv-%) results results-gpu wheels build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # The install is done when the stamp is there; changed pins install again. Compiled once and on all cores, because ranks
 # started together would each compile what they import; models that nobody asks for are left out, and some packages
@@ -393,6 +404,12 @@ $(STAMP): pyproject.toml requirements/driver.lock requirements/cpu.lock
 	@[ -e $(VLLM_STAMP) ] || $(BIN)/python -m pip check --disable-pip-version-check  # vLLM's own list is not followed
 	@$(BIN)/python -m compileall -qq -j 0 -x '/tests?/|/transformers/models/' $(VENV)/lib || true
 	@touch $(STAMP)
+
+$(VENV)-audit/.installed: requirements/audit.lock
+	@echo "Installing pip-audit into $(VENV)-audit: once, less than a minute ..."
+	@$(PYTHON) -m venv --clear $(VENV)-audit
+	@$(VENV)-audit/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/audit.lock
+	@touch $@
 
 $(VENV)/.docs: $(STAMP) requirements/docs.lock
 	@echo "Installing MkDocs into $(VENV): once ..."

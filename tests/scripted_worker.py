@@ -7,6 +7,7 @@
 
     seconds       of an iteration, or a list by iteration (the last one goes on); default 0.01
     sleep         whether that time really passes; default false: it is only claimed
+    measured      with sleep: iterations are told as long as they were, on a machine that is busy too
     beat          seconds between heartbeats while time passes; default: none
     noise, seed   spread of a log-normal factor on each iteration and rank; the same seed gives the same times
     run_noise     spread of a log-normal factor on all iterations of a run, which follows from the seed and the run's id
@@ -21,9 +22,9 @@
                   on all of them. The other ranks finish unless "others" is "hang".
 
 ``do``: ``signal`` (with "signal", default 9), ``raise`` (with "message" and "kind"), ``hang`` (after as many
-heartbeats as "beats" says), ``oom`` (prints torch's
-line, fails), ``exit`` (status 1 without a word), ``garbage`` (a line of no JSON among the events), ``torn`` (half a
-line, then killed), ``flood`` (10 MB on standard output), ``counts`` (one sample more than asked).
+heartbeats as "beats" says), ``oom`` (prints torch's line, fails), ``parent`` (kills what started it, and goes on),
+``exit`` (status 1 without a word), ``garbage`` (a line of no JSON among the events), ``torn`` (half a line, then
+killed), ``flood`` (10 MB on standard output), ``counts`` (one sample more than asked).
 """
 
 from __future__ import annotations
@@ -142,6 +143,8 @@ class Worker:
             time.sleep(max(0.0, began + whole - time.monotonic()))
         else:
             self.events.claimed += whole * (1 - sum(PHASES.values()))
+        if self.script.get("measured"):
+            whole = time.monotonic() - began
         window = {"device": self.script["device"]} if "device" in self.script else {}
         stats = {"loss": 0.5, "policy_loss": 0.1, "value_loss": 0.4, "kl": 0.0, "reward": 0.5, "gradient_norm": None}
         self.events.emit(
@@ -235,6 +238,10 @@ def _oom(worker: Worker) -> None:
     raise ScriptedError("oom_device", OOM_LINE)
 
 
+def _parent(worker: Worker) -> None:
+    os.kill(os.getppid(), signal.SIGKILL)
+
+
 def _exit(worker: Worker) -> None:
     os._exit(1)
 
@@ -261,6 +268,7 @@ ACTIONS = {
     "hang": _hang,
     "oom": _oom,
     "exit": _exit,
+    "parent": _parent,
     "garbage": _garbage,
     "torn": _torn,
     "flood": _flood,

@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Any
@@ -26,15 +26,22 @@ from packageurl import PackageURL
 
 #: environment -> its interpreter
 ENVIRONMENTS = {"driver": "/opt/suite/bin/python", "stack": "/opt/stack/bin/python"}
+#: what an image has beside its operating system's packages
+FOLDERS = (Path("/opt"), Path("/usr/local"))
 LONGEST_LICENSE_NAME = 80
 _ASK = "import json, platform, sys; print(json.dumps([platform.python_version(), sys.path[1:]]))"
 
 
-def inventory(environments: dict[str, str], status: Path = Path("/var/lib/dpkg/status")) -> str:
-    """The list as JSON. ``environments``: name -> interpreter; ``status``: dpkg's database, left out when missing."""
+def inventory(
+    environments: dict[str, str], status: Path = Path("/var/lib/dpkg/status"), folders: Sequence[Path] = ()
+) -> str:
+    """The list as JSON. ``environments``: name -> interpreter; ``status``: dpkg's database, left out when missing;
+    ``folders``: below which whatever else is a distribution is listed too, such as what an interpreter brings."""
     bom = Bom()
     bom.metadata.component = Component(name="suite", type=ComponentType.CONTAINER, bom_ref="image")
-    components = [one for name, python in environments.items() for one in _environment(name, python)]
+    found = {name: _paths(python) for name, python in environments.items()}
+    components = [one for name, (version, paths) in found.items() for one in _environment(name, version, paths)]
+    components += _bundled(folders, {path for _, paths in found.values() for path in paths})
     components += _system(status)
     bom.components.update(components)
     references = sorted(str(one.bom_ref.value) for one in components)
@@ -45,9 +52,14 @@ def inventory(environments: dict[str, str], status: Path = Path("/var/lib/dpkg/s
     return json.dumps(listed, indent=1, sort_keys=True) + "\n"
 
 
-def _environment(name: str, python: str) -> Iterator[Component]:
-    """The interpreter and every distribution that it finds."""
+def _paths(python: str) -> tuple[str, list[str]]:
+    """The version of an interpreter, and where it looks."""
     version, paths = json.loads(subprocess.run((python, "-c", _ASK), capture_output=True, check=True).stdout)
+    return version, paths
+
+
+def _environment(name: str, version: str, paths: list[str]) -> Iterator[Component]:
+    """The interpreter and every distribution that it finds."""
     yield _component(name, PackageURL("generic", name="cpython", version=version), ComponentType.PLATFORM)
     seen = set()
     for distribution in distributions(path=paths):
@@ -55,6 +67,20 @@ def _environment(name: str, python: str) -> Iterator[Component]:
         if url.name not in seen:
             seen.add(url.name)
             yield _component(name, url, licenses=_licenses(distribution))
+
+
+def _bundled(folders: Sequence[Path], known: set[str]) -> Iterator[Component]:
+    """Distributions where no environment looks: those of an interpreter's own, and copies that others carry."""
+    kinds = ("*.dist-info", "*.egg-info")
+    places = {str(path.parent.resolve()) for folder in folders for kind in kinds for path in folder.rglob(kind)}
+    seen = set()
+    for distribution in distributions(path=sorted(places - {str(Path(path).resolve()) for path in known})):
+        if not distribution.metadata["Name"]:
+            continue
+        url = _python_url(distribution)
+        if url.to_string() not in seen:
+            seen.add(url.to_string())
+            yield _component("bundled", url, licenses=_licenses(distribution))
 
 
 def _python_url(distribution: Distribution) -> PackageURL:
@@ -114,4 +140,4 @@ def _component(
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(inventory(ENVIRONMENTS), encoding="utf-8")
+    Path(sys.argv[1]).write_text(inventory(ENVIRONMENTS, folders=FOLDERS), encoding="utf-8")

@@ -10,8 +10,14 @@ from difflib import get_close_matches
 SAFE_ID = re.compile(r"\w[\w.-]{0,199}")
 
 
+#: of what anybody means to type
+LONGEST_NAME = 200
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """``", did you mean 'a' or 'b'?"`` with the nearest known names, or an empty string when none is near."""
+    if len(name) > LONGEST_NAME:
+        return ""
     by_lower = {item.lower(): item for item in known}
     close = get_close_matches(name.lower(), by_lower, n=2, cutoff=0.5)
     return f", did you mean {' or '.join(repr(by_lower[item]) for item in close)}?" if close else ""

@@ -6,17 +6,16 @@ import json
 from pathlib import Path
 from typing import Any, NoReturn
 
-import yaml
 from pydantic import ValidationError
 
 from suite.spec.base import Frozen, UsageError
 from suite.spec.foreign import read_text
 from suite.spec.huggingface import shape_from_config
 from suite.spec.names import repeated
+from suite.spec.plain_yaml import load_plain
 from suite.spec.shape import Shape
 
 MAX_BYTES = 256 * 1024
-MAX_DEPTH = 32
 #: No dimension of a model comes near; beyond it figures only overflow.
 MAX_DIMENSION = 10**9
 
@@ -28,7 +27,7 @@ def load_shape(path: Path | str) -> Shape:
     """
     path = Path(path)
     text = _read(path)
-    data = _parse_json(path, text) if path.suffix == ".json" else _parse_yaml(path, text)
+    data = _parse_json(path, text) if path.suffix == ".json" else load_plain(path, text, "a shape file")
     if not isinstance(data, dict):
         raise UsageError(f"{path}: a shape file holds fields with values, not {_kind(data)}")
     if "model_type" in data or "architectures" in data:
@@ -61,45 +60,6 @@ def _parse_json(path: Path, text: str) -> Any:
         raise UsageError(f"{path}: nested too deeply for a shape") from error
     except ValueError as error:
         raise UsageError(f"{path} is not valid JSON: {_line(error)}") from error
-
-
-def _parse_yaml(path: Path, text: str) -> Any:
-    try:
-        _refuse_tricks(path, text)
-        return yaml.load(text, Loader=_UniqueKeys)
-    except yaml.YAMLError as error:
-        raise UsageError(f"{path} is not valid YAML: {_line(error)}") from error
-    except UsageError:
-        raise
-    except (ValueError, TypeError) as error:
-        raise UsageError(f"{path}: a value cannot be read: {_line(error)}") from error
-
-
-def _refuse_tricks(path: Path, text: str) -> None:
-    """No aliases (a few lines could stand for gigabytes), no tags (they read a value as what it is not) and no depth.
-
-    A flat record has use for none of them.
-    """
-    depth = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        if isinstance(event, yaml.AliasEvent):
-            raise UsageError(f"{path}: aliases (*{str(event.anchor)[:40]}) are not allowed in a shape file")
-        tag = getattr(event, "tag", None)
-        if tag is not None and tag != "!":  # which is how YAML marks a quoted text
-            raise UsageError(f"{path}: tags ({tag[:40]}) are not allowed in a shape file")
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH:
-            raise UsageError(f"{path}: nested too deeply for a shape")
-
-
-class _UniqueKeys(yaml.SafeLoader):
-    """The safe loader, which also refuses a key that is written twice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        twice = repeated(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
-        if twice is not None:
-            raise yaml.constructor.ConstructorError(None, None, f"{twice[:40]!r} is given twice", node.start_mark)
-        return super().construct_mapping(node, deep=deep)
 
 
 def _validate(path: Path, data: dict[Any, Any]) -> Shape:

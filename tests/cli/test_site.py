@@ -114,7 +114,11 @@ def test_the_two_launchers_have_sections_of_their_own(home: Path) -> None:
         ("slurm: {env: {A: [1]}}", "slurm.env.A is a text"),
         ("slurm: [1]", "slurm holds names with values, not list"),
         ("[1]", "holds names with values, not list"),
-        ("slurm: {", "is not YAML"),
+        ("slurm: {", "is not valid YAML"),
+        ("slurm: {account: 0x" + "f" * 5000 + "}", "a number of more than 40 digits"),
+        ("slurm: {account: [0x" + "f" * 5000 + "]}", "a number of more than 40 digits"),
+        ("a: &a [x, x]\nb: &b [*a, *a]\nslurm: {account: *b}", "aliases (*a) are not allowed in a site file"),
+        ("slurm: {partition: a, partition: b}", "'partition' is given twice"),
         ("a" * 300_000, "more than the 262144 that are read"),
     ],
 )

@@ -126,6 +126,18 @@ def test_a_rank_that_is_killed_under_torchrun_is_named_and_not_those_that_follow
     assert (record.failure.kind, record.failure.evidence) == ("rank_lost", ("rank 3 ended by SIGKILL",))
 
 
+@pytest.mark.ranks
+def test_a_torchrun_that_is_killed_is_named_and_leaves_nothing(suite: Suite, scratch: Path, tmp_path: Path) -> None:
+    submitted(suite, tmp_path, *script(at={"iteration": 1, "rank": 2, "do": "parent"}))
+    record = brought_home(suite, tmp_path, exit_code=1)
+    assert record.failure is not None
+    assert (record.failure.kind, record.failure.evidence[0]) == ("rank_lost", "node-1 ended by SIGKILL")
+    assert not any("SUITE_SCRIPT" in line for line in record.failure.evidence)
+    for log in (tmp_path / record.run.id / "logs").iterdir():
+        assert "SUITE_SCRIPT" not in log.read_text(), log
+    assert list(scratch.iterdir()) == []
+
+
 def test_a_rank_that_fails_says_why(suite: Suite, tmp_path: Path) -> None:
     trouble = script(at={"iteration": 1, "rank": 1, "do": "oom", "others": "hang"})
     submitted(suite, tmp_path, *BY_SLURM, *trouble)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from random import Random
 
 import psutil
@@ -26,9 +27,11 @@ ITERATIONS = 30
 EVENTS = 4 + 11 * ITERATIONS
 START_SECONDS = 3.0
 SILENCE = ("--silence", "20s")
-SCRIPT = {"seconds": 0.04, "sleep": True}
+SCRIPT = {"seconds": 0.04, "sleep": True, "measured": True}
 RUN = ("--backend", "deepspeed", "--device", "cpu", "--size", "1M", "--workload", "cpu", "--ranks", "2")
 MEASURE = ("--repeats", "1", "--warmup", "1", "--iterations", str(ITERATIONS - 1), "--oversubscribe", *SILENCE)
+#: of each rank
+MEMORY = ("--memory", "256m")
 WORK = "stand-in worker, 2 ranks"
 
 
@@ -38,10 +41,12 @@ class Site:
 
     runtime: Runtime
     worker: str = WORKER
+    #: what all containers of runs carry
+    label: str = RUN_LABEL
 
     def left(self) -> list[str]:
         """Containers and volumes of runs."""
-        by_run = ("--filter", f"label={RUN_LABEL}", "--format")
+        by_run = ("--filter", f"label={self.label}", "--format")
         containers = self.runtime.docker("ps", "--all", *by_run, "{{.Names}}").stdout.split()
         return containers + self.runtime.docker("volume", "ls", *by_run, "{{.Name}}").stdout.split()
 
@@ -81,11 +86,11 @@ class Site:
 
 
 @contextmanager
-def started() -> Iterator[Site]:
-    """Raises what keeps a runtime from being started here."""
+def started(data: Path = DATA / "data") -> Iterator[Site]:
+    """``data``: of this runtime alone. Raises what keeps a runtime from being started here."""
     require_runtime()
     with ExitStack() as ending:
-        runtime = ending.enter_context(started_runtime(data=DATA / "data", daemon={"live-restore": True}))
+        runtime = ending.enter_context(started_runtime(data=data, daemon={"live-restore": True}))
         made_scripted_image(runtime, made_base_image(runtime))
         yield Site(runtime)
 
@@ -122,7 +127,14 @@ def driver_signal(number: signal.Signals, site: Site, scene: Scene, random: Rand
 
 
 def after(
-    site: Site, scene: Scene, moment: str, before: int, code: int, kinds: tuple[str, ...], words: str = ""
+    site: Site,
+    scene: Scene,
+    moment: str,
+    before: int,
+    code: int,
+    kinds: tuple[str, ...],
+    words: str = "",
+    options: tuple[str, ...] = (),
 ) -> Verdict:
     check_output(scene)
     record = scene.record()
@@ -138,7 +150,7 @@ def after(
     site_is_back = site.runtime.process is not None and site.runtime.answers()
     if not site_is_back:
         site.restore()
-    goes_on(site, scene, *again)
+    goes_on(site, scene, *again, *options)
     return Verdict(f"{moment}: {failure.kind}", lost, "--retry-failed" if again else "the same command")
 
 
@@ -158,6 +170,19 @@ def container_signal(number: str, kinds: tuple[str, ...], site: Site, scene: Sce
     before = scene.finished()
     site.runtime.docker("kill", "--signal", number, site.container())
     return after(site, scene, moment, before, scene.ended(driver), kinds)
+
+
+def container_memory(site: Site, scene: Scene, random: Random) -> Verdict:
+    """The container's limit on memory is met, by another of its processes, and the kernel takes a rank for it."""
+    driver = scene.start(site.command(scene, *MEMORY))
+    moment = scene.wait_for_moment(random, driver, EVENTS)
+    rank = random.randrange(2)
+    name, victim, before = site.container(), site.rank(rank), scene.finished()
+    with suppress(OSError):
+        Path(f"/proc/{victim.pid}/oom_score_adj").write_text("1000")
+    site.runtime.docker("exec", name, "python3", "-c", "held = [b'x' * (1 << 24) for _ in range(1 << 10)]")
+    where = f"{moment}, rank {rank}"
+    return after(site, scene, where, before, scene.ended(driver), ("oom_host",), "emory", MEMORY)
 
 
 def container_paused(site: Site, scene: Scene, random: Random) -> Verdict:
@@ -214,7 +239,7 @@ def flood(site: Site, scene: Scene, random: Random) -> Verdict:
     """A rank floods its output in the middle of its work."""
     at = {"iteration": random.randrange(ITERATIONS), "rank": random.randrange(2), "do": "flood"}
     command = scripted_suite(
-        "run", *RUN, *MEASURE, "--runs", str(scene.runs), script={"seconds": 0.01, "sleep": True, "at": at}
+        "run", *RUN, *MEASURE, "--runs", str(scene.runs), script={**SCRIPT, "seconds": 0.01, "at": at}
     )
     code = scene.run(command)
     if code != 0:
@@ -246,6 +271,7 @@ _MAKERS = (
     ("SIGSTOP of a rank", partial(rank_signal, signal.SIGSTOP, ("hang",)), LOST),
     ("SIGKILL of the container", partial(container_signal, "KILL", ("rank_lost",)), LOST),
     ("SIGTERM of the container", partial(container_signal, "TERM", ("rank_lost", "interrupted")), LOST),
+    ("memory of the container", container_memory, LOST),
     ("container paused", container_paused, UNMOVED),
     ("SIGKILL of dockerd and containerd", runtime_killed, "the run goes on, or is lost, told and done again"),
     ("dockerd restarted", runtime_stopped, "the run goes on, or is lost, told and done again"),

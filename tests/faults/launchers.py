@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
-from tests.faults import containers, local, scheduler, surroundings
+from tests.faults import compose, containers, local, scheduler, surroundings
 from tests.faults.tries import Fault
 
 
@@ -36,6 +36,13 @@ def in_containers() -> Iterator[Launcher]:
 
 
 @contextmanager
+def by_compose() -> Iterator[Launcher]:
+    with compose.started() as site:
+        environment = {"DOCKER_HOST": site.runtime.host}
+        yield Launcher(compose.faults(site), environment, {"containers": site.left_at_end}, site.restore)
+
+
+@contextmanager
 def on_slurm() -> Iterator[Launcher]:
     with scheduler.started() as site:
         yield Launcher(scheduler.faults(site), site.slurm.environment, {"jobs": site.left}, site.restore)
@@ -44,5 +51,6 @@ def on_slurm() -> Iterator[Launcher]:
 LAUNCHERS: dict[str, Callable[[], AbstractContextManager[Launcher]]] = {
     "local": on_this_host,
     "docker": in_containers,
+    "compose": by_compose,
     "slurm": on_slurm,
 }

@@ -22,9 +22,9 @@ from tests.slurm import CONTROLLER, NODES, Slurm, node_daemon, require_slurm, st
 ITERATIONS = 30
 SMALL = ("--backend", "deepspeed", "--size", "1M", "--device", "cpu", "--nodes", "2", "--gpus-per-node", "1")
 ONCE = ("--repeats", "1", "--warmup", "1", "--iterations", str(ITERATIONS - 1), "--no-exclusive")
-LIMITS = ("--timeout", "30s", "--allowance", "30s")
+LIMITS = ("--timeout", "30s", "--allowance", "90s")
 BY_SLURM = ("--starter", "srun")
-SCRIPT = {"seconds": 0.06, "sleep": True}
+SCRIPT = {"seconds": 0.06, "sleep": True, "measured": True}
 WORK = "stand-in worker, 2 nodes"
 SHELLS = ("bash", "sh", "srun", "slurmstepd")
 COLLECT_SECONDS = 150.0

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import tarfile
 import time
 from collections.abc import Callable, Iterator
+from email.parser import HeaderParser
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(600)]
 
 ENGINES = find_image("engines")
+#: distributions that are Debian's packages too
+DEBIANS_OWN = "usr/lib/python3/dist-packages/"
 Run = Callable[..., subprocess.CompletedProcess]
 
 
@@ -85,18 +89,24 @@ class TestWhatItHolds:
         listed = copy_out(docker_api, engines_image.id, SBOM).decode()
         assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(listed) is None
 
+    def test_every_distribution_and_package_of_every_layer_is_listed(
+        self, docker_api: APIClient, engines_image: Built, layers: Layers
+    ) -> None:
+        components = json.loads(copy_out(docker_api, engines_image.id, SBOM).decode())["components"]
+        python = {f"{one['name']} {one['version']}" for one in components if one["purl"].startswith("pkg:pypi/")}
+        system = {f"{one['name']} {one['version']}" for one in components if one["purl"].startswith("pkg:deb/")}
+        assert len(layers.distributions) > 50 and layers.distributions <= python
+        assert len(layers.packages) > 50 and layers.packages <= system
+
     def test_nothing_of_the_build_machine_is_left(
-        self, docker_api: APIClient, runtime: Runtime, engines_image: Built, wheelhouse: Path, tmp_path: Path
+        self, docker_api: APIClient, engines_image: Built, wheelhouse: Path, layers: Layers
     ) -> None:
         history = "".join(entry["CreatedBy"] for entry in docker_api.history(engines_image.id))
         assert "ca.pem" not in history and "wheelhouse" not in history
-        saved = tmp_path / "image.tar"
-        runtime.docker("save", "-o", str(saved), engines_image.id, check=True)
-        names = {name.removeprefix("./") for name in files_of(saved)}
-        assert any(name.startswith("opt/stack/lib/python3.11/site-packages/torch/") for name in names)
-        leftover = {name for name in names if name.startswith(("build/", "etc/uv", "root/.cache", "tmp/"))}
+        assert any(name.startswith("opt/stack/lib/python3.11/site-packages/torch/") for name in layers.names)
+        leftover = {name for name in layers.names if name.startswith(("build/", "etc/uv", "root/.cache", "tmp/"))}
         passed_in = {"uv", "ca.crt", "ca.pem", "pip.conf", *(path.name for path in wheelhouse.iterdir())}
-        leftover |= {name for name in names if name.rpartition("/")[2] in passed_in}
+        leftover |= {name for name in layers.names if name.rpartition("/")[2] in passed_in}
         assert leftover == set()
 
     def test_its_python_files_are_compiled(self, run: Run) -> None:
@@ -107,13 +117,48 @@ class TestWhatItHolds:
             assert done.stdout.split() == ["True"], done.stderr
 
 
-def files_of(saved: Path) -> Iterator[str]:
-    """Names of all files in all layers of a saved image."""
+class Layers(NamedTuple):
+    """All files of an image's layers, and what these say of distributions and Debian's packages, as NAME VERSION."""
+
+    names: set[str]
+    distributions: set[str]
+    packages: set[str]
+
+
+@pytest.fixture(scope="module")
+def layers(runtime: Runtime, engines_image: Built, tmp_path_factory: pytest.TempPathFactory) -> Layers:
+    saved = tmp_path_factory.mktemp("saved") / "image.tar"
+    runtime.docker("save", "-o", str(saved), engines_image.id, check=True)
+    found = Layers(set(), set(), set())
     with tarfile.open(saved) as image:
         (manifest,) = json.load(image.extractfile("manifest.json"))  # type: ignore[arg-type]
         for layer in manifest["Layers"]:
             with tarfile.open(fileobj=image.extractfile(layer)) as files:
-                yield from (member.name for member in files if member.isfile())
+                _look(files, found)
+    saved.unlink()
+    return found
+
+
+def _look(files: tarfile.TarFile, found: Layers) -> None:
+    for member in files:
+        name = member.name.removeprefix("./")
+        if not member.isfile():
+            continue
+        found.names.add(name)
+        if name.endswith((".dist-info/METADATA", ".egg-info/PKG-INFO")) and not name.startswith(DEBIANS_OWN):
+            said = HeaderParser().parsestr(_text(files, member))
+            found.distributions.add(f"{re.sub(r'[-_.]+', '-', said['Name']).lower()} {said['Version']}")
+        elif name == "var/lib/dpkg/status":
+            for entry in _text(files, member).split("\n\n"):
+                said = HeaderParser().parsestr(entry)
+                if (said["Status"] or "").endswith(" installed"):
+                    found.packages.add(f"{said['Package']} {said['Version']}")
+
+
+def _text(files: tarfile.TarFile, member: tarfile.TarInfo) -> str:
+    content = files.extractfile(member)
+    assert content is not None
+    return content.read().decode(errors="replace")
 
 
 class TestHowItRuns:

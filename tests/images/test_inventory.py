@@ -89,3 +89,23 @@ def test_a_package_from_a_repository_names_its_commit(inventory: ModuleType, tmp
 def test_a_base_without_dpkg_has_no_system_packages(inventory: ModuleType, tmp_path: Path) -> None:
     listed = json.loads(inventory.inventory({"driver": sys.executable}, tmp_path / "none"))
     assert {component["properties"][0]["value"] for component in listed["components"]} == {"driver"}
+
+
+def test_what_an_interpreter_brings_and_what_others_carry_is_listed_too(inventory: ModuleType, tmp_path: Path) -> None:
+    for place, name in (("python/lib/site-packages", "pip"), ("stack/setuptools/_vendor", "wheel"), ("again", "pip")):
+        info = tmp_path / place / f"{name}-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (tmp_path / "again" / "broken.dist-info").mkdir()
+    listed = json.loads(inventory.inventory({"driver": sys.executable}, tmp_path / "none", [tmp_path]))
+    bundled = [one for one in listed["components"] if one["properties"][0]["value"] == "bundled"]
+    assert sorted(one["purl"] for one in bundled) == ["pkg:pypi/pip@1.0", "pkg:pypi/wheel@1.0"]
+
+
+def test_no_distribution_of_an_environment_is_listed_a_second_time(inventory: ModuleType, tmp_path: Path) -> None:
+    import sysconfig
+
+    folders = [Path(sysconfig.get_path("purelib"))]
+    listed = json.loads(inventory.inventory({"driver": sys.executable}, tmp_path / "none", folders))
+    twice = Counter(one["purl"] for one in listed["components"] if one["properties"][0]["value"] == "bundled")
+    assert f"pkg:pypi/pydantic@{version('pydantic')}" not in twice

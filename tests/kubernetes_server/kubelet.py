@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -366,6 +366,11 @@ def _make_node(core: CoreV1Api, name: str, port: int) -> None:
     core.patch_node_status(name, {"status": status})
 
 
+def _moment(line: int) -> bytes:
+    moment = datetime(2026, 11, 22, tzinfo=UTC) + timedelta(seconds=line // 10)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{line % 10}Z ".encode()
+
+
 def _log_server(folder: Path) -> ThreadingHTTPServer:
     """What of a kubelet serves logs: /containerLogs/NAMESPACE/POD/CONTAINER."""
 
@@ -378,7 +383,11 @@ def _log_server(folder: Path) -> ThreadingHTTPServer:
                 self.send_error(404)
                 return
             lines = log.read_bytes().splitlines(keepends=True)
-            tail = parse_qs(asked.query).get("tailLines")
+            query = parse_qs(asked.query)
+            if query.get("timestamps") == ["true"]:  # ten lines a second
+                lines = [_moment(number) + line for number, line in enumerate(lines)]
+                lines = [line for line in lines if line[:19].decode() >= query.get("sinceTime", [""])[0][:19]]
+            tail = query.get("tailLines")
             self.send_response(200)
             self.end_headers()
             self.wfile.write(b"".join(lines[-int(tail[0]) :] if tail else lines))

@@ -19,6 +19,7 @@ OF_NODES = ("gpu", "gpus_per_node", "image", "python", "stack", "env", "mount", 
 IMAGES = "images"
 NO_FILE = "none"
 _MOST_BYTES = 256 * 1024
+_MOST_DIGITS, _LONGEST_SHOWN, _LONGEST_NAME = 40, 80, 300
 
 
 def find_site(given: str | None) -> Path | None:
@@ -50,7 +51,9 @@ def read_site(path: Path, name: str, nodes: type) -> dict[str, Any]:
     for section, values in body.items():
         if section not in CLUSTER_LAUNCHERS:
             known = ", ".join(CLUSTER_LAUNCHERS)
-            raise UsageError(f"{path}: unknown section {section!r}{nearest(str(section), CLUSTER_LAUNCHERS)} ({known})")
+            raise UsageError(
+                f"{path}: unknown section {_shown(section)}{nearest(str(section), CLUSTER_LAUNCHERS)} ({known})"
+            )
         sections[section] = _section(f"{path}: {section}", values, _kinds(find_launcher(section).options, nodes))
     return sections.get(name, {})
 
@@ -75,7 +78,7 @@ def _section(where: str, values: Any, kinds: Mapping[str, Any]) -> dict[str, Any
             found[name] = _value(f"{where}.{key}", value, kinds[name])
         else:
             known = [one.replace("_", "-") for one in (*kinds, IMAGES)]
-            raise UsageError(f"{where} has no option {key!r}{nearest(str(key), known)}")
+            raise UsageError(f"{where} has no option {_shown(key)}{nearest(str(key), known)}")
     return found
 
 
@@ -88,18 +91,18 @@ def _value(where: str, value: Any, kind: Any) -> Any:
         return [_text(where, each) for each in entries]
     if plain is bool:
         if not isinstance(value, bool):
-            raise UsageError(f"{where} is true or false, not {value!r}")
+            raise UsageError(f"{where} is true or false, not {_shown(value)}")
         return value
     if plain is int:
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise UsageError(f"{where} is a number from 1 on, not {value!r}")
+            raise UsageError(f"{where} is a number from 1 on, not {_shown(value)}")
         return value
     return _text(where, value)
 
 
 def _text(where: str, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise UsageError(f"{where} is a text, not {value!r}; put it in quotes if it is meant so")
+        raise UsageError(f"{where[:_LONGEST_NAME]} is a text, not {_shown(value)}; put it in quotes if it is meant so")
     return str(value)
 
 
@@ -110,12 +113,25 @@ def _mapping(value: Any, where: str) -> dict[Any, Any]:
 
 
 def _parse(path: Path) -> Any:
-    import yaml
+    from suite.spec.plain_yaml import load_plain
 
     try:
-        found = yaml.safe_load(foreign.read_text(path, str(path), _MOST_BYTES, by_user=True))
-        return {} if found is None else found
+        found = load_plain(path, foreign.read_text(path, str(path), _MOST_BYTES, by_user=True), "a site file")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from error
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise UsageError(f"{path} is not YAML: {' '.join(str(error).split())[:300]}") from error
+    if _is_huge(found):
+        raise UsageError(f"{path} holds a number of more than {_MOST_DIGITS} digits")
+    return {} if found is None else found
+
+
+def _is_huge(value: Any) -> bool:
+    """Whether a number in it cannot even be shown."""
+    if isinstance(value, dict):
+        return any(map(_is_huge, value)) or any(map(_is_huge, value.values()))
+    if isinstance(value, (list, tuple, set)):
+        return any(map(_is_huge, value))
+    return isinstance(value, int) and abs(value) >= 10**_MOST_DIGITS
+
+
+def _shown(value: Any) -> str:
+    return repr(value)[:_LONGEST_SHOWN]

@@ -124,9 +124,10 @@ def _stream_ends(
 ) -> Iterator[RankEnd]:
     """The logs, which may be any rank's of their node, or the scheduler's own, which explain least and come last."""
     for number, stream in enumerate(streams):
-        if stream.ranks and all(ranks_seen[rank].status == "ok" for rank in stream.ranks):
-            continue
         code = end.exit_codes.get(stream.name)
+        was_killed = code is not None and code < 0  # what starts the ranks may be, and leave them to end well
+        if stream.ranks and not was_killed and all(ranks_seen[rank].status == "ok" for rank in stream.ranks):
+            continue
         by_itself = end.verdict is None and (code is None or code > 0 or stream.name == _first_to_end(end))
         times = [ranks_seen[rank].last_time for rank in stream.ranks if code is not None]
         ended_at = max(times, default=math.inf)

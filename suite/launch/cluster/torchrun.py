@@ -37,11 +37,12 @@ _FAILED_RANK = re.compile(rb"\s*rank\s*: (\d{1,9}) \(local_rank: \d+\)")
 _EXIT_CODE = re.compile(rb"\s*exitcode\s*: (-?\d{1,9})\b")
 
 
-def torchrun_argv(job: Job, meeting: Rendezvous) -> tuple[str, ...]:
+def torchrun_argv(job: Job, meeting: Rendezvous, logs: str | None = None) -> tuple[str, ...]:
     """One node's command: torchrun around the worker, under the job's own interpreter.
 
     The static rendezvous is the one that asks nobody's name: the address is given, the first node listens there.
-    Options are spelt with underscores, which torch before 2.0 asks for and later versions take.
+    Options are spelt with underscores: torch before 2.0 asks for them, later versions take them. ``logs``: where
+    torchrun keeps files of its own, else below TMPDIR; one that is killed leaves them there.
     """
     python, *worker = job.argv
     return (
@@ -49,6 +50,7 @@ def torchrun_argv(job: Job, meeting: Rendezvous) -> tuple[str, ...]:
         *(f"--nnodes={job.nodes}", f"--nproc_per_node={job.ranks_per_node}", f"--node_rank={meeting.node_rank}"),
         *("--rdzv_backend=static", f"--master_addr={meeting.address}", f"--master_port={meeting.port}"),
         "--max_restarts=0",
+        *(() if logs is None else (f"--log_dir={logs}",)),
         *worker,
     )
 

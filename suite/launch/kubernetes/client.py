@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 ASK_SECONDS = (5, 30)  # to connect, to answer
 _MOST_LOG_BYTES = 1 << 20
+_PIECE_BYTES = 1 << 20
 PATCH = "application/merge-patch+json"
 _WHERE = {
     "ConfigMap": "api/v1/namespaces/{namespace}/configmaps",
@@ -85,8 +86,9 @@ class Cluster:
             if error.status != 404:
                 raise
 
-    def log(self, pod: str, container: str, tail_lines: int | None = None) -> bytes:
-        """What a container printed; nothing where it never started. Raises Refused where its node cannot be asked."""
+    def log(self, pod: str, container: str, tail_lines: int) -> bytes:
+        """The last lines that a container printed; nothing where it never started. Raises Refused where its node cannot
+        be asked."""
         return self._log(pod, container, {"tailLines": tail_lines})
 
     def log_since(self, pod: str, container: str, since: str | None, tail_lines: int) -> bytes:
@@ -94,6 +96,20 @@ class Cluster:
         mebibyte of it."""
         how = {"tailLines": tail_lines} if since is None else {"sinceTime": since}
         return self._log(pod, container, {**how, "timestamps": "true", "limitBytes": _MOST_LOG_BYTES})
+
+    def log_from(self, pod: str, container: str, second: str | None) -> Iterator[bytes]:
+        """All that a container printed from a second on (null: ever), piece by piece, each line behind its moment.
+
+        Raises Refused, and Unanswered where it breaks off.
+        """
+        since = [] if second is None else [("sinceTime", f"{second}Z")]
+        query = [("container", container), ("timestamps", "true"), *since]
+        with _api_errors(self, "GET Pod"):
+            response = self._response("GET", "Pod", f"{pod}/log", query=query)
+            try:
+                yield from response.stream(_PIECE_BYTES)
+            finally:
+                response.close()
 
     def _log(self, pod: str, container: str, how: dict[str, Any]) -> bytes:
         query = [("container", container), *((name, str(value)) for name, value in how.items() if value)]
@@ -108,7 +124,11 @@ class Cluster:
         answer: dict[str, Any] = json.loads(self._raw(method, kind, name, **given))
         return answer
 
-    def _raw(
+    def _raw(self, method: str, kind: str, name: str = "", **given: Any) -> bytes:
+        with _api_errors(self, f"{method} {kind}"):
+            return bytes(self._response(method, kind, name, **given).data)
+
+    def _response(
         self,
         method: str,
         kind: str,
@@ -116,21 +136,20 @@ class Cluster:
         body: dict[str, Any] | None = None,
         query: list[tuple[str, str]] | None = None,
         headers: dict[str, str] | None = None,
-    ) -> bytes:
+    ) -> Any:
+        """An answer whose body is not read yet."""
         path = "/" + _WHERE[kind].format(namespace=self.namespace) + (f"/{name}" if name else "")
-        with _api_errors(self, f"{method} {kind}"):
-            response = self._api.call_api(
-                path,
-                method,
-                query_params=query or [],
-                header_params={"Accept": "application/json", "Content-Type": "application/json", **(headers or {})},
-                body=body,
-                auth_settings=["BearerToken"],
-                _preload_content=False,
-                _return_http_data_only=True,
-                _request_timeout=ASK_SECONDS,
-            )
-            return bytes(response.data)
+        return self._api.call_api(
+            path,
+            method,
+            query_params=query or [],
+            header_params={"Accept": "application/json", "Content-Type": "application/json", **(headers or {})},
+            body=body,
+            auth_settings=["BearerToken"],
+            _preload_content=False,
+            _return_http_data_only=True,
+            _request_timeout=ASK_SECONDS,
+        )
 
 
 def connect(context: str | None = None, namespace: str | None = None) -> Cluster:

@@ -22,6 +22,7 @@ from suite.launch.kubernetes.ray import PATTERNS, is_ray
 from suite.launch.kubernetes.render import render_reader
 from suite.launch.kubernetes.settings import KubernetesSettings
 from suite.launch.kubernetes.snapshot import Snapshot, read_snapshot, write_snapshot
+from suite.launch.kubernetes.whole_log import whole_log
 from suite.launch.stream import EVENT_PREFIX, parse_event
 from suite.launch.traces import iteration_of, phase_of
 from suite.spec.base import UsageError
@@ -171,7 +172,7 @@ def _with_logs(cluster: Cluster, found: Snapshot, needed: bool) -> Snapshot:
 def _log(cluster: Cluster, pod: Pod, needed: bool) -> bytes:
     """What a pod printed; nothing where its node is out of reach. Raises UsageError where a good run would be lost."""
     try:
-        return cluster.log(pod.name, pod.container)
+        return whole_log(cluster, pod.name, pod.container)
     except Refused as error:
         if error.status < 500:
             raise
@@ -280,7 +281,7 @@ def read_claim(cluster: Cluster, submission: Submission, settings: KubernetesSet
                 raise UsageError(f"pod {name}, which reads the claim {settings.claim}, was deleted")
             (reader,) = read_pods([body])
             if reader.is_over:
-                return cluster.log(name, reader.container)
+                return whole_log(cluster, name, reader.container)
             if time.monotonic() > deadline:
                 why = reader.why_pending() or reader.phase
                 raise UsageError(f"pod {name}, which reads the claim {settings.claim}, does not start: {why}")

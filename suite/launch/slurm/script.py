@@ -53,6 +53,8 @@ def batch_script(runs: Sequence[SlurmRun], settings: SlurmSettings, root: Path) 
             for number, run in enumerate(runs)
         ],
         command=srun_argv(job, settings),
+        nodes=job.nodes,
+        binding=_binding(settings),
     )
 
 
@@ -164,7 +166,7 @@ def task_argv(job: Job, settings: SlurmSettings) -> tuple[str, ...]:
     home = {} if settings.container == "none" else {"HOME": _FOLDER}
     env = {**home, **job.env}
     if settings.starter == "torchrun":
-        command = torchrun_argv(job, _MEETING)
+        command = torchrun_argv(job, _MEETING, f"{_FOLDER}/torchrun")
     else:
         env |= rank_variables(job, _RANK, _MEETING)
         command = job.argv

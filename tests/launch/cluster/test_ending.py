@@ -142,3 +142,16 @@ def test_a_run_of_which_nothing_is_known_says_so() -> None:
     assert outcome.failure is not None
     assert outcome.failure.kind == "unknown"
     assert outcome.exit_codes == dict.fromkeys(range(4))
+
+
+def test_a_torchrun_that_is_killed_is_the_cause_also_where_its_ranks_ended_well() -> None:
+    killed = SchedulerEnd(status="failed", exit_codes={"node-1": -9, "node-0": -15})
+    outcome = judged([events(OK)] * 4, killed)
+    assert outcome.failure is not None
+    assert (outcome.failure.kind, outcome.failure.evidence) == ("rank_lost", ("node-1 ended by SIGKILL",))
+
+
+def test_a_node_that_the_scheduler_ended_after_another_is_not_the_cause() -> None:
+    killed = SchedulerEnd(status="failed", exit_codes={"node-0": 1, "node-1": -15})
+    outcome = judged([events(PHASE)] * 2 + [events(OK)] * 2, killed, {"node-0": "cannot pull it"})
+    assert outcome.failure is not None and outcome.failure.kind == "image_pull"

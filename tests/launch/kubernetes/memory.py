@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
@@ -63,6 +63,11 @@ class MemoryCluster:
         return b"".join(
             stamped[-tail_lines:] if since is None else [line for line in stamped if line[:19].decode() >= since[:19]]
         )
+
+    def log_from(self, pod: str, container: str, second: str | None) -> Iterator[bytes]:
+        """As `log_since` has the moments; in pieces."""
+        whole = self.log_since(pod, container, second or "", 0)
+        yield from (whole[start : start + 1000] for start in range(0, len(whole), 1000))
 
     def log(self, pod: str, container: str, tail_lines: int | None = None) -> bytes:
         if pod in self.unreachable:

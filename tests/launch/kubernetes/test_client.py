@@ -110,13 +110,13 @@ def test_what_is_not_there_is_none_and_deleting_it_is_fine(cluster: Cluster, ans
     answers[0].say(404, 'jobs.batch "a" not found')
     assert cluster.get("Job", "a") is None
     cluster.delete("Job", "a")
-    assert cluster.log("a", "suite") == b""
+    assert cluster.log("a", "suite", 5) == b""
 
 
 def test_a_node_that_cannot_be_asked_for_a_log_is_no_empty_log(cluster: Cluster, answers: tuple[Answers, str]) -> None:
     answers[0].say(500, "dial tcp 10.0.0.7:10250: i/o timeout")
     with pytest.raises(Refused, match="i/o timeout"):
-        cluster.log("a", "suite")
+        cluster.log("a", "suite", 5)
 
 
 def test_a_dry_run_says_so_to_the_server(cluster: Cluster, answers: tuple[Answers, str]) -> None:

@@ -1,0 +1,57 @@
+"""YAML that others may have written: names, texts, numbers, lists; nothing that stands for more than is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from suite.spec.base import UsageError
+from suite.spec.names import repeated
+
+MAX_DEPTH = 32
+
+
+def load_plain(path: Path, text: str, what: str) -> Any:
+    """The data of a file. ``what``: what it is, such as ``a shape file``.
+
+    Raises UsageError, one line: no YAML, an alias (few lines could stand for gigabytes), a tag (it reads a value as
+    what it is not), depth, or a key that is written twice.
+    """
+    try:
+        _refuse_tricks(path, text, what)
+        return yaml.load(text, Loader=_UniqueKeys)
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path} is not valid YAML: {_line(error)}") from error
+    except UsageError:
+        raise
+    except (ValueError, TypeError, RecursionError) as error:
+        raise UsageError(f"{path}: a value cannot be read: {_line(error)}") from error
+
+
+def _refuse_tricks(path: Path, text: str, what: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise UsageError(f"{path}: aliases (*{str(event.anchor)[:40]}) are not allowed in {what}")
+        tag = getattr(event, "tag", None)
+        if tag is not None and tag != "!":  # which is how YAML marks a quoted text
+            raise UsageError(f"{path}: tags ({tag[:40]}) are not allowed in {what}")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise UsageError(f"{path}: nested too deeply for {what}")
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """The safe loader, which also refuses a key that is written twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        twice = repeated(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+        if twice is not None:
+            raise yaml.constructor.ConstructorError(None, None, f"{twice[:40]!r} is given twice", node.start_mark)
+        return super().construct_mapping(node, deep=deep)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

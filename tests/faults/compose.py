@@ -1,0 +1,195 @@
+"""Faults of runs that Compose starts: the driver is in the container with its ranks, which are the worker by script."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+import signal
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import distribution
+from random import Random
+
+import docker
+
+from tests import containers as scripted
+from tests.container_runtime import DATA
+from tests.faults import containers
+from tests.faults.containers import EVENTS, MEASURE, SCRIPT, START_SECONDS, Site, goes_on
+from tests.faults.judging import check_output, lost_of, told
+from tests.faults.scene import ROOT, Scene, signal_name
+from tests.faults.tries import Fault, Missed, Verdict, Wrong
+from tests.needs import compose_problem
+
+IMAGE = "suite-scripted-driver:test"
+WORK = "stand-in worker, 2 ranks"
+PROJECT = "com.docker.compose.project=suite"
+RUN = ("--size", "1M", "--workload", "cpu", "--ranks", "2")
+#: of the driver's lock, what draws; no run does
+DRAWING = {"matplotlib", "pillow", "fonttools", "contourpy", "kiwisolver", "cycler", "pyparsing"}
+COMMAND = '#!/bin/sh\nexec /opt/suite/bin/python /opt/suite/src/tests/scripted_suite.py "$@"\n'
+GONE_SECONDS = 60.0
+DOCKERFILE = """
+FROM {base}
+COPY site /opt/suite/lib/python3.11/site-packages
+COPY tests /opt/suite/src/tests
+COPY bin /opt/suite/bin
+ENV PATH=/opt/suite/bin:/usr/bin:/bin SUITE_PYTHON=/opt/stack/bin/python HOME=/tmp
+WORKDIR /work
+"""
+
+
+@dataclass
+class ComposeSite(Site):
+    """As the site of containers; a try's folder is the project's, and its ``runs`` the results."""
+
+    label: str = PROJECT
+
+    def command(self, scene: Scene, *options: str) -> list[str]:
+        place = ("--project-directory", str(scene.folder), "--file", str(scene.folder / "compose.yaml"))
+        service = ("run", "--rm", "--no-TTY", "--env", f"SUITE_SCRIPT={json.dumps(SCRIPT)}", "bench-deepspeed")
+        return ["docker", "compose", *place, "--env-file", "/dev/null", *service, *RUN, *MEASURE, *options]
+
+    def start(self, scene: Scene) -> None:
+        """The project's files, as a user has them."""
+        scene.environment |= {"SUITE_DEVICE": "cpu", "SUITE_ENGINES_IMAGE": IMAGE}
+        scene.runs.mkdir()
+        shutil.copy(ROOT / "compose.yaml", scene.folder)
+        shutil.copytree(ROOT / "compose", scene.folder / "compose")
+
+    def wait_until_gone(self) -> None:
+        """Raises Wrong."""
+        end = time.monotonic() + GONE_SECONDS
+        while left := self.left():
+            if time.monotonic() > end:
+                raise Wrong(f"{left} is still there after {GONE_SECONDS:g} s")
+            time.sleep(0.2)
+
+
+@contextmanager
+def started() -> Iterator[ComposeSite]:
+    """Raises what keeps a runtime or Compose from being there."""
+    problem = compose_problem()
+    if problem:
+        raise RuntimeError(problem)
+    with containers.started(DATA / "compose") as site:
+        _build(site)
+        yield ComposeSite(site.runtime, site.worker)
+
+
+def _build(site: Site) -> None:
+    """The scripted image with the driver's own packages, as this interpreter has them."""
+    context = io.BytesIO()
+    lock = (ROOT / "requirements" / "images" / "driver.lock").read_text()
+    with tarfile.open(fileobj=context, mode="w") as tar:
+        _add(tar, "Dockerfile", DOCKERFILE.format(base=scripted.IMAGE).encode())
+        _add(tar, "bin/suite", COMMAND.encode(), 0o755)
+        for name in ("scripted_suite.py", "scripted_worker.py"):
+            _add(tar, f"tests/{name}", (ROOT / "tests" / name).read_bytes())
+        for name in sorted(set(re.findall(r"^([a-z0-9-]+)==", lock, flags=re.MULTILINE)) - DRAWING):
+            found = distribution(name)
+            for path in found.files or ():
+                if not path.parts[0].startswith("..") and path.suffix != ".pyc":
+                    tar.add(str(found.locate_file(path)), f"site/{path}", recursive=False)
+    context.seek(0)
+    api = docker.APIClient(base_url=site.runtime.host, version="auto")
+    lines = api.build(fileobj=context, custom_context=True, tag=IMAGE, rm=True, decode=True)
+    errors = [line["error"] for line in lines if "error" in line]
+    if errors:
+        raise RuntimeError(errors[0])
+
+
+def _add(tar: tarfile.TarFile, name: str, data: bytes, mode: int = 0o644) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(data), mode
+    tar.addfile(entry, io.BytesIO(data))
+
+
+def client_signal(number: signal.Signals, site: ComposeSite, scene: Scene, random: Random) -> Verdict:
+    """`docker compose run` hands a signal on to the driver in the container."""
+    client = scene.start(site.command(scene))
+    moment = scene.wait_for_any_moment(random, client, EVENTS, START_SECONDS)
+    before = scene.finished()
+    if client.poll() is not None:
+        raise Missed("the run was over")
+    client.send_signal(number)
+    code = scene.ended(client)
+    check_output(scene)
+    site.wait_until_gone()
+    record = scene.record()
+    if record is not None and record.status not in ("interrupted", "ok"):
+        raise Wrong(f"{moment}: {signal_name(code)}, the run is {told(record)}: {scene.output()[-300:]}")
+    lost = lost_of(before, record)
+    goes_on(site, scene)
+    return Verdict(f"{moment}: {signal_name(code)}, {told(record).split(',')[0]}", lost, "the same command")
+
+
+def client_killed(site: ComposeSite, scene: Scene, random: Random) -> Verdict:
+    """The container goes on without its client."""
+    client = scene.start(site.command(scene))
+    moment = scene.wait_for_moment(random, client, EVENTS)
+    before = scene.finished()
+    client.kill()
+    scene.ended(client)
+    site.wait_until_gone()
+    record = scene.record()
+    lost = lost_of(before, record)
+    if record is None or record.status != "ok":
+        raise Wrong(f"{moment}: the run is {told(record)}")
+    goes_on(site, scene)
+    return Verdict(f"{moment}: the run went on", lost, "the same command")
+
+
+def container_killed(site: ComposeSite, scene: Scene, random: Random) -> Verdict:
+    """Driver and ranks at once."""
+    client = scene.start(site.command(scene))
+    moment = scene.wait_for_moment(random, client, EVENTS)
+    before = scene.finished()
+    site.runtime.docker("kill", site.container())
+    code = scene.ended(client)
+    check_output(scene)
+    site.wait_until_gone()
+    record = scene.record()
+    if record is not None and record.status == "ok":
+        raise Missed("all work was done")
+    if code == 0 or record is None or record.status != "interrupted":
+        raise Wrong(f"{moment}: exit code {code}, the run is {told(record)}: {scene.output()[-300:]}")
+    lost = lost_of(before, record)
+    goes_on(site, scene)
+    return Verdict(f"{moment}: {told(record).split(',')[0]}", lost, "the same command")
+
+
+INTERRUPTED = "what was measured is kept, the container is gone, the run is done again by the same command"
+_MAKERS: tuple[tuple[str, Callable[..., Verdict], str], ...] = (
+    *(
+        (f"{number.name} of docker compose run", partial(client_signal, number), INTERRUPTED)
+        for number in (signal.SIGINT, signal.SIGTERM)
+    ),
+    ("SIGKILL of docker compose run", client_killed, "the run goes on in its container, and is not made twice"),
+    ("SIGKILL of the container", container_killed, INTERRUPTED),
+    ("SIGKILL of a rank", partial(containers.rank_signal, signal.SIGKILL, ("rank_lost",)), containers.LOST),
+    ("SIGSTOP of a rank", partial(containers.rank_signal, signal.SIGSTOP, ("hang",)), containers.LOST),
+    ("container paused", containers.container_paused, containers.UNMOVED),
+)
+
+
+def _in_project(do: Callable[..., Verdict], site: ComposeSite, scene: Scene, random: Random) -> Verdict:
+    site.start(scene)
+    return do(site, scene, random)
+
+
+def faults(site: ComposeSite | None) -> tuple[Fault, ...]:
+    """Of a runtime with Compose; of none, to be listed."""
+    return tuple(
+        Fault("compose", name, WORK, partial(_in_project, do, site), right)  # type: ignore[arg-type]
+        for name, do, right in _MAKERS
+    )
+
+
+FAULTS = faults(None)

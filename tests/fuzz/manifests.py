@@ -1,0 +1,172 @@
+"""Manifests, shapes, `config.json` and workloads."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from random import Random
+from typing import Any
+
+import yaml
+
+from suite.bundle.files import parse_object
+from suite.bundle.manifest_file import parse_manifest
+from suite.conduct.running.consent import what_it_asks
+from suite.conduct.running.progress import title
+from suite.spec.layout import Layout
+from suite.spec.manifest import manifest_hash, work_hash
+from suite.spec.resolve import resolve_work
+from suite.spec.shape import Shape
+from suite.spec.shape_file import load_shape
+from suite.spec.workload import Workload
+from tests.fuzz import mutate
+from tests.fuzz.material import TWO_RANKS, in_file, text_of
+from tests.synthetic import GPT, LLAMA, SMOKE, grpo_workload, synthetic_manifest
+
+
+@cache
+def manifests() -> list[Any]:
+    made = [
+        synthetic_manifest(),
+        synthetic_manifest(layout=TWO_RANKS, size=LLAMA, workload=grpo_workload()),
+        synthetic_manifest(layout=TWO_RANKS, device="cuda", precision="bf16", backend="megatron"),
+    ]
+    return [json.loads(each.model_dump_json(by_alias=True)) for each in made]
+
+
+def hashed_again(body: Any, random: Random) -> Any:
+    """Mostly with the hashes that fit, so that what lies behind them is reached too."""
+    if not isinstance(body, dict) or random.random() < 0.15:
+        return body
+    try:
+        size, workload = Shape.model_validate(body.get("size")), Workload.model_validate(body.get("workload"))
+        layout = Layout.model_validate(body.get("layout"))
+        body["work_hash"] = work_hash(size, workload, layout.ranks, body["measure"]["seed"])
+        if random.random() < 0.7:
+            body["work"] = resolve_work(size, workload, layout, body["measure"]["seed"]).model_dump(mode="json")
+    except Exception:  # noqa: BLE001 - what cannot be hashed keeps its hash
+        pass
+    try:
+        body["hash"] = manifest_hash(body)
+    except (ValueError, TypeError, RecursionError):
+        pass
+    return body
+
+
+def every_manifest(random: Random) -> bytes:
+    return mutate.json_document(manifests(), hashed_again)(random)
+
+
+def read_manifest(data: bytes) -> None:
+    manifest = parse_manifest(text_of(data), "manifest.json")
+    what_it_asks(manifest, "3 runs")
+    title(manifest)
+    manifest.model_dump_json(by_alias=True)
+
+
+def read_shape(data: bytes) -> None:
+    load_shape(in_file("shape.yaml", data))
+
+
+def read_config(data: bytes) -> None:
+    load_shape(in_file("config.json", data))
+
+
+YAMLS = [yaml.safe_dump(shape.model_dump(mode="json")).encode() for shape in (GPT, LLAMA)]
+CONFIGS: list[Any] = [
+    {
+        "model_type": "llama",
+        "hidden_size": 4096,
+        "num_attention_heads": 32,
+        "num_hidden_layers": 32,
+        "vocab_size": 32000,
+        "intermediate_size": 11008,
+        "num_key_value_heads": 8,
+        "rms_norm_eps": 1e-5,
+        "max_position_embeddings": 8192,
+        "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+    },
+    {"model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_layer": 12, "vocab_size": 50257, "n_positions": 1024},
+    {
+        "model_type": "opt",
+        "hidden_size": 768,
+        "num_attention_heads": 12,
+        "num_hidden_layers": 12,
+        "vocab_size": 50272,
+        "ffn_dim": 3072,
+        "max_position_embeddings": 2048,
+        "word_embed_proj_dim": 768,
+        "do_layer_norm_before": True,
+    },
+    {
+        "model_type": "mixtral",
+        "hidden_size": 4096,
+        "num_attention_heads": 32,
+        "num_hidden_layers": 32,
+        "vocab_size": 32000,
+        "intermediate_size": 14336,
+        "num_key_value_heads": 8,
+        "num_local_experts": 8,
+        "num_experts_per_tok": 2,
+    },
+    {
+        "model_type": "qwen3",
+        "hidden_size": 2048,
+        "num_attention_heads": 16,
+        "num_hidden_layers": 28,
+        "vocab_size": 151936,
+        "intermediate_size": 6144,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "rope_theta": 1000000,
+    },
+]
+
+
+def read_workload(data: bytes) -> None:
+    body = parse_object(text_of(data), "workload")
+    workload = Workload.model_validate(body.get("workload"))
+    layout = Layout.model_validate(body.get("layout"))
+    changes = body.get("changes")
+    changed = workload.changed(changes if isinstance(changes, dict) else {})
+    resolve_work(GPT, changed, layout)
+    layout.label()
+
+
+def no_files(body: Any, random: Random) -> Any:
+    """An option may name a file of lengths; which one, is not for an input to say."""
+    return json.loads(json.dumps(body).replace("list:", "list "))
+
+
+WORKLOADS = [
+    {
+        "workload": SMOKE.model_dump(mode="json"),
+        "layout": TWO_RANKS.model_dump(mode="json"),
+        "changes": {"rollouts": 8, "micro_batch": 2},
+    },
+    {
+        "workload": grpo_workload().model_dump(mode="json"),
+        "layout": TWO_RANKS.model_dump(mode="json"),
+        "changes": {
+            "algorithm": "grpo:kl_coefficient=0.001",
+            "group": 4,
+            "lengths": "lognormal:mean=10,sigma=0.6,cap=24",
+        },
+    },
+]
+
+
+def yaml_or_bytes(random: Random) -> bytes:
+    seed = random.choice(YAMLS)
+    if random.random() < 0.6:
+        return mutate.lines(seed, random)
+    return yaml.safe_dump(_writable(mutate.tree(yaml.safe_load(seed), random))).encode(errors="replace")
+
+
+def _writable(value: Any) -> Any:
+    """What YAML can be made of: no numbers of thousands of digits."""
+    if isinstance(value, dict):
+        return {str(name): _writable(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_writable(inner) for inner in value]
+    return "9" * 4400 if isinstance(value, int) and abs(value) > 10**4000 else value

@@ -1,0 +1,73 @@
+"""What users type: durations, sizes, and other words of options."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from suite.cli.options.reading import rank_counts
+from suite.launch.kubernetes.answers import readable
+from suite.launch.kubernetes.names import object_name, quantity_number
+from suite.planner.ask import device_range
+from suite.spec import typed
+from suite.spec.base import UsageError
+from suite.spec.lengths import parse_lengths
+from suite.spec.redaction import without_secrets
+from tests.fuzz import mutate
+
+DURATIONS = ("90", "90s", "20m", "1h30m", "1.5h", "100h20m10s")
+SIZES = ("16g", "512m", "1.5GiB", "64 gb", "1024", "2TiB")
+WORDS = (
+    "3%",
+    "2.5 %",
+    "8..1024",
+    "all",
+    "4",
+    "16Gi",
+    "500m",
+    "2e3",
+    "lognormal:mean=512,sigma=0.6,cap=4096,at-cap=0.1",
+    "fixed:512",
+)
+
+
+def make_text(seeds: tuple[str, ...]) -> Any:
+    def make(random: Random) -> bytes:
+        return mutate.text(random.choice(seeds), random).encode(errors="surrogatepass")
+
+    return make
+
+
+def plain(data: bytes) -> str:
+    return data.decode(errors="surrogatepass")
+
+
+def read_duration(data: bytes) -> None:
+    assert 0 < typed.seconds(plain(data)) < 1e9
+
+
+def read_size(data: bytes) -> None:
+    assert 0 <= typed.size(plain(data)) <= 1 << 60
+
+
+def read_words(data: bytes) -> None:
+    text, refused = plain(data), 0
+    for read in (
+        lambda: typed.share("--margin", text),
+        lambda: typed.pair("--env", text),
+        lambda: typed.whole("--ranks", text, 100),
+        lambda: rank_counts([text], 8),
+        lambda: device_range(text),
+        lambda: quantity_number(text),
+        lambda: None if text.startswith("list") else parse_lengths(text),
+        lambda: object_name(readable(text)),
+        lambda: without_secrets(text),
+    ):
+        try:
+            read()
+        except ValueError as error:
+            if type(error) not in (ValueError, UsageError) or len(str(error)) > 20_000:
+                raise
+            refused += 1
+    if refused > 6:
+        raise UsageError("refused by nearly all")

@@ -1,0 +1,171 @@
+"""A pod's log comes whole, also where answers break off, in whatever pieces they come."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from suite.launch.cluster.scheduler import Unanswered
+from suite.launch.kubernetes import whole_log as module
+from suite.launch.kubernetes.client import Refused, connect
+from suite.launch.kubernetes.whole_log import whole_log
+from tests.launch.kubernetes.test_client import kubeconfig
+
+
+class Node:
+    """What a kubelet keeps of a container, and after how many bytes each answer breaks off (null: none does)."""
+
+    def __init__(self, lines: list[tuple[str, bytes]], breaks: list[int | None] | None = None) -> None:
+        self.lines, self.breaks = lines, breaks or []
+        self.asked: list[str | None] = []
+        self.piece = 7
+        self.gone_after: int | None = None
+
+    def answer(self, second: str | None) -> tuple[bytes, bool]:
+        """All from a second on, and whether it is all."""
+        whole = b"".join(
+            moment.encode() + b"Z " + text for moment, text in self.lines if second is None or moment[:19] >= second
+        )
+        end = self.breaks.pop(0) if self.breaks else None
+        return (whole, True) if end is None or end >= len(whole) else (whole[:end], False)
+
+    def log_from(self, pod: str, container: str, second: str | None) -> Iterator[bytes]:
+        if self.gone_after is not None and len(self.asked) >= self.gone_after:
+            raise Refused("no such pod", 404, "not found")
+        self.asked.append(second)
+        text, is_whole = self.answer(second)
+        yield from (text[start : start + self.piece] for start in range(0, len(text), self.piece))
+        if not is_whole:
+            raise Unanswered("it breaks off")
+
+
+def of_seconds(texts: list[bytes], each: int = 3) -> list[tuple[str, bytes]]:
+    """So many lines within each second."""
+    return [(f"2026-11-22T00:00:{index // each:02d}.{index % each}", text) for index, text in enumerate(texts)]
+
+
+LINES = [b"line %d\r of a log\n" % number for number in range(40)]
+WHOLE = b"".join(LINES)
+
+
+def read(node: Node) -> bytes:
+    return whole_log(node, "pod", "suite")  # type: ignore[arg-type]
+
+
+def test_a_log_is_what_was_printed_without_the_moments() -> None:
+    node = Node(of_seconds(LINES))
+    assert read(node) == WHOLE
+    assert node.asked == [None]
+
+
+def test_an_answer_that_breaks_off_is_gone_on_with_from_its_last_second() -> None:
+    node = Node(of_seconds(LINES), [500, 300, 0])
+    assert read(node) == WHOLE
+    assert len(node.asked) == 4 and node.asked[0] is None and None not in node.asked[1:]
+
+
+@given(breaks=st.lists(st.integers(200, 1500), max_size=12), piece=st.integers(1, 200), each=st.integers(1, 5))
+def test_no_line_is_lost_or_doubled_wherever_answers_break_off(breaks: list[int], piece: int, each: int) -> None:
+    node = Node(of_seconds(LINES, each), list(breaks))
+    node.piece = piece
+    assert read(node) == WHOLE
+
+
+def test_two_streams_a_moment_out_of_order_lose_nothing() -> None:
+    lines = of_seconds(LINES)
+    lines[7], lines[11] = (lines[11][0], lines[7][1]), (lines[7][0], lines[11][1])
+    assert read(Node(lines, [280, 330, 400])) == WHOLE
+
+
+def test_answers_that_bring_nothing_new_are_given_up() -> None:
+    node = Node(of_seconds(LINES), [500] + [0] * 20)
+    with pytest.raises(Unanswered, match="breaks off"):
+        read(node)
+    assert len(node.asked) == 1 + module.MOST_BROKEN
+
+
+def test_a_pod_that_goes_while_it_is_read_keeps_what_it_said() -> None:
+    node = Node(of_seconds(LINES), [500])
+    node.gone_after = 1
+    lines, _, note = read(node).partition(b"suite: ")
+    assert note == b"the pod went while its log was read\n"
+    assert lines.count(b"\n") > 8 and WHOLE.startswith(lines)
+
+
+def test_what_never_started_printed_nothing() -> None:
+    node = Node([])
+    node.gone_after = 0
+    assert read(node) == b""
+
+
+def test_a_log_without_end_is_read_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_BYTES", 100)
+    text = read(Node(of_seconds(LINES)))
+    assert text.endswith(b"suite: the log goes on, and was not read any further\n")
+    assert len(text) < 300
+
+
+@pytest.mark.parametrize("moment", ["no moment", "0001-01-01T00:00:00.5", "2026-99-99T00:00:00.5"])
+def test_a_node_that_tells_no_moments_is_read_in_one_go_or_not_at_all(moment: str) -> None:
+    lines = [(moment, text) for text in LINES]
+    assert read(Node(lines)).count(b"line") == len(LINES)
+    with pytest.raises(Unanswered):
+        read(Node(lines, [500]))
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    """An API server on loopback whose answers come in chunks, and break off as the node says."""
+    node = Node(of_seconds(LINES))
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            query = parse_qs(urlsplit(self.path).query)
+            assert query["timestamps"] == ["true"] and "limitBytes" not in query
+            since = query.get("sinceTime", [None])[0]
+            node.asked.append(since)
+            text, is_whole = node.answer(since and since.removesuffix("Z"))
+            self.send_response(200)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            if text:
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(text), text))
+            if is_whole:
+                self.wfile.write(b"0\r\n\r\n")
+            self.close_connection = True
+
+        def log_message(self, *arguments: Any) -> None:
+            return
+
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=httpd.serve_forever, args=(0.01,))
+    thread.start()
+    monkeypatch.setenv(
+        "KUBECONFIG", str(kubeconfig(tmp_path / "config", f"http://127.0.0.1:{httpd.server_address[1]}"))
+    )
+    yield node
+    httpd.shutdown()
+    thread.join()
+    httpd.server_close()
+
+
+def test_a_connection_that_is_cut_in_mid_answer_costs_no_line(server: Node) -> None:
+    server.breaks = [700, 300]
+    assert whole_log(connect(), "pod", "suite") == WHOLE
+    assert len(server.asked) == 3
+
+
+def test_a_cluster_that_does_not_answer_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path / "none", "http://127.0.0.1:9")))
+    with pytest.raises(Unanswered, match="does not answer"):
+        whole_log(connect(), "pod", "suite")

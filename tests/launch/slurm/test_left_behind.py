@@ -1,0 +1,119 @@
+"""What a task leaves on its node where it cannot tidy up after itself, and who removes it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from suite.launch.cluster.torchrun import Rendezvous, torchrun_argv
+from suite.launch.job import Job
+from suite.launch.slurm.script import SlurmRun, batch_script
+from suite.launch.slurm.settings import SlurmSettings
+from tests.launch.slurm.jobs import ROOT, manifest
+
+#: runs what comes behind its own options, as a task of a step would be
+SRUN = '#!/bin/bash\nwhile [ "$1" != bash ]; do shift; done\n"$@"\n'
+SCONTROL = '#!/bin/bash\n[ "$2" = node ] && echo "NodeName=n1 NodeAddr=10.1.2.3" || echo n1\n'
+KILLED = "import os, signal; os.kill(os.getppid(), signal.SIGKILL)"
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    for name, text in (("srun", SRUN), ("scontrol", SCONTROL)):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    return folder
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    """The node's folder for temporary files."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    return folder
+
+
+def run_job(tools: Path, scratch: Path, code: str = "", **settings: object) -> int:
+    """The exit code of a batch script whose one rank is a few lines of Python."""
+    asked = Job(name="run", argv=(sys.executable, "-c", code), ranks_per_node=1)
+    queue = SlurmSettings(starter="srun", **settings)
+    script = batch_script([SlurmRun(manifest(nodes=1, gpus=1), asked)], queue, ROOT)
+    job = {"SLURM_JOB_ID": "71", "SLURM_JOB_NODELIST": "n1", "SLURM_NODEID": "0", "SLURM_PROCID": "0"}
+    environment = {**job, "SLURM_LOCALID": "0", "PATH": f"{tools}:{os.environ['PATH']}", "TMPDIR": str(scratch)}
+    return subprocess.run(["bash", "-c", script], env=environment, capture_output=True, timeout=60).returncode
+
+
+def left_by(scratch: Path, name: str, minutes: float) -> Path:
+    """A folder of a task that ended so long ago."""
+    folder = scratch / name
+    folder.mkdir()
+    (folder / "manifest.json").touch()
+    then = time.time() - 60 * minutes
+    os.utime(folder, (then, then))
+    return folder
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """As all hold it that run in it."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("settings", [{}, {"hint": "nomultithread"}], ids=["", "with a hint"])
+def test_a_job_removes_what_a_task_that_was_killed_at_once_left(tools: Path, scratch: Path, settings: dict) -> None:
+    others = left_by(scratch, "suite.72.abcdefgh", 0)
+    assert run_job(tools, scratch, KILLED, **settings) == 137
+    assert list(scratch.iterdir()) == [others], "and nothing of another job"
+
+
+def test_what_a_killed_job_left_is_removed_by_the_next_task_on_its_node(tools: Path, scratch: Path) -> None:
+    left_by(scratch, "suite.7.abcdefgh", 3)
+    fresh = left_by(scratch, "suite.8.abcdefgh", 1)
+    others = [left_by(scratch, name, 3) for name in ("suite.abcdefgh", "suite.1.abc", "other.1.abcdefgh")]
+    in_use = left_by(scratch, "suite.9.abcdefgh", 3)
+    with held(in_use):
+        assert run_job(tools, scratch) == 0
+    assert set(scratch.iterdir()) == {fresh, in_use, *others}
+
+
+def test_a_rank_holds_its_folder_also_when_the_shell_around_it_is_gone(tools: Path, scratch: Path) -> None:
+    code = (
+        "import fcntl, os, signal, sys\n"
+        "place = os.open('.', os.O_RDONLY)\n"
+        "os.kill(os.getppid(), signal.SIGKILL)\n"
+        "try:\n    fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+        f"except BlockingIOError:\n    open({str(scratch / 'held')!r}, 'w').close()\n"
+    )
+    run_job(tools, scratch, code)
+    deadline = time.monotonic() + 10
+    while not (scratch / "held").exists():
+        assert time.monotonic() < deadline, "nobody holds it"
+        time.sleep(0.05)
+
+
+def test_torchrun_keeps_its_files_in_the_folder_that_goes_with_the_task() -> None:
+    asked = Job(name="run", argv=("python", "-m", "suite.worker"), ranks_per_node=2)
+    script = batch_script([SlurmRun(manifest(nodes=1, gpus=2), asked)], SlurmSettings(), ROOT)
+    assert '--log_dir="$folder"/torchrun' in script.replace("'\"'\"'", "'")
+
+
+def test_torchrun_reads_where_its_files_go() -> None:
+    run = pytest.importorskip("torch.distributed.run")
+    asked = Job(name="run", argv=("python", "-m", "suite.worker"), ranks_per_node=2)
+    meeting = Rendezvous(address="10.0.0.1", port="29500", node_rank="0")
+    assert run.parse_args(list(torchrun_argv(asked, meeting, "/here")[3:])).log_dir == "/here"

@@ -1,0 +1,74 @@
+"""`make audit`: what is known of the locks' packages is told apart from what nobody could be asked."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def audit() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("audit", ROOT / "requirements/audit.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def answer(*packages: dict) -> subprocess.CompletedProcess:
+    """As pip-audit prints it, which ends with 1 where it has found something."""
+    code = int(any(package.get("vulns") for package in packages))
+    return subprocess.CompletedProcess((), code, json.dumps({"dependencies": packages, "fixes": []}), "")
+
+
+CLEAN = {"name": "rich", "version": "15.0.0", "vulns": []}
+BAD = {
+    "name": "pillow",
+    "version": "9.0.0",
+    "vulns": [{"id": "PYSEC-1", "fix_versions": ["9.0.1"], "aliases": ["CVE-1"], "description": "long"}],
+}
+OWN = {"name": "torch", "skip_reason": "not found on the index"}
+
+
+def test_no_known_vulnerability_is_0(audit: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    assert audit.main(["a.lock", "b.lock"], lambda lock: answer(CLEAN, OWN)) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        *("a.lock: 2 packages, 0 known vulnerabilities", "  not known to the service: torch"),
+        *("b.lock: 2 packages, 0 known vulnerabilities", "  not known to the service: torch"),
+    ]
+
+
+def test_a_known_vulnerability_is_1_and_named_with_what_mends_it(
+    audit: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = {"a.lock": answer(BAD), "b.lock": answer(CLEAN)}
+    assert audit.main([*answers], answers.__getitem__) == 1, "also where a later lock has none"
+    assert "  pillow 9.0.0: PYSEC-1, CVE-1; mended in 9.0.1" in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("output", ["", "[]", "{}", "Traceback"])
+def test_a_service_that_nobody_reaches_is_neither(
+    audit: ModuleType, capsys: pytest.CaptureFixture[str], output: str
+) -> None:
+    failed = subprocess.CompletedProcess((), 1, output, "ERROR:pip_audit: unreachable\n")
+    assert audit.main(["a.lock"], lambda lock: failed) == 3
+    told = capsys.readouterr()
+    assert told.out == "" and told.err.startswith("not audited: a.lock: ")
+
+
+def test_make_asks_about_every_lock_in_an_environment_of_its_own() -> None:
+    recipe = subprocess.run(
+        ["make", "--no-print-directory", "-n", "-B", "audit"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    asked = set(re.findall(r"requirements/[\w/.-]+\.lock", recipe.replace("\\\n", " ").splitlines()[-1]))
+    there = {str(path.relative_to(ROOT)) for path in (ROOT / "requirements").rglob("*.lock")}
+    assert asked == there - {"requirements/images/trlx-source.lock"}
+    assert "--require-hashes" in recipe
