@@ -59,6 +59,7 @@ from suite.spec.shape_file import load_shape
 from suite.spec.workload import Workload
 from tests.fuzz import mutate
 from tests.fuzz.archives import make_identity, make_packed, read_identity, read_packed
+from tests.fuzz.imports import make_import, read_import
 from tests.fuzz.run import Target
 from tests.synthetic import GPT, LLAMA, SMOKE, grpo_workload, make_bundle, synthetic_manifest
 
@@ -672,5 +673,6 @@ TARGETS = {
         Target("archive", make_archive, read_archive, (UnsafeCopy,)),
         Target("packed", make_packed, read_packed, (UsageError,)),
         Target("identity", make_identity, read_identity, (UsageError,)),
+        Target("import", make_import, read_import, (UsageError,)),
     )
 }
