@@ -38,7 +38,7 @@ def import_log(
     """Take over another tool's step log as a row marked "imported, not measured here".
 
     \b
-    suite import train.log --from verl --model Qwen/Qwen3-8B --devices 8 --device "NVIDIA H100 80GB HBM3"
+    suite import train.log --from verl --model Qwen/Qwen3-8B --devices 8
 
     What the log does not tell is given by options and shown as told by the importer. Such a row is in no ranking, no
     comparison and no verdict. docs/import.md says what is read.
