@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
+    from suite.bundle.imported.record import ImportedRow
     from suite.bundle.record import Record
     from suite.export.columns import Column
     from suite.export.tables import Row
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "PhaseComparison", "Runs", "UsageError", "columns", "compare", "load"]
 
-TableName = Literal["runs", "phases", "iterations"]
+TableName = Literal["runs", "phases", "iterations", "imported"]
 Verdict = Literal["faster", "slower", "not distinguishable", "too few runs"]
 
 
@@ -48,10 +49,10 @@ def load(*folders: str | os.PathLike[str]) -> Runs:
 
     if not folders:
         raise UsageError("load takes the folder of some results, or several")
-    found = read_entries([Path(folder) for folder in folders])
-    tags, problems = tags_by_path(Path(entry.path) for entry in found.entries)
+    found = read_entries([Path(folder) for folder in folders], with_imported=True)
+    tags, problems = tags_by_path(map(Path, found.paths()))
     entries = tuple(sorted(found.entries, key=lambda entry: (entry.record.run.id, entry.path)))
-    return Runs(entries, tags, (*found.warnings(), *problems))
+    return Runs(entries, tags, (*found.warnings(), *problems), found.imported)
 
 
 def columns(table: TableName = "runs") -> tuple[Column, ...]:
@@ -63,11 +64,16 @@ def columns(table: TableName = "runs") -> tuple[Column, ...]:
 
 @dataclass(frozen=True, repr=False)
 class Runs:
-    """Some runs, by run id. ``warnings``: what was left out when they were read, or must be known, a line each."""
+    """Some runs, by run id. ``warnings``: what was left out when they were read, or must be known, a line each.
+
+    Other tools' logs that were imported beside them are in the table ``imported`` alone; they are no runs, and are
+    neither counted nor compared.
+    """
 
     _entries: tuple[Entry, ...]
     _tags: dict[str, tuple[str, ...]]
     warnings: tuple[str, ...] = ()
+    _imported: tuple[ImportedRow, ...] = ()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -88,7 +94,7 @@ class Runs:
         """One dictionary a row; times are datetimes in UTC, lists of texts are lists, null is None."""
         from suite.export.tables import find_table, rows_of
 
-        return list(rows_of(find_table(table), self._entries, self._tags))
+        return list(rows_of(find_table(table), self._entries, self._tags, self._imported))
 
     def to_pandas(self, table: TableName = "runs") -> pandas.DataFrame:
         """A data frame with the columns of a table. Raises UsageError where pandas is not installed."""

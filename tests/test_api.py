@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -173,3 +176,41 @@ def test_the_example_runs_and_tells_what_the_report_tells() -> None:
     assert "megatron 1M" in done.stdout and "samples_per_second" in done.stdout
     assert len(EXAMPLE.read_text().split('"""')[2].split("# more")[0].strip().splitlines()) <= 4
     assert len(read_entries([CPU]).entries) == len(api.load(CPU))
+
+
+NOTEBOOK = ROOT / "examples" / "notebook.py"
+
+
+def cells(text: str) -> list[tuple[str, str]]:
+    """Of a script in percent cells: the heading of each with its body, as editors and jupytext divide it."""
+    parts = re.split(r"(?m)^(# %%.*)$", text)
+    assert parts[0].strip() == "", "everything stands in a cell"
+    return list(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_a_cell_of_words_is_words_alone() -> None:
+    found = cells(NOTEBOOK.read_text(encoding="utf-8"))
+    words = [body for heading, body in found if heading.endswith("[markdown]")]
+    assert len(words) >= 5 and {heading for heading, _ in found} == {"# %%", "# %% [markdown]"}
+    assert all(line.startswith("#") for body in words for line in body.strip().splitlines())
+
+
+def test_the_notebook_runs_cell_by_cell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """As a notebook's kernel does: one name space, and each cell's last expression is what it shows."""
+    pytest.importorskip("pandas", reason="the notebook is NOT RUN: no pandas in this interpreter")
+    monkeypatch.chdir(ROOT)
+    names: dict[str, Any] = {}
+    shown = []
+    for heading, body in cells(NOTEBOOK.read_text(encoding="utf-8")):
+        if heading != "# %%":
+            continue
+        tree = ast.parse(body)
+        last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+        exec(compile(tree, "cell", "exec"), names)  # noqa: S102 - this checkout's own example
+        if last is not None:
+            shown.append(eval(compile(ast.Expression(last.value), "", "eval"), names))  # noqa: S307 - as above
+    assert len(names["frame"]) == len(names["runs"]) > 10
+    assert set(names["phases"].columns) == {"deepspeed", "megatron"} and len(names["phases"]) > 4
+    assert names["table"]["count"].sum() <= len(names["frame"]) and len(names["drift"]) > 3
+    assert len(shown) == 5 and len(names["imported"]) == 0
+    assert "train" in capsys.readouterr().out

@@ -41,11 +41,11 @@ def writing(path: Path) -> Iterator[None]:
         raise UsageError(f"cannot write {path}: {(error.strerror or str(error)).lower()}{advice}") from error
 
 
-def write_synced(path: Path, text: str) -> None:
+def write_synced(path: Path, content: str | bytes) -> None:
     """Write a new file and force it to disk. Raises OSError, FileExistsError among them."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
     with os.fdopen(descriptor, "wb") as file:
-        file.write(text.encode())
+        file.write(content.encode() if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())
 

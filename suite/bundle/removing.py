@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suite.bundle.files import sync_folder, writing
-from suite.bundle.store import Bundle, find_bundles
+from suite.bundle.imported.store import is_run
+from suite.bundle.store import Bundle
 from suite.bundle.tags import forget_tags
 from suite.launch.cluster.submission import FOLDER as SUBMITTED
 from suite.spec.base import UsageError
@@ -31,7 +32,7 @@ def removable(path: Path) -> Removable:
     bundle = Bundle(Path(os.path.abspath(path)))
     if os.path.islink(bundle.path):
         raise UsageError(f"{path} is a symbolic link: name the bundle itself")
-    if [found.path for found in find_bundles([bundle.path])] != [bundle.path]:
+    if not is_run(bundle.path):
         raise UsageError(f"{path} is no bundle")
     if bundle.running():
         raise UsageError(f"{path} is being run: wait for its end, or stop its driver")

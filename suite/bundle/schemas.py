@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from suite.bundle.archive.index import ARCHIVE_SCHEMA, Index
 from suite.bundle.event_schema import events_schema
 from suite.bundle.events import EVENTS_SCHEMA
+from suite.bundle.imported.record import IMPORT_SCHEMA, IMPORTED_SCHEMA, Import, ImportedRecord
 from suite.bundle.record import RECORD_SCHEMA, Record
 from suite.launch.cluster.submission import SUBMISSION_SCHEMA, Submission
 from suite.spec.manifest import MANIFEST_SCHEMA, Manifest
@@ -25,6 +26,8 @@ _MODELS: dict[str, tuple[type[BaseModel], str, str]] = {
     "record": (Record, RECORD_SCHEMA, "record.json: what is derived from the events of a run"),
     "submission": (Submission, SUBMISSION_SCHEMA, ".submitted/RUN.json: a run that a cluster has, or had"),
     "archive": (Index, ARCHIVE_SCHEMA, "suite-archive.json: the index of a file of suite pack"),
+    "import": (Import, IMPORT_SCHEMA, "import.json: another tool's log that was imported, and what was told of it"),
+    "imported": (ImportedRecord, IMPORTED_SCHEMA, "record.json of an import: figures that were not measured here"),
 }
 
 

@@ -47,6 +47,7 @@ __all__ = [
     "HeldByAnother",
     "OtherSchema",
     "find_bundles",
+    "find_marked",
 ]
 
 #: Folder below a runs folder where superseded runs lie; never searched.
@@ -307,7 +308,13 @@ def find_bundles(paths: Iterable[Path]) -> list[Bundle]:
     A bundle is a folder with a manifest or an events folder. Symbolic links below a path are not followed, and
     folders named ``attic`` or hidden are skipped. Raises UsageError when a path is not a readable folder.
     """
-    found: dict[str, Bundle] = {}
+    return find_marked(paths, None)[0]
+
+
+def find_marked(paths: Iterable[Path], mark: str | None) -> tuple[list[Bundle], list[Path]]:
+    """As ``find_bundles``, and the folders beside them that hold a file of the name ``mark``, in order."""
+    found: dict[str, Path] = {}
+    marked: dict[str, Path] = {}
     for path in paths:
         try:
             is_folder = stat.S_ISDIR(path.stat().st_mode)
@@ -316,13 +323,14 @@ def find_bundles(paths: Iterable[Path]) -> list[Bundle]:
         if not is_folder:
             raise UsageError(f"{path} is not a folder")
         whole = os.path.realpath(path)
-        for below in _bundle_folders(path):  # no link leads there
-            found.setdefault(os.path.join(whole, below) if below else whole, Bundle(path / below))
-    return sorted(found.values(), key=lambda bundle: (bundle.id, str(bundle.path)))
+        for below, is_bundle in _folders(path, mark):  # no link leads there
+            (found if is_bundle else marked).setdefault(os.path.join(whole, below) if below else whole, path / below)
+    bundles = sorted(map(Bundle, found.values()), key=lambda bundle: (bundle.id, str(bundle.path)))
+    return bundles, sorted(marked.values(), key=lambda path: (path.name, str(path)))
 
 
-def _bundle_folders(root: Path) -> Iterator[str]:
-    """Where they are below ``root``; empty for itself."""
+def _folders(root: Path, mark: str | None) -> Iterator[tuple[str, bool]]:
+    """Where they are below ``root``, empty for itself, and whether each is a bundle."""
     waiting = [""]
     while waiting:
         below = waiting.pop()
@@ -333,7 +341,9 @@ def _bundle_folders(root: Path) -> Iterator[str]:
         except OSError as error:
             raise UsageError(f"cannot read {root / below}: {(error.strerror or str(error)).lower()}") from error
         if _MANIFEST in entries or ("events" in entries and os.path.isdir(os.path.join(folder, "events"))):
-            yield below
+            yield below, True
+        elif mark is not None and mark in entries:
+            yield below, False
         else:
             waiting += [
                 os.path.join(below, name)

@@ -34,7 +34,7 @@ def _optional_paths(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 #: Fields that a reader does without.
 _LATER = frozenset(_optional_paths(Record))
-_MOST_DIFFERENCES = 50
+MOST_DIFFERENCES = 50
 _ABSENT = object()
 
 Status = Literal["equal", "differs", "inconsistent", "damaged", "missing record"]
@@ -101,8 +101,8 @@ def _verified(bundle: Bundle) -> tuple[Verification, Record | None]:
         lines = ["record.json is missing"]
     else:
         status = "differs" if lines else "inconsistent" if found.findings else "equal"
-    if len(lines) > _MOST_DIFFERENCES:
-        lines = [*lines[:_MOST_DIFFERENCES], f"and {len(lines) - _MOST_DIFFERENCES} more"]
+    if len(lines) > MOST_DIFFERENCES:
+        lines = [*lines[:MOST_DIFFERENCES], f"and {len(lines) - MOST_DIFFERENCES} more"]
     digest = record.evidence.digest if record.evidence else _digest(bundle)
     return Verification(status=status, differences=tuple(lines), findings=found.findings, digest=digest), record
 

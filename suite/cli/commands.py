@@ -51,6 +51,7 @@ COMMANDS: Mapping[str, Command | Group] = {
     "collect": Command("collect:collect", "fetch the results of submitted runs"),
     "logs": Command("logs:logs", "show what a run prints"),
     "clean": Command("clean:clean", "remove what is left of collected runs"),
+    "import": Command("import_log:import_log", "take over another tool's step log, marked as imported"),
     "export": Command("export:export", "write the results as Parquet, CSV, JSON Lines or OpenMetrics"),
     "runs": Group(
         "list, tag and remove runs",

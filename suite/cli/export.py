@@ -23,7 +23,11 @@ def export(
         ),
     ],
     table: Annotated[
-        str, typer.Option(metavar="runs|phases|iterations", help="one row a run, a phase of a run, or an iteration")
+        str,
+        typer.Option(
+            metavar="runs|phases|iterations|imported",
+            help="one row a run, a phase of a run, an iteration, or an imported log",
+        ),
     ] = "runs",
     to: Annotated[
         str | None,

@@ -33,29 +33,33 @@ def report(
     from suite.cli.options.reading import print_json, without_collector
     from suite.report.facts.model import build
     from suite.report.reading import read_entries
-    from suite.report.terminal import print_headline
+    from suite.report.terminal import print_headline, print_imported
     from suite.report.text.output import as_json as figures
     from suite.report.text.output import write
     from suite.spec.base import UsageError, printable
 
     if output and output == html:
         raise UsageError(f"--output and --html are both {output}: the page and the Markdown are two files")
+    if as_json and (output or html):
+        raise UsageError(f"--json prints figures and writes no file: leave out {'--output' if output else '--html'}")
     until_end(opened(runs))  # so that whoever writes a view of them still finds their events
     with without_collector():
-        found = read_entries(runs)
+        found = read_entries(runs, with_imported=True)
         caveats = found.warnings()
         if as_json:
-            model = build(found.entries, title, caveats, found.read_from, with_suspect)
+            model = build(found.entries, title, caveats, found.read_from, with_suspect, found.imported)
             print_json({**figures(model), "damaged": found.damaged})
             return
-        written = write(found.entries, output, title, caveats, found.read_from, with_suspect) if output else None
-        model = written.model if written else build(found.entries, title, caveats, found.read_from, with_suspect)
+        given = (title, caveats, found.read_from, with_suspect, found.imported)
+        written = write(found.entries, output, *given) if output else None
+        model = written.model if written else build(found.entries, *given)
         page = None
         if html:
             from suite.report.page.output import write_page
 
             page = write_page(model, found.entries, html)
     print_headline(model)
+    print_imported(model)
     for line in model.caveats:
         say(line, err=True)
     if written:

@@ -41,7 +41,7 @@ def list_runs(
     ] = None,
     status: Annotated[
         list[str] | None,
-        typer.Option(metavar="STATUS", help="ok, failed, interrupted, running or damaged; can be repeated"),
+        typer.Option(metavar="STATUS", help="ok, failed, interrupted, running, damaged or imported; can be repeated"),
     ] = None,
     valid: Annotated[
         bool | None, typer.Option("--valid/--no-valid", help="only runs whose figures stand, or only the others")
@@ -201,12 +201,12 @@ def _removed(one: Removable) -> dict[str, Any]:
 
 def _bundle(root: Path, named: str) -> Path:
     """The bundle that somebody named: by its folder, or by the id of a run in the results folder."""
-    from suite.bundle.store import find_bundles
+    from suite.bundle.imported.store import is_run
     from suite.spec.base import UsageError, printable
     from suite.spec.names import SAFE_ID
 
     for path in (root / named if SAFE_ID.fullmatch(named) else None, Path(named)):
-        if path is not None and path.is_dir() and [found.path for found in find_bundles([path])] == [path]:
+        if path is not None and path.is_dir() and is_run(path):
             return path
     raise UsageError(f"no run {printable(named)} in {root}, and no bundle of that path")
 

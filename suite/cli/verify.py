@@ -16,8 +16,13 @@ from suite.spec.terminal import say
 if TYPE_CHECKING:
     from suite.bundle.archive.opening import OpenArchive, Opened
     from suite.bundle.archive.signature import Signature
+    from suite.bundle.imported.store import ImportFolder
     from suite.bundle.store import Bundle
     from suite.bundle.verify import Verification
+
+    #: A bundle, or another tool's log.
+    Run = Bundle | ImportFolder
+    Checked = tuple[Run, Verification]
 
 #: As many as somebody reads: bundles of a status, lines of each, and bundles of which every one is told.
 _BUNDLES, _LINES, _ALL = 5, 4, 5
@@ -43,7 +48,7 @@ def verify(
     """
     from suite.bundle.archive.opening import opened
     from suite.bundle.evidence import checked_digest
-    from suite.bundle.store import find_bundles
+    from suite.bundle.imported.store import find_all, verify_import
     from suite.bundle.verify import verify_all
     from suite.cli.options.reading import print_json
     from suite.spec.base import UsageError, printable
@@ -51,10 +56,11 @@ def verify(
     wanted = None if digest is None else checked_digest(digest)
     with opened(bundles) as places:
         signatures = _signatures(places, allowed_signers)
-        found = find_bundles(places.folders)
-        if not found:
+        found, imports = find_all(places.folders)
+        if not found and not imports:
             raise UsageError(f"no bundle in {', '.join(str(path) for path in bundles)}")
-        checked = verify_all(found, frozenset(places.folders))
+        checked: list[Checked] = [*verify_all(found, frozenset(places.folders))]
+        checked += [(each, verify_import(each)) for each in imports]
         if as_json:
             print_json([_facts(bundle, result, places, signatures) for bundle, result in checked])
         else:
@@ -93,11 +99,13 @@ def _about(archive: OpenArchive, signatures: dict[str, Signature]) -> list[str]:
     return archive_lines(archive.name, archive.index, archive.index_sha256, signatures[archive.name])
 
 
-def _facts(bundle: Bundle, result: Verification, places: Opened, signatures: dict[str, Signature]) -> dict[str, Any]:
+def _facts(bundle: Run, result: Verification, places: Opened, signatures: dict[str, Signature]) -> dict[str, Any]:
     """Of a bundle of an archive with what is known of that."""
     from suite.bundle.archive.told import archive_facts
 
     facts = {"bundle": places.shown(str(bundle.path)), **result.model_dump(mode="json")}
+    if mark := _mark(bundle):
+        facts["mark"] = mark
     archive = places.archive_of(bundle.path)
     if archive is None:
         return facts
@@ -109,22 +117,31 @@ def _facts(bundle: Bundle, result: Verification, places: Opened, signatures: dic
     return {**facts, "digest_before": own.digest_before if own else None, "archive": about}
 
 
-def _details(checked: Sequence[tuple[Bundle, Verification]]) -> Iterator[str]:
+def _details(checked: Sequence[Checked]) -> Iterator[str]:
     """Of each status some bundles with what is wrong with them; every bundle where there are few."""
-    by_status: dict[str, list[tuple[Bundle, Verification]]] = {}
+    by_status: dict[str, list[Checked]] = {}
     for pair in checked:
         by_status.setdefault(pair[1].status, []).append(pair)
     for status, pairs in by_status.items():
         if status == "equal" and len(checked) > _ALL:
             continue
         for bundle, result in pairs[:_BUNDLES]:
-            yield f"{bundle.path}: {status}"
+            mark = _mark(bundle)
+            yield f"{bundle.path}: {status}" + (f" ({mark})" if mark else "")
             lines = [*(finding.line() for finding in result.findings), *result.differences]
             yield from (f" {line}" for line in lines[:_LINES])
             if len(lines) > _LINES:
                 yield f" and {len(lines) - _LINES} more (--json has them)"
         if len(pairs) > _BUNDLES:
             yield f"and {len(pairs) - _BUNDLES} more bundles: {status} (--json has them)"
+
+
+def _mark(bundle: Run) -> str:
+    """What must be known of an import wherever it is named; empty for a bundle."""
+    from suite.bundle.imported.record import MARK
+    from suite.bundle.imported.store import ImportFolder
+
+    return MARK if isinstance(bundle, ImportFolder) else ""
 
 
 def _summary(results: Sequence[Verification]) -> str:

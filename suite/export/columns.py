@@ -48,12 +48,12 @@ class Column:
     kind: Kind
     unit: str
     meaning: str
-    read: Reader
+    read: Callable[[Any], Any]
     required: bool = False
     values: tuple[str, ...] = ()
     is_key: bool = False
 
-    def value(self, source: Source) -> Any:
+    def value(self, source: Any) -> Any:
         """Of the column's kind, or null: also where what was read is of another one, as facts of the environment may
         be, which whoever made the bundle chose."""
         return _AS_KIND[self.kind](self.read(source))

@@ -9,9 +9,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from suite.bundle.imported.record import MARK
 from suite.bundle.tags import tags_by_path
 from suite.export.keys import EXPORT_SCHEMA
-from suite.export.tables import find_table, rows_of
+from suite.export.tables import IMPORTED, find_table, rows_of
 from suite.export.tools.given import given
 from suite.export.writing import check_output, write
 from suite.report.formatting.numbers import counted
@@ -49,12 +50,21 @@ def export_file(paths: Sequence[Path], output: Path, table_name: str) -> Exporte
     """Write one table. Raises UsageError, before anything is read where that can be told by then."""
     table = find_table(table_name)
     check_output(output)
-    found = read_entries(paths)
-    tags, problems = tags_by_path(Path(entry.path) for entry in found.entries)
-    written = write(output, table, rows_of(table, found.entries, tags))
+    found = read_entries(paths, with_imported=True)
+    tags, problems = tags_by_path(map(Path, found.paths()))
+    written = write(output, table, rows_of(table, found.entries, tags, found.imported))
     runs = counted(len(found.entries), "run")
     summary = runs if table.noun == "run" else f"{counted(written.rows, table.noun)} of {runs}"
-    return Exported(output, table.name, written.rows, len(found.entries), summary, (*found.warnings(), *problems))
+    warnings = (*found.warnings(), *problems)
+    if table.name == IMPORTED:
+        summary = f"{counted(written.rows, 'row')}, {MARK}"
+    elif found.imported:
+        warnings += (_not_among(len(found.imported)),)
+    return Exported(output, table.name, written.rows, len(found.entries), summary, warnings)
+
+
+def _not_among(count: int) -> str:
+    return f"{counted(count, 'row')} {MARK}: not among these, but in --table {IMPORTED}"
 
 
 def export_to(tool: str, paths: Sequence[Path], folder: Path) -> Exported:

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from suite.bundle.imported.record import ImportedRow
 from suite.bundle.record import Estimate, Peaks, Phase, Wait
 from suite.export.columns import Column, Reader, Source
+from suite.export.imported import IMPORTED_COLUMNS, ImportedSource
 from suite.export.keys import KEYS
 from suite.export.runs import RUN_COLUMNS
 from suite.report.facts.entry import Entry
@@ -17,6 +19,7 @@ from suite.spec.phases import ALL_NAMES
 from suite.stats.intervals import Interval
 
 Row = dict[str, Any]
+IMPORTED = "imported"
 
 
 @dataclass(frozen=True)
@@ -152,6 +155,7 @@ TABLES: Mapping[str, Table] = {
             "a completed iteration of a run, warm-up in; a run that completed none has none",
             (*KEYS, *_iteration_columns()),
         ),
+        Table(IMPORTED, "import", "another tool's log, which was not measured here", IMPORTED_COLUMNS),
     )
 }
 
@@ -163,11 +167,21 @@ def find_table(name: str) -> Table:
     return TABLES[name]
 
 
-def rows_of(table: Table, entries: Sequence[Entry], tags: Mapping[str, tuple[str, ...]] | None = None) -> Iterator[Row]:
+def rows_of(
+    table: Table,
+    entries: Sequence[Entry],
+    tags: Mapping[str, tuple[str, ...]] | None = None,
+    imported: Sequence[ImportedRow] = (),
+) -> Iterator[Row]:
     """The rows of these runs, column by column in the order of the table: by run id, then path, then their own order.
 
-    ``tags``: of runs by the path of their bundle.
+    ``tags``: of runs by the path of their bundle. ``imported``: what alone is in the table of that name.
     """
+    if table.name == IMPORTED:
+        for row in sorted(imported, key=lambda row: (row.record.id, row.path)):
+            of_import = ImportedSource(row, (tags or {}).get(row.path, ()))
+            yield {column.name: column.value(of_import) for column in table.columns}
+        return
     for entry in sorted(entries, key=lambda entry: (entry.record.run.id, entry.path)):
         source = Source(entry, (tags or {}).get(entry.path, ()))
         keys = {column.name: column.value(source) for column in KEYS}

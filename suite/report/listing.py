@@ -12,7 +12,9 @@ from suite.bundle.archive.opening import Opened, opened
 from suite.bundle.cache.lines import RunLine, line_of
 from suite.bundle.cache.records import DerivedRecords
 from suite.bundle.derive import StillRunning
-from suite.bundle.store import Bundle, DamagedBundle, find_bundles
+from suite.bundle.imported.record import MARK, ImportedRecord
+from suite.bundle.imported.store import ImportFolder, find_all
+from suite.bundle.store import Bundle, DamagedBundle
 from suite.bundle.tags import tags_by_path
 from suite.spec.base import UsageError
 from suite.spec.names import nearest
@@ -21,13 +23,14 @@ from suite.spec.names import nearest
 Progress = Callable[[int, int], None]
 _FIRST_TOLD_SECONDS, _TOLD_SECONDS = 5.0, 10.0
 #: What a run can be in, besides how it ended.
-RUNNING, DAMAGED = "running", "damaged"
-STATUSES = ("ok", "failed", "interrupted", RUNNING, DAMAGED)
+RUNNING, DAMAGED, IMPORTED = "running", "damaged", "imported"
+STATUSES = ("ok", "failed", "interrupted", RUNNING, DAMAGED, IMPORTED)
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One bundle. ``line`` is null, and ``problem`` says why, where it is being run or cannot be read."""
+    """One bundle. ``line`` is null, and ``problem`` says why, where it is being run or cannot be read; and where it is
+    another tool's log, whose record ``imported`` is."""
 
     path: str
     run: str
@@ -35,6 +38,13 @@ class Listed:
     line: RunLine | None
     tags: tuple[str, ...] = ()
     problem: str | None = None
+    imported: ImportedRecord | None = None
+
+    def fact(self, name: str) -> Any:
+        """A fact of ``RunLine`` by its name; null where it is not known."""
+        if self.imported is not None:
+            return _IMPORTED_FACTS[name](self.imported) if name in _IMPORTED_FACTS else None
+        return None if self.line is None else getattr(self.line, name)
 
     @property
     def state(self) -> str:
@@ -48,15 +58,35 @@ class Listed:
             return "inconsistent"
         return line.validity if line.validity in ("suspect", "invalid") else "ok"
 
+    @property
+    def is_valid(self) -> bool:
+        """Whether its figures stand; those that were not measured here never do."""
+        return self.line is not None and self.line.is_valid
+
     def as_json(self) -> dict[str, Any]:
         """Facts that are not known are null."""
-        known = dict.fromkeys(_LINE_FIELDS) if self.line is None else _plain(self.line)
+        known = {name: self.fact(name) for name in _LINE_FIELDS} if self.line is None else _plain(self.line)
         own = {"path": self.path, "run": self.run, "status": self.status, "problem": self.problem}
-        valid = self.line is not None and self.line.is_valid
-        return {**known, **own, "state": self.state, "valid": valid, "tags": list(self.tags)}
+        return {
+            **known,
+            **own,
+            "state": self.state,
+            "valid": self.is_valid,
+            "tags": list(self.tags),
+            "mark": MARK if self.imported else None,
+        }
 
 
 _LINE_FIELDS = tuple(one.name for one in fields(RunLine))
+#: What a list shows of another tool's log: most of it was told by the importer.
+_IMPORTED_FACTS: dict[str, Callable[[ImportedRecord], Any]] = {
+    "backend": lambda record: record.tool,
+    "size": lambda record: record.told.model,
+    "ranks": lambda record: record.told.devices,
+    "algorithm": lambda record: record.told.algorithm,
+    "device_name": lambda record: record.told.device,
+    "samples_per_second": lambda record: record.throughput.samples_per_second,
+}
 
 
 def _plain(line: RunLine) -> dict[str, Any]:
@@ -94,27 +124,25 @@ class Wanted:
     def fits(self, one: Listed) -> bool:
         if not (set(self.tags) <= set(one.tags) and (not self.status or one.status in self.status)):
             return False
-        line = one.line
-        if line is None:
-            asked = (self.size, self.backend, self.device, self.algorithm)
-            return not any(asked) and self.since is None and self.until is None and self.valid is not True
+        started = one.fact("started")
         return (
-            (not self.size or line.size in self.size)
-            and (not self.backend or line.backend in self.backend)
-            and (not self.device or any(_is_device(word, line) for word in self.device))
-            and (not self.algorithm or any(_is_algorithm(word, line.algorithm) for word in self.algorithm))
-            and (self.since is None or (line.started is not None and line.started >= self.since))
-            and (self.until is None or (line.started is not None and line.started < self.until))
-            and (self.valid is None or line.is_valid == self.valid)
+            (not self.size or one.fact("size") in self.size)
+            and (not self.backend or one.fact("backend") in self.backend)
+            and (not self.device or any(_is_device(word, one) for word in self.device))
+            and (not self.algorithm or any(_is_algorithm(word, one.fact("algorithm")) for word in self.algorithm))
+            and (self.since is None or (started is not None and started >= self.since))
+            and (self.until is None or (started is not None and started < self.until))
+            and (self.valid is None or one.is_valid == self.valid)
         )
 
 
-def _is_device(word: str, line: RunLine) -> bool:
-    return word.lower() == line.device or word.lower() in (line.device_name or "").lower()
+def _is_device(word: str, one: Listed) -> bool:
+    return word.lower() == one.fact("device") or word.lower() in (one.fact("device_name") or "").lower()
 
 
-def _is_algorithm(word: str, algorithm: str) -> bool:
-    return word.lower() in (algorithm.lower(), algorithm.lower().partition(":")[0])
+def _is_algorithm(word: str, algorithm: str | None) -> bool:
+    name = (algorithm or "").lower()
+    return word.lower() in (name, name.partition(":")[0])
 
 
 def read_listing(paths: Sequence[Path], progress: Progress | None = None) -> Listing:
@@ -125,8 +153,8 @@ def read_listing(paths: Sequence[Path], progress: Progress | None = None) -> Lis
     many are done of how many. Raises UsageError for what is no folder and no archive.
     """
     with opened(paths) as places, DerivedRecords() as records:
-        bundles = find_bundles(places.folders)
-        tags, problems = tags_by_path(bundle.path for bundle in bundles)
+        bundles, imports = find_all(places.folders)
+        tags, problems = tags_by_path([*(bundle.path for bundle in bundles), *(each.path for each in imports)])
         found = []
         due = time.monotonic() + _FIRST_TOLD_SECONDS
         for bundle in bundles:
@@ -134,6 +162,7 @@ def read_listing(paths: Sequence[Path], progress: Progress | None = None) -> Lis
             if progress is not None and time.monotonic() > due:
                 progress(len(found), len(bundles))
                 due = time.monotonic() + _TOLD_SECONDS
+        found += [_listed_import(each, tags.get(each.path.as_posix(), ()), places) for each in imports]
     return Listing(tuple(found), tuple(problems))
 
 
@@ -148,6 +177,15 @@ def _listed(bundle: Bundle, tags: tuple[str, ...], records: DerivedRecords, plac
     return Listed(path, line.run, line.status, line, tags)
 
 
+def _listed_import(folder: ImportFolder, tags: tuple[str, ...], places: Opened) -> Listed:
+    path = places.shown(folder.path.as_posix())
+    try:
+        record = folder.derived()
+    except DamagedBundle as error:
+        return Listed(path, folder.id, DAMAGED, None, tags, places.shown(str(error)))
+    return Listed(path, record.id, IMPORTED, None, tags, imported=record)
+
+
 @dataclass(frozen=True)
 class _Order:
     """What runs are ordered by; figures and times begin with the most, texts with A."""
@@ -157,7 +195,7 @@ class _Order:
 
 
 def _of_line(name: str, most_first: bool = False) -> _Order:
-    return _Order(lambda one: None if one.line is None else getattr(one.line, name), most_first)
+    return _Order(lambda one: one.fact(name), most_first)
 
 
 ORDERS: dict[str, _Order] = {

@@ -11,7 +11,9 @@ from suite.bundle.archive.opening import Opened, opened
 from suite.bundle.cache.records import Derived, DerivedRecords
 from suite.bundle.derive import StillRunning
 from suite.bundle.evidence import digest_of, digest_of_all
-from suite.bundle.store import Bundle, DamagedBundle, find_bundles
+from suite.bundle.imported.record import ImportedRow
+from suite.bundle.imported.store import find_all, read_imports
+from suite.bundle.store import Bundle, DamagedBundle
 from suite.report.facts.evidence import ReadFrom
 from suite.report.facts.model import Entry
 from suite.report.formatting.escape import visible
@@ -24,13 +26,18 @@ class Found:
     """The runs of some folders.
 
     ``damaged``: one line for each bundle that was left out for it. ``caveats``: what else was left out or does not fit
-    together, and records that are not what their events give.
+    together, and records that are not what their events give. ``imported``: other tools' logs beside them.
     """
 
     entries: list[Entry]
     damaged: list[str]
     caveats: list[str]
     read_from: ReadFrom
+    imported: tuple[ImportedRow, ...] = ()
+
+    def paths(self) -> list[str]:
+        """Of every bundle and import."""
+        return [*(entry.path for entry in self.entries), *(row.path for row in self.imported)]
 
     def warnings(self) -> list[str]:
         """What a reader needs of it, a line each that a terminal can show."""
@@ -38,23 +45,27 @@ class Found:
         return [visible(line, 400) for line in (*damaged, *self.caveats)]
 
 
-def read_entries(paths: Sequence[Path]) -> Found:
+def read_entries(paths: Sequence[Path], with_imported: bool = False) -> Found:
     """Every readable bundle, once, with the record that its events give; runs that are under way or inconsistent are
-    left out. ``paths``: folders, and archives of `suite pack`, or runs of these.
+    left out. ``paths``: folders, and archives of `suite pack`, or runs of these. ``with_imported``: other tools' logs
+    are rows too, marked as such, and may be all there is.
 
     Raises UsageError when nothing can be reported.
     """
     with opened(paths) as places:
-        return _as_given(_read(places), places, paths)
+        return _as_given(_read(places, with_imported), places, paths)
 
 
-def _read(places: Opened) -> Found:
+def _read(places: Opened, with_imported: bool) -> Found:
     paths = places.folders
-    bundles = find_bundles(paths)
+    bundles, imports = find_all(paths)
     checked: list[Checked] = []
     damaged: list[str] = []
     caveats: list[str] = []
+    imported, unreadable = read_imports(imports)
     digests: list[str | None] = []
+    damaged += unreadable
+    digests += [row.digest for row in imported] + [None] * len(unreadable)
     with DerivedRecords() as records:
         for bundle in bundles:
             try:
@@ -71,9 +82,11 @@ def _read(places: Opened) -> Found:
     caveats += told
     known = [digest for digest in digests if digest is not None]
     whole = digest_of_all(known) if known and len(known) == len(digests) else None
-    found = Found(entries, damaged, caveats, ReadFrom(tuple(path.as_posix() for path in paths), whole))
-    if not entries:
+    read_from = ReadFrom(tuple(path.as_posix() for path in paths), whole)
+    found = Found(entries, damaged, caveats, read_from, tuple(imported) if with_imported else ())
+    if not entries and not found.imported:
         detail = f"; {found.warnings()[0]}" if found.warnings() else ""
+        detail += "; what was imported is not compared" * bool(imported)
         raise UsageError(places.shown(f"no bundle to report in {', '.join(str(path) for path in paths)}{detail}"))
     caveats += _versions(entries)
     return found
@@ -88,6 +101,7 @@ def _as_given(found: Found, places: Opened, paths: Sequence[Path]) -> Found:
         [places.shown(line) for line in found.damaged],
         [places.shown(line) for line in found.caveats],
         replace(found.read_from, paths=tuple(path.as_posix() for path in paths)),
+        tuple(row.model_copy(update={"path": places.shown(row.path)}) for row in found.imported),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from suite.bundle.imported.record import MARK, ImportedRecord
 from suite.report.facts.entry import RUNS_TO_PUBLISH, RUNS_TO_RANK
 from suite.report.facts.kind import WorkKind
 from suite.report.facts.model import ReportModel
@@ -132,3 +133,28 @@ def _short_verdicts(rows: Sequence[Cells]) -> tuple[list[Cells], str]:
         short.append({**row, "verdict": _SHORT_VERDICTS.get(verdict, verdict) + marks})
     legend = explained(short, _LEGEND)
     return short, "; ".join(filter(None, (legend, _ALL_PROVISIONAL if all_are and any(provisional) else "")))
+
+
+def print_imported(model: ReportModel) -> None:
+    """Rows of other tools' logs, in a table of their own that says what they are."""
+    if not model.imported:
+        return
+    print_line(f"{MARK} (figures are those of the tool's own log; in no ranking and no verdict):")
+    shown = [_imported(row.record) for row in model.imported[:HEADLINE_ROWS]]
+    print_widest([Form(shown, compact=False), Form([without(row, "steps", "tokens/s") for row in shown])])
+    if len(model.imported) > HEADLINE_ROWS:
+        say(f"and {len(model.imported) - HEADLINE_ROWS} more imported rows in the report")
+
+
+def _imported(record: ImportedRecord) -> Cells:
+    told, rates = record.told, record.throughput
+    return {
+        "backend": record.tool,
+        "size": visible(told.model, _NAME_LENGTH),
+        "devices": str(told.devices),
+        "steps": str(record.steps.counted),
+        "s/step": number(record.step_seconds),
+        "samples/s": number(rates.samples_per_second),
+        "tokens/s": number(rates.tokens_per_second),
+        "verdict": "imported",
+    }

@@ -35,6 +35,11 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
     return list(rows_of(RUNS, read_entries([results(tmp_path_factory.mktemp("results"))]).entries))
 
 
+def rows_in(folder: Path, name: str) -> list[Row]:
+    found = read_entries([folder], with_imported=True)
+    return list(rows_of(TABLES[name], found.entries, imported=found.imported))
+
+
 def parsed(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
@@ -55,7 +60,7 @@ def value_of(kind: str, field: str) -> Any:
 @pytest.mark.parametrize("name", sorted(TABLES))
 def test_csv_reads_back_as_the_rows(name: str, tmp_path: Path) -> None:
     table = TABLES[name]
-    made = list(rows_of(table, read_entries([results(tmp_path)]).entries))
+    made = rows_in(results(tmp_path), name)
     found = parsed("".join(csv_format.lines(table, made)))
     kinds = {column.name: column.kind for column in table.columns}
     assert [{key: value_of(kinds[key], field) for key, field in row.items()} for row in found] == made
@@ -103,19 +108,20 @@ def test_openmetrics_is_what_its_own_parser_takes(tmp_path: Path) -> None:
         "prometheus_client.openmetrics.parser",
         reason="OpenMetrics NOT CHECKED: no prometheus-client in this interpreter",
     )
-    entries = read_entries([results(tmp_path)]).entries
+    figure = {"runs": "samples_per_second", "imported": "step_seconds"}
     for table in TABLES.values():
-        made = list(rows_of(table, entries))
+        made = rows_in(results(tmp_path / table.name), table.name)
         families = {
             family.name: family
             for family in parser.text_string_to_metric_families("".join(openmetrics.lines(table, made)))
         }
-        figures = families[f"suite_{table.noun}_{'seconds' if table.name != 'runs' else 'samples_per_second'}"]
-        column = "seconds" if table.name != "runs" else "samples_per_second"
+        column = figure.get(table.name, "seconds")
+        figures = families[f"suite_{table.noun}_{column}"]
         known = [row for row in made if row[column] is not None]
         assert [sample.value for sample in figures.samples] == [row[column] for row in known]
-        assert [sample.labels["run"] for sample in figures.samples] == [row["run"] for row in known]
-    made = list(rows_of(RUNS, entries))
+        key = "id" if table.name == "imported" else "run"
+        assert [sample.labels[key] for sample in figures.samples] == [row[key] for row in known]
+    made = rows_in(tmp_path / "runs", "runs")
     text = "".join(openmetrics.lines(RUNS, made))
     states = {family.name: family for family in parser.text_string_to_metric_families(text)}["suite_run_status"]
     assert states.type == "stateset"
@@ -131,12 +137,14 @@ def test_openmetrics_ends_as_it_must_without_any_row() -> None:
 def test_parquet_has_the_rows_their_types_and_what_they_mean(tmp_path: Path, rows: list[Row]) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="Parquet NOT CHECKED: no pyarrow in this interpreter")
     for table in TABLES.values():
-        made = list(rows_of(table, read_entries([results(tmp_path / table.name)]).entries))
+        made = rows_in(results(tmp_path / table.name), table.name)
         write(tmp_path / "file.parquet", table, made)
         found = parquet.read_table(tmp_path / "file.parquet")
         assert found.to_pylist() == made
         assert found.schema.metadata[b"schema"] == b"suite/export/1"
-        assert found.schema.field("ranks").metadata[b"description"] == b"processes of the run"
+        key = {"imported": "id"}.get(table.name, "run")
+        meaning = next(column.meaning for column in table.columns if column.name == key)
+        assert found.schema.field(key).metadata[b"description"] == meaning.encode()
         first = (tmp_path / "file.parquet").read_bytes()
         write(tmp_path / "file.parquet", table, made)
         assert (tmp_path / "file.parquet").read_bytes() == first

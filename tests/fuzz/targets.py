@@ -11,6 +11,7 @@ from suite.spec.base import UsageError
 from tests.fuzz import bundles, clusters, manifests, mutate, settings, tables, words
 from tests.fuzz.archives import make_identity, make_packed, read_identity, read_packed
 from tests.fuzz.containers import make_archive, read_archive
+from tests.fuzz.imports import make_import, read_import
 from tests.fuzz.run import Target
 
 BUNDLE = (DamagedBundle, UsageError)
@@ -45,5 +46,6 @@ TARGETS = {
         Target("archive", make_archive, read_archive, (UnsafeCopy,)),
         Target("packed", make_packed, read_packed, (UsageError,)),
         Target("identity", make_identity, read_identity, (UsageError,)),
+        Target("import", make_import, read_import, (UsageError,)),
     )
 }

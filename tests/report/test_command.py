@@ -55,3 +55,11 @@ def test_a_slow_network_is_told_on_the_terminal(
     done = CliRunner().invoke(app, ["report", "runs", *output])
     assert done.exit_code == 0, done.output
     assert "R1 (1 run): the network across nodes is slow" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--output", "--html"])
+def test_json_with_a_file_is_refused_before_anything_is_read(tmp_path: Path, option: str) -> None:
+    done = CliRunner().invoke(app, ["report", str(tmp_path / "nothing"), "--json", option, str(tmp_path / "file")])
+    assert done.exit_code == 2
+    assert f"leave out {option}" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from suite.cli.app import app
 from suite.report.facts.entry import Entry
 from suite.report.facts.model import ReportModel, build
-from suite.report.page import content, traces
+from suite.report.page import content, output, traces
 from suite.report.page.output import page_of, write_page
 from suite.report.page.shell import HERE, in_script, render
 from suite.report.reading import read_entries
@@ -304,6 +304,28 @@ class TestCommand:
         assert done.exit_code == 0, done.output
         assert re.search(r"page\.html \(0\.\d+ MiB\)", done.stdout.replace("\n", ""))
         assert [path.name for path in (tmp_path / "out").iterdir()] == ["page.html"]
+
+    def test_a_page_that_would_be_too_large_is_cut_and_says_so(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for repeat in (1, 2, 3):
+            make_bundle(tmp_path / "runs", synthetic_manifest(repeat=repeat), float(repeat))
+        entries = read_entries([tmp_path / "runs"]).entries
+        whole = output.write_page(build(entries), entries, tmp_path / "whole.html")
+        assert whole.cut == ""
+        monkeypatch.setattr(output, "MOST_BYTES", whole.size_bytes - 1)
+        monkeypatch.setattr(output, "MOST_LISTED", 2)
+        arguments = ["report", str(tmp_path / "runs"), "--html", str(tmp_path / "page.html")]
+        done = CliRunner().invoke(app, arguments)
+        assert done.exit_code == 0 and "all but the first 2 of 3 runs were left out" in done.stdout.replace("\n", " ")
+        text = (tmp_path / "page.html").read_text()
+        page = Parsed(text)
+        assert len(text.encode()) < whole.size_bytes and "all but the first 2 of 3 runs" in text
+        assert page.data("report")["traces"] == [] and len(page.data("tables")[-1]["rows"]) == 2
+        monkeypatch.setattr(output, "MOST_BYTES", 1 << 10)
+        done = CliRunner().invoke(app, [*arguments[:-1], str(tmp_path / "none.html")])
+        assert done.exit_code == 2 and "report fewer folders" in done.stderr.replace("\n", " ")
+        assert not (tmp_path / "none.html").exists()
 
     def test_page_and_markdown_go_together(self, tmp_path: Path) -> None:
         make_bundle(tmp_path / "runs", synthetic_manifest())

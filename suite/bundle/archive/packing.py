@@ -15,6 +15,7 @@ from pathlib import Path
 
 import suite
 from suite.bundle.archive.identity import Identities
+from suite.bundle.archive.imports import learn_import, scrub_import
 from suite.bundle.archive.index import (
     INDEX,
     LICENCES,
@@ -34,7 +35,8 @@ from suite.bundle.archive.signature import sign
 from suite.bundle.archive.zip_file import MOST_BYTES, MOST_FILES, Writer
 from suite.bundle.evidence import digest_of, digest_of_all, evidence_files
 from suite.bundle.files import DamagedBundle, parse_object, sync_folder, writing
-from suite.bundle.store import Bundle, find_bundles
+from suite.bundle.imported.store import RECORD, ImportFolder, find_all, verify_import
+from suite.bundle.store import Bundle
 from suite.bundle.verify import Verification, verify_all
 from suite.spec.base import UsageError
 from suite.spec.foreign import DOCUMENT_BYTES, Unreadable, open_plain, read_bytes
@@ -81,14 +83,15 @@ def pack(folder: Path, output: Path, how: Packing) -> Packed:
     It appears whole or not at all. Raises UsageError.
     """
     _require_target(folder, output)
-    bundles = find_bundles([folder])
-    if not bundles:
+    bundles, imports = find_all([folder])
+    if not bundles and not imports:
         raise UsageError(f"no bundle in {folder}")
-    is_bundle = len(bundles) == 1 and os.path.samefile(bundles[0].path, folder)
+    paths = [*(bundle.path for bundle in bundles), *(each.path for each in imports)]
+    is_bundle = len(paths) == 1 and os.path.samefile(paths[0], folder)
     extra = {**_licences(how.licences), **_sboms(how.sboms)}
     with tempfile.TemporaryDirectory(prefix="suite-pack-") as place:
         names = None if how.keep_identity else Identities(how.keep, how.scrub)
-        content = _content(folder, bundles, is_bundle, names, Path(place))
+        content = _content(folder, bundles, imports, is_bundle, names, Path(place))
         content.files.update(extra)
         index = _index(content, names, is_bundle)
         return _written(output, index, content, how.sign)
@@ -103,11 +106,19 @@ def _require_target(folder: Path, output: Path) -> None:
         raise UsageError(f"cannot write {output}: there is no folder {output.parent}")
 
 
-def _content(folder: Path, bundles: list[Bundle], is_bundle: bool, names: Identities | None, place: Path) -> _Content:
+def _content(
+    folder: Path,
+    bundles: list[Bundle],
+    imports: list[ImportFolder],
+    is_bundle: bool,
+    names: Identities | None,
+    place: Path,
+) -> _Content:
     content = _Content()
     checked = verify_all(bundles, frozenset([folder]))
     whole = [(bundle, result) for bundle, result in checked if _reason(bundle, result) is None]
     below = {bundle.path: _below(bundle, folder, is_bundle) for bundle in bundles}
+    logs = [(each, verify_import(each)) for each in imports]
     submissions = [] if is_bundle else list(_submissions(folder))
     if names is not None:
         _learn_machine(names)
@@ -115,6 +126,9 @@ def _content(folder: Path, bundles: list[Bundle], is_bundle: bool, names: Identi
             names.leave(bundle.manifest().run.id)
             learn_bundle(bundle, names)
             names.learn(below[bundle.path])
+        for each, result in logs:
+            if result.status != "damaged":
+                learn_import(each, names)
         for path, body in submissions:
             names.leave(Path(path).stem)
             learn_json(body, names)
@@ -125,6 +139,9 @@ def _content(folder: Path, bundles: list[Bundle], is_bundle: bool, names: Identi
             content.left_out.append(LeftOut(path=path, reason=reason if names is None else names.scrub(reason)))
             continue
         _add_bundle(content, bundle, result, path, names, place)
+    for each, result in logs:
+        path = each.id if is_bundle else Path(os.path.relpath(each.path, folder)).as_posix()
+        _add_import(content, each, result, path if names is None else _scrubbed_path(path, names), names, place)
     for path, body in submissions:
         clean = body if names is None else scrub_json(body, names)
         name = path if names is None else _scrubbed_path(path, names)
@@ -173,6 +190,27 @@ def _add_bundle(
     if result.status != "missing record":
         content.files[f"{RUNS}/{path}/record.json"] = source.path / "record.json"
     run = PackedRun(path=path, id=run_id, digest=digest, digest_before=before, verified=result.status)
+    content.runs.append(run)
+
+
+def _add_import(
+    content: _Content, folder: ImportFolder, result: Verification, path: str, names: Identities | None, place: Path
+) -> None:
+    """Another tool's log, beside the runs."""
+    if result.status == "damaged":
+        reason = f"damaged: {result.differences[0]}"
+        content.left_out.append(LeftOut(path=path, reason=reason if names is None else names.scrub(reason)))
+        return
+    digest, before, source = result.digest, None, folder
+    if names is not None:
+        source = ImportFolder(place / f"import-{len(content.runs)}" / folder.id)
+        if scrub_import(folder, source.path, names):
+            digest, before = digest_of(Bundle(source.path)), result.digest
+    for name in evidence_files(Bundle(source.path)):
+        content.files[f"{RUNS}/{path}/{name}"] = source.path / name
+    if result.status != "missing record":
+        content.files[f"{RUNS}/{path}/{RECORD}"] = source.path / RECORD
+    run = PackedRun(path=path, id=source.derived().id, digest=digest, digest_before=before, verified=result.status)
     content.runs.append(run)
 
 

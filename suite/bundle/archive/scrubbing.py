@@ -43,12 +43,17 @@ class BoundIdentity(UsageError):
 def learn_bundle(bundle: Bundle, names: Identities) -> None:
     """Gather the names that its files tell as those of hosts, users and containers. Raises DamagedBundle."""
     for name in evidence_files(bundle):
-        for value, line in _contents(bundle.path / name, name):
-            if line is None:
-                learn_json(value, names)
-            else:
-                names.learn(_plain(line))
+        learn_file(bundle.path / name, name, names)
     names.learn(str(bundle.path.name))
+
+
+def learn_file(path: Path, name: str, names: Identities) -> None:
+    """The same of one file, which messages call ``name``. Raises DamagedBundle."""
+    for value, line in _contents(path, name):
+        if line is None:
+            learn_json(value, names)
+        else:
+            names.learn(_plain(line))
 
 
 def learn_json(value: Any, names: Identities, key: str = "") -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from suite.bundle.imported.record import ImportedRow
 from suite.report.facts.clock import clock_lines, experimental_lines
 from suite.report.facts.conventions import conventions, recorded_conventions
 from suite.report.facts.entry import Entry
@@ -33,7 +34,10 @@ from suite.report.formatting.numbers import listed
 
 @dataclass(frozen=True)
 class ReportModel:
-    """Everything a view shows. ``started`` and ``ended`` are Unix seconds of the first and the last run."""
+    """Everything a view shows. ``started`` and ``ended`` are Unix seconds of the first and the last run.
+
+    ``imported``: what other tools told of runs of theirs, which is in nothing else that is here.
+    """
 
     title: str
     started: float | None
@@ -56,6 +60,7 @@ class ReportModel:
     recorded_conventions: tuple[str, ...]
     caveats: tuple[str, ...]
     evidence: ReportEvidence
+    imported: tuple[ImportedRow, ...] = ()
 
     @property
     def several_kinds(self) -> bool:
@@ -79,12 +84,14 @@ def build(
     caveats: Sequence[str] = (),
     read_from: ReadFrom | None = None,
     with_suspect: bool = False,
+    imported: Sequence[ImportedRow] = (),
 ) -> ReportModel:
     """The report of these runs; the order in which they are given does not matter.
 
     ``caveats``: what a reader must know of how the runs were read, a line each; suspect runs, slow networks and rows
     of two modes are added. ``read_from``: where that was; without it the report names no digest over all of its
-    bundles. ``with_suspect``: suspect runs are pooled, ranked and compared like the others.
+    bundles. ``with_suspect``: suspect runs are pooled, ranked and compared like the others. ``imported``: rows that
+    were not measured here, shown apart.
     """
     entries = sorted(entries, key=lambda entry: (entry.record.run.id, entry.path))
     letters, machines = assign_machines(entries)
@@ -98,7 +105,8 @@ def build(
     names = algorithms(entries)
     ranking, scaling = rank(comparable), scale(comparable)
     return ReportModel(
-        title=title or f"{listed(names)} throughput, scaling and memory",
+        title=title
+        or ("Imported logs" if imported and not entries else f"{listed(names)} throughput, scaling and memory"),
         started=min(starts, default=None),
         ended=max(ends, default=None),
         runs=len(entries),
@@ -126,6 +134,7 @@ def build(
             *experimental_lines(entries),
         ),
         evidence=report_evidence(entries, read_from),
+        imported=tuple(sorted(imported, key=lambda row: (row.record.id, row.path))),
     )
 
 

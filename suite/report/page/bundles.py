@@ -27,10 +27,10 @@ def href(path: str, page: Path) -> str:
     return f"{quote(os.fsencode(near if near.startswith('.') else f'./{near}'))}/"
 
 
-def runs_table(model: ReportModel, entries: Sequence[Entry], page: Path) -> dict[str, Any]:
-    """Every run with its row, whether its figures are its own, and its evidence."""
+def runs_table(model: ReportModel, entries: Sequence[Entry], page: Path, most: int | None = None) -> dict[str, Any]:
+    """Every run, or the first ``most``, with its row, whether its figures are its own, and its evidence."""
     row_of = {run: row.name for row in model.rows for run in row.run_ids}
-    ordered = sorted(entries, key=lambda entry: (_number(row_of.get(entry.record.run.id)), entry.record.run.id))
+    ordered = sorted(entries, key=lambda entry: (_number(row_of.get(entry.record.run.id)), entry.record.run.id))[:most]
     rows = []
     for entry in ordered:
         record, validity = entry.record, entry.record.validity

@@ -30,28 +30,35 @@ PICTURES = {
 CLOSED = ("Conventions", "Reproduce")
 SCRIPTS = ("selection.js", "rows.js", "rates.js", "phases.js", "memory.js", "scaling.js", "ratios.js", "iteration.js")
 _LAST = ("differences.js", "report.js")
+#: No page is larger. Beyond it what is in the bundles anyway is left out, and told.
+MOST_BYTES = 32 << 20
+#: Runs that the table of a page lists where all of them are too many for its size.
+MOST_LISTED = 1000
 
 
 @dataclass(frozen=True)
 class WrittenPage:
-    """``size_bytes``: of the file, which is all there is."""
+    """``size_bytes``: of the file, which is all there is. ``cut``: what was left out for its size; empty: nothing."""
 
     path: Path
     size_bytes: int
+    cut: str = ""
 
     @property
     def size_text(self) -> str:
-        return f"{number(self.size_bytes / (1 << 20))} MiB"
+        size = f"{number(self.size_bytes / (1 << 20))} MiB"
+        return f"{size}; {self.cut}" if self.cut else size
 
 
-def page_of(model: ReportModel, entries: Sequence[Entry], path: Path) -> Page:
-    """``path``: where the page will be, from which it links to the bundles."""
+def page_of(model: ReportModel, entries: Sequence[Entry], path: Path, is_cut: bool = False) -> Page:
+    """``path``: where the page will be, from which it links to the bundles. ``is_cut``: without what makes it large and
+    is in the bundles anyway."""
     document = content.read(markdown(model, {}))
     tables: list[dict[str, Any]] = []
     parts = [_part(part, tables) for part in document.parts]
     around = bundles.environments(model.rows, entries)
     by_path = {row.number: bundles.href(row.path, path) for row in model.rows}
-    shown, left_out = traces.traces_of(model.rows, entries)
+    shown, left_out = ([], "") if is_cut else traces.traces_of(model.rows, entries)
     data = {
         "schema": PAGE_SCHEMA,
         "rows": [figures.row_data(row, by_path[row.number], around.of_row[row.number]) for row in model.rows],
@@ -70,9 +77,10 @@ def page_of(model: ReportModel, entries: Sequence[Entry], path: Path) -> Page:
         "tiles": list(figures.tiles(model)),
         "evidence": bundles.evidence_of(model, entries, path),
         "has_rows": bool(model.rows),
+        "cut": _cut(len(entries)) if is_cut else "",
         "schema": PAGE_SCHEMA,
     }
-    tables.append(bundles.runs_table(model, entries, path))
+    tables.append(bundles.runs_table(model, entries, path, MOST_LISTED if is_cut else None))
     return Page(
         title=model.title,
         template="report.html.jinja",
@@ -81,6 +89,12 @@ def page_of(model: ReportModel, entries: Sequence[Entry], path: Path) -> Page:
         scripts=(*SCRIPTS, *_LAST),
         styles=("report.css",),
     )
+
+
+def _cut(runs: int) -> str:
+    """In words, of a page that was cut."""
+    listed = f" and all but the first {MOST_LISTED:,} of {runs:,} runs" if runs > MOST_LISTED else ""
+    return f"the iterations rank by rank{listed} were left out, because a page has at most {MOST_BYTES >> 20} MiB"
 
 
 def _part(part: content.Part, tables: list[dict[str, Any]]) -> dict[str, Any]:
@@ -107,14 +121,21 @@ def _part(part: content.Part, tables: list[dict[str, Any]]) -> dict[str, Any]:
 def write_page(model: ReportModel, entries: Sequence[Entry], path: Path) -> WrittenPage:
     """Write ``path``, which is replaced at once; the same runs at the same places give the same bytes.
 
-    Raises UsageError when it cannot be written.
+    Raises UsageError when it cannot be written, or would be too large whatever is left out.
     """
     if path.exists() and not path.is_file():
         raise UsageError(f"cannot write {path}: it is {'a folder' if path.is_dir() else 'no regular file'}")
-    text = render(page_of(model, entries, path))
+    text, cut = render(page_of(model, entries, path)), ""
+    if len(text.encode()) > MOST_BYTES:
+        text, cut = render(page_of(model, entries, path, is_cut=True)), _cut(len(entries))
+        if len(text.encode()) > MOST_BYTES:
+            raise UsageError(
+                f"{path} would have {len(text.encode()) >> 20} MiB, more than the {MOST_BYTES >> 20} of a page: report "
+                "fewer folders at once, or write Markdown with --output"
+            )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot write {error.filename or path}: {error.strerror or error}") from error
     replace_atomically(path, text)
-    return WrittenPage(path, len(text.encode()))
+    return WrittenPage(path, len(text.encode()), cut)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from suite.bundle.imported.record import ImportedRow
 from suite.report.facts.entry import Entry
 from suite.report.facts.evidence import ReadFrom
 from suite.report.facts.model import ReportModel, build
@@ -60,14 +61,15 @@ def write(
     caveats: Sequence[str] = (),
     read_from: ReadFrom | None = None,
     with_suspect: bool = False,
+    imported: Sequence[ImportedRow] = (),
 ) -> WrittenReport:
     """Write ``output`` and ``<its stem>-assets/*.svg`` beside it; the same entries give the same bytes.
 
     Pictures of an earlier report that this one has no data for are removed. Raises UsageError when a file cannot
-    be written; the earlier report is then still whole or has newer pictures. ``caveats``, ``read_from`` and
-    ``with_suspect`` as for ``build``.
+    be written; the earlier report is then still whole or has newer pictures. ``caveats``, ``read_from``,
+    ``with_suspect`` and ``imported`` as for ``build``.
     """
-    model = build(entries, title, caveats, read_from, with_suspect)
+    model = build(entries, title, caveats, read_from, with_suspect, imported)
     folder = output.parent / f"{output.stem}-assets"
     if output.exists() and not output.is_file():
         raise UsageError(f"cannot write {output}: it is {'a folder' if output.is_dir() else 'no regular file'}")

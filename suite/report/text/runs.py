@@ -20,15 +20,13 @@ _LONGEST_ANYWHERE = 1000
 
 
 def _rate(one: Listed) -> str:
-    line = one.line
-    if line is None or line.samples_per_second is None:
-        return UNKNOWN
-    return interval(Interval(line.samples_per_second, line.low, line.high))
+    rate = one.fact("samples_per_second")
+    return UNKNOWN if rate is None else interval(Interval(rate, one.fact("low"), one.fact("high")))
 
 
 def _fact(name: str) -> Callable[[Listed], str]:
     def read(one: Listed) -> str:
-        value = None if one.line is None else getattr(one.line, name)
+        value = one.fact(name)
         return UNKNOWN if value is None else str(value)
 
     return read
@@ -38,7 +36,7 @@ def _fact(name: str) -> Callable[[Listed], str]:
 _COLUMNS: dict[str, Callable[[Listed], str]] = {
     "run": lambda one: one.run,
     "state": lambda one: one.state,
-    "started": lambda one: moment(one.line.started if one.line else None).removesuffix(" UTC"),
+    "started": lambda one: moment(one.fact("started")).removesuffix(" UTC"),
     "samples/s": lambda one: _rate(one).partition(" ")[0],
     "tags": lambda one: " ".join(one.tags) or UNKNOWN,
     "size": _fact("size"),

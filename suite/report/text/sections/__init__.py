@@ -22,6 +22,7 @@ ORDER = (
     "energy",
     "scaling",
     "network",
+    "imported",
     "failures",
     "measured_on",
     "work",

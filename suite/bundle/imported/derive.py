@@ -1,0 +1,246 @@
+"""From an imported log, and what was told of it, to its record: pure, and so the same whenever it is derived again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from pydantic import ValidationError
+
+from suite.bundle.amounts import MOST_COUNT, MOST_SECONDS
+from suite.bundle.files import first_line
+from suite.bundle.imported.record import (
+    TOLD,
+    Import,
+    ImportedCounts,
+    ImportedMemory,
+    ImportedPhase,
+    ImportedRecord,
+    ImportedThroughput,
+    Source,
+    Steps,
+    Told,
+)
+from suite.bundle.imported.steps import ReadLog, Step, UnusableLog, read_steps
+from suite.bundle.imported.timers import ASIDE, NAMES, Names
+from suite.spec.phases import REMAINDER, TIMED_NAMES
+
+#: Timers are read one after the other and printed with two or three digits.
+_SLACK_SHARE, _SLACK_SECONDS = 0.01, 0.05
+#: A log's means are rounded, so that a count made of them is nearly a whole number; what is told may differ as much.
+_NEAR = 0.005
+_GIB, _NAMED = 1 << 30, 8
+_LOG: Source = "the log"
+_COMPUTED: Source = "computed from the log"
+
+
+def derive(identity: str, asked: Import, data: bytes) -> ImportedRecord:
+    """The record of a log. Raises UnusableLog for a log without steps, or one that is at odds with what was told."""
+    read = read_steps(data, asked.tool)
+    names = NAMES[asked.tool]
+    seconds = [_whole(step, names) for step in read.steps]
+    counted = read.steps[asked.warmup :]
+    if not counted:
+        raise UnusableLog(f"the log has {len(read.steps)} steps, and {asked.warmup} are left out as a warm-up")
+    elapsed = math.fsum(seconds[asked.warmup :])
+    counts, work = _counts(counted, names, asked.told)
+    tokens = _rate(work["total_tokens"], elapsed)
+    phases, overlapping = _phases(counted, names, elapsed)
+    try:
+        return ImportedRecord(
+            id=identity,
+            tool=asked.tool,
+            form="tracker" if read.form == "tracker" else "console",
+            told=asked.told,
+            log=asked.log,
+            steps=Steps(
+                found=len(read.steps),
+                warmup=asked.warmup,
+                counted=len(counted),
+                first=counted[0].number,
+                last=counted[-1].number,
+            ),
+            step_seconds=elapsed / len(counted),
+            seconds=tuple(seconds),
+            phases=phases,
+            counts=counts,
+            throughput=ImportedThroughput(
+                samples_per_second=_rate(work["samples"], elapsed),
+                tokens_per_second=tokens,
+                tokens_per_second_per_device=None if tokens is None else tokens / asked.told.devices,
+            ),
+            memory=_memory(counted, names),
+            notes=tuple(_notes(read, counted, names, overlapping)),
+        )
+    except ValidationError as error:
+        raise UnusableLog(f"the log tells what no run can: {first_line(error)}") from error
+
+
+def _whole(step: Step, names: Names) -> float:
+    seconds = step.values[names.whole]
+    if not 0 < seconds <= MOST_SECONDS:
+        raise UnusableLog(f"step {step.number} of the log took {seconds:g} s in {names.whole}")
+    return seconds
+
+
+def _rate(work: Sequence[float] | None, seconds: float) -> float | None:
+    return None if work is None else math.fsum(work) / seconds
+
+
+def _phases(counted: Sequence[Step], names: Names, elapsed: float) -> tuple[dict[str, ImportedPhase], bool]:
+    """By name in the order of an iteration, and whether the timers overlap, so that there are no shares."""
+    totals: dict[str, float] = {}
+    steps: dict[str, int] = {}
+    for step in counted:
+        of_step: dict[str, float] = {}
+        for name, seconds in step.values.items():
+            phase = names.phase_of(name) if name.startswith(names.prefix) else None
+            if phase not in TIMED_NAMES:
+                continue
+            if seconds < 0:
+                raise UnusableLog(f"step {step.number} of the log took {seconds:g} s in {name}")
+            of_step[phase] = of_step.get(phase, 0.0) + seconds
+        for phase, seconds in of_step.items():
+            totals[phase] = totals.get(phase, 0.0) + seconds
+            steps[phase] = steps.get(phase, 0) + 1
+    known = math.fsum(totals.values())
+    overlapping = known > elapsed * (1 + _SLACK_SHARE) + _SLACK_SECONDS * len(counted)
+    found = {
+        phase: ImportedPhase(
+            seconds=totals[phase] / steps[phase],
+            share=None if overlapping or steps[phase] < len(counted) else min(1.0, totals[phase] / elapsed),
+        )
+        for phase in TIMED_NAMES
+        if phase in totals
+    }
+    if found and not overlapping:
+        rest = max(0.0, elapsed - known)
+        found[REMAINDER.name] = ImportedPhase(seconds=rest / len(counted), share=rest / elapsed)
+    return found, overlapping
+
+
+def _counts(counted: Sequence[Step], names: Names, told: Told) -> tuple[ImportedCounts, dict[str, list[float] | None]]:
+    """Means, and each step's; what the log tells goes before what was told, which must not contradict it."""
+    count = len(counted)
+    prompt, prompt_from = _either(_logged(counted, names.prompt_mean), told.prompt_tokens, count, "--prompt-tokens")
+    response, response_from = _either(
+        _logged(counted, names.response_mean), told.response_tokens, count, "--response-tokens"
+    )
+    total = _logged(counted, names.total_tokens)
+    samples, samples_from = _either(_logged_samples(counted, names), told.samples, count, "--samples", _COMPUTED)
+    if samples is None and total is not None and _LOG == prompt_from == response_from:
+        samples, samples_from = _samples_of(total, prompt, response), _COMPUTED
+    work: dict[str, list[float] | None] = {
+        "samples": samples,
+        "prompt_tokens": _product(samples, prompt),
+        "response_tokens": _product(samples, response),
+        "total_tokens": total,
+    }
+    sources = {
+        "samples": samples_from,
+        "prompt_tokens": _weaker(samples_from, prompt_from),
+        "response_tokens": _weaker(samples_from, response_from),
+        "total_tokens": _LOG,
+    }
+    if total is None and work["prompt_tokens"] is not None and work["response_tokens"] is not None:
+        pairs = zip(work["prompt_tokens"], work["response_tokens"], strict=True)
+        work["total_tokens"] = [one + other for one, other in pairs]
+        sources["total_tokens"] = _weaker(sources["prompt_tokens"], sources["response_tokens"])
+    means = {name: None if each is None else math.fsum(each) / len(each) for name, each in work.items()}
+    known = {name: sources[name] for name, mean in means.items() if mean is not None}
+    for name, mean in means.items():
+        if mean is not None and not 0 < mean <= MOST_COUNT:
+            raise UnusableLog(f"the log tells {mean:g} {name.replace('_', ' ')} a step")
+    return ImportedCounts(**means, sources=known), work
+
+
+def _logged(counted: Sequence[Step], name: str) -> list[float] | None:
+    """Of every counted step; null where one lacks it."""
+    if any(name not in step.values for step in counted):
+        return None
+    return [step.values[name] for step in counted]
+
+
+def _logged_samples(counted: Sequence[Step], names: Names) -> list[float] | None:
+    """Turns over turns a sample, where a tool logs these."""
+    if not names.samples:
+        return None
+    turns, each = (_logged(counted, name) for name in names.samples)
+    if turns is None or each is None or min(each) <= 0:
+        return None
+    return _whole_numbers([one / other for one, other in zip(turns, each, strict=True)])
+
+
+def _samples_of(
+    total: Sequence[float], prompt: Sequence[float] | None, response: Sequence[float] | None
+) -> list[float] | None:
+    """As many samples as make the tokens of a step, each of the mean length; null where that is no whole number."""
+    if prompt is None or response is None:
+        return None
+    lengths = [one + other for one, other in zip(prompt, response, strict=True)]
+    if min(lengths) <= 0:
+        return None
+    return _whole_numbers([tokens / length for tokens, length in zip(total, lengths, strict=True)])
+
+
+def _whole_numbers(values: Sequence[float]) -> list[float] | None:
+    if any(not 0.5 <= value <= MOST_COUNT or abs(value - round(value)) > _NEAR * value for value in values):
+        return None
+    return [float(round(value)) for value in values]
+
+
+def _either(
+    logged: list[float] | None, told: float | None, count: int, option: str, source: Source = _LOG
+) -> tuple[list[float] | None, Source]:
+    """What the log tells, else what the importer does. Raises UnusableLog where both do, and differ."""
+    if logged is None:
+        return (None if told is None else [float(told)] * count), TOLD
+    mean = math.fsum(logged) / len(logged)
+    if told is not None and abs(told - mean) > _NEAR * abs(mean):
+        raise UnusableLog(f"{option} {told:g} is not what the log tells, which is {mean:g}")
+    return logged, source
+
+
+def _product(samples: list[float] | None, mean: list[float] | None) -> list[float] | None:
+    if samples is None or mean is None:
+        return None
+    return [one * other for one, other in zip(samples, mean, strict=True)]
+
+
+def _weaker(one: Source, other: Source) -> Source:
+    """Of a product: what was told by somebody makes it no better."""
+    return TOLD if TOLD in (one, other) else _COMPUTED
+
+
+def _memory(counted: Sequence[Step], names: Names) -> ImportedMemory:
+    peaks: dict[str, float] = {}
+    for step in counted:
+        for name, value in step.values.items():
+            peak = names.peak_of(name)
+            if peak is not None and value >= 0:
+                peaks[peak] = max(peaks.get(peak, 0.0), value)
+    return ImportedMemory(
+        **{
+            name: round(peaks[name] * _GIB) if peaks.get(name, 0.0) > 0 else None
+            for name in ImportedMemory.model_fields
+        }
+    )
+
+
+def _notes(read: ReadLog, counted: Sequence[Step], names: Names, overlapping: bool) -> Iterator[str]:
+    yield from read.notes
+    between = counted[-1].number - counted[0].number + 1 - len(counted)
+    if between:
+        yield f"{between} steps between the first and the last counted one are not in the log"
+    if overlapping:
+        yield "the timers of phases add up to more than the steps: they overlap, so that no phase has a share"
+    for name in sorted({name for step in counted for name in step.values if names.phase_of(name) == ASIDE}):
+        seconds = math.fsum(step.values.get(name, 0.0) for step in counted)
+        if name.startswith(names.prefix) and seconds > 0:
+            yield f"the counted steps hold {seconds:.4g} s of {name}, which is no part of the work"
+    timers = {name for step in counted for name in step.values if name.startswith(names.prefix)}
+    unknown = sorted(name for name in timers if names.phase_of(name) is None)
+    if unknown:
+        more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
+        shown = ", ".join(ascii(name)[1:-1] for name in unknown[:_NAMED])
+        yield f"timers of which nothing is known here, and which are in no phase: {shown}{more}"

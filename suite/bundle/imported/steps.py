@@ -1,0 +1,274 @@
+"""The steps of other tools' logs as they are published: consoles' lines, and files of their trackers. Trusts nothing.
+
+A log is anybody's text: it is read once, in time that grows with its length, a bounded part of it, and only the numbers
+that are asked for are taken from it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from suite.bundle.files import DamagedBundle, parse_object
+from suite.bundle.imported.timers import NAMES, Tool
+from suite.spec.base import UsageError
+from suite.spec.foreign import DOCUMENT_BYTES, LINE_BYTES
+
+#: More than any run has; what is beyond is refused.
+MOST_LOG_BYTES, MOST_STEPS, MOST_VALUES = 64 << 20, 1 << 16, 1 << 20
+_LONGEST_NAME, _LONGEST_NUMBER, _LONGEST_COUNT = 200, 40, 18
+_OF_NUMBERS = frozenset("0123456789+-.eE")
+_COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}m")
+#: How numpy's numbers print themselves.
+_WRAPPED = ("np.float64(", "np.float32(", "np.int64(", "np.int32(")
+_BULLET = "\N{BULLET}"
+
+
+class UnusableLog(UsageError):
+    """A log that gives no steps, in one line that says why."""
+
+
+@dataclass
+class Step:
+    """One step: its number, and the finite numbers that are read of it, by the names that the tool's trackers have."""
+
+    number: int
+    values: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ReadLog:
+    """``form``: which of the tool's logs it is. ``notes``: what was left out of it, a line each."""
+
+    form: str
+    steps: tuple[Step, ...]
+    notes: tuple[str, ...] = ()
+
+
+class _Steps:
+    """What a log has told so far."""
+
+    def __init__(self, tool: Tool) -> None:
+        self._names = NAMES[tool]
+        self._values = self._untimed = 0
+        self._timed: list[Step] = []
+
+    def add(self, step: Step, name: str, value: float | None, place: int) -> None:
+        """Keep a number, where it is one and is asked for."""
+        if value is None or not self._names.asks_for(name) or len(name) > _LONGEST_NAME:
+            return
+        if step.values.setdefault(name, value) != value:
+            raise UnusableLog(f"line {place} tells {ascii(name)[:80]} of step {step.number} with another value again")
+        self._values += 1
+        if self._values > MOST_VALUES:
+            raise UnusableLog(f"the log tells more than {MOST_VALUES} numbers")
+
+    def end(self, step: Step | None, place: int) -> None:
+        """Nothing more of this step follows. One without a time is counted, as validations print such lines too."""
+        if step is None:
+            return
+        if self._names.whole not in step.values:
+            self._untimed += 1
+            return
+        last = self._timed[-1].number if self._timed else -1
+        if step.number <= last:
+            raise UnusableLog(
+                f"line {place} of the log is of step {step.number} behind step {last}: two runs in one log? Import "
+                "each by itself"
+            )
+        if len(self._timed) >= MOST_STEPS:
+            raise UnusableLog(f"the log has more than {MOST_STEPS} steps")
+        self._timed.append(step)
+
+    def read(self, form: str) -> ReadLog:
+        count = self._untimed
+        are = "tells no time and is" if count == 1 else "tell no time and are"
+        notes = (f"{count} step{'s' * (count != 1)} of the log {are} left out",) if count else ()
+        return ReadLog(form, tuple(self._timed), notes)
+
+
+def read_steps(data: bytes, tool: Tool) -> ReadLog:
+    """Every step of a log, whose form is told by how it begins. Raises UnusableLog."""
+    if len(data) > MOST_LOG_BYTES:
+        raise UnusableLog(f"the log has {len(data)} bytes, more than the {MOST_LOG_BYTES} that are read")
+    if b"\0" in data:
+        raise UnusableLog("the log holds zero bytes, so it is no text: name a console's output, or a tracker's JSON")
+    console, tracker = _FORMS[tool]
+    found = tracker(data) if _is_json(data) else console(data)
+    if not found.steps:
+        detail = f" ({found.notes[0]})" if found.notes else ""
+        raise UnusableLog(f"the log holds no step of {tool}: nowhere does it tell {NAMES[tool].whole}{detail}")
+    return found
+
+
+def _is_json(data: bytes) -> bool:
+    """An object's first name; a configuration that Python printed begins with another quotation mark."""
+    head = data[:4096].lstrip()
+    return head[:1] == b"{" and head[1:].lstrip()[:1] == b'"'
+
+
+def _verl_console(data: bytes) -> ReadLog:
+    """``step:N - name:number - ...``, behind whatever Ray puts before a line."""
+    steps = _Steps("verl")
+    for place, line in _lines(data):
+        if "step:" not in line:
+            continue
+        parts = _plain(line).split(" - ")
+        number = _step_number(parts[0])
+        if number is None:
+            continue
+        step = Step(number)
+        for part in parts[1:]:
+            name, _, text = part.rpartition(":")
+            steps.add(step, name.strip(), _number(text), place)
+        steps.end(step, place)
+    return steps.read("console")
+
+
+def _verl_tracker(data: bytes) -> ReadLog:
+    """The file of verl's own tracker: ``{"step": N, "data": {...}}`` a line."""
+    steps = _Steps("verl")
+    for place, line in _lines(data):
+        if not line.strip():
+            continue
+        body = _object(line, f"line {place} of the log")
+        number, values = body.get("step"), body.get("data")
+        if type(number) is not int or number < 0 or type(values) is not dict:
+            raise UnusableLog(f"line {place} of the log is no step: it needs step, a number, and data, an object")
+        step = Step(number)
+        for name, value in values.items():
+            steps.add(step, name, _json_number(value), place)
+        steps.end(step, place)
+    return steps.read("tracker")
+
+
+def _nemo_console(data: bytes) -> ReadLog:
+    """Blocks below ``=== Step N/M ===``, each with a list of timers. Steps count from 1 again in each epoch."""
+    steps = _Steps("nemo-rl")
+    current: Step | None = None
+    printed = blocks = place = 0
+    for place, line in _lines(data):
+        if "===" in line:
+            word, number = _heading(line)
+            if word == "Epoch":
+                printed = 0
+            elif word == "Step":
+                if number <= printed:
+                    raise UnusableLog(
+                        f"line {place} of the log is of step {number} behind step {printed}: two runs in one log? "
+                        "Import each by itself"
+                    )
+                steps.end(current, place)
+                blocks += 1
+                printed, current = number, Step(blocks)
+        elif current is not None and _BULLET in line:
+            name, value = _bullet(line)
+            steps.add(current, name, value, place)
+    steps.end(current, place)
+    return steps.read("console")
+
+
+def _nemo_tracker(data: bytes) -> ReadLog:
+    """TensorBoard's scalars as NeMo-RL's own script writes them out: ``{"name": {"step": number}}``."""
+    if len(data) > DOCUMENT_BYTES:
+        raise UnusableLog(f"the log has {len(data)} bytes of JSON, more than the {DOCUMENT_BYTES} that are read")
+    steps = _Steps("nemo-rl")
+    found: dict[int, Step] = {}
+    for name, values in _object(data.decode(errors="replace"), "the log").items():
+        if type(values) is not dict:
+            raise UnusableLog(f"{ascii(name)[:80]} of the log is no object of numbers by step")
+        for text, value in values.items():
+            if not _is_count(text):
+                raise UnusableLog(f"{ascii(name)[:80]} of the log has a step {ascii(text)[:40]}, which is no number")
+            steps.add(found.setdefault(int(text), Step(int(text))), name, _json_number(value), 1)
+    for number in sorted(found):
+        steps.end(found[number], 1)
+    return steps.read("tracker")
+
+
+#: Of each tool: how its console is read, and how the file of a tracker.
+_FORMS: Mapping[Tool, tuple[Callable[[bytes], ReadLog], Callable[[bytes], ReadLog]]] = {
+    "verl": (_verl_console, _verl_tracker),
+    "nemo-rl": (_nemo_console, _nemo_tracker),
+}
+
+
+def _lines(data: bytes) -> Iterator[tuple[int, str]]:
+    """Each with its number from 1. Bytes that are no text do no harm, since other lines may be good."""
+    for place, line in enumerate(data.split(b"\n"), start=1):
+        if len(line) > LINE_BYTES:
+            raise UnusableLog(f"line {place} of the log is longer than {LINE_BYTES} bytes")
+        yield place, line.decode(errors="replace")
+
+
+def _object(text: str, where: str) -> dict[str, Any]:
+    try:
+        return parse_object(text, where)
+    except DamagedBundle as error:
+        raise UnusableLog(str(error)) from error
+
+
+def _plain(line: str) -> str:
+    return _COLOUR.sub("", line).strip()
+
+
+def _step_number(text: str) -> int | None:
+    """Of ``step:12`` at the end of the text, behind nothing or a space; null for anything else."""
+    before, found, number = text.rpartition("step:")
+    is_word = not before or before[-1].isspace()
+    return int(number) if found and is_word and _is_count(number) else None
+
+
+def _heading(line: str) -> tuple[str, int]:
+    """``Step`` or ``Epoch`` and its number, of ``=== Step 3/1000 ===``; an empty word for another line."""
+    words = _plain(line).replace("=", " ").split()[-2:]
+    if len(words) != 2 or words[0] not in ("Step", "Epoch"):
+        return "", 0
+    number = words[1].partition("/")[0]
+    return (words[0], int(number)) if _is_count(number) else ("", 0)
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _LONGEST_COUNT
+
+
+def _bullet(line: str) -> tuple[str, float | None]:
+    """Name and number of a line of a block's list, by the names of NeMo-RL's trackers; an empty name where it has none
+    of these."""
+    names = NAMES["nemo-rl"]
+    name, _, text = _plain(line).partition(_BULLET)[2].strip().rpartition(": ")
+    seconds, _, share = text.partition(" (")
+    if name == "Mean Generation Length":
+        return names.response_mean, _number(text)
+    if name == "Total step time" and text.endswith("s"):
+        return names.whole, _number(text[:-1])
+    if seconds.endswith("s") and share.endswith("%)"):
+        return f"{names.prefix}{name}", _number(seconds[:-1])
+    return "", None
+
+
+def _number(text: str) -> float | None:
+    """Null for what is no finite number as a log writes it."""
+    text = text.strip()
+    if text.startswith(_WRAPPED) and text.endswith(")"):
+        text = text.partition("(")[2][:-1]
+    if not text or len(text) > _LONGEST_NUMBER or not _OF_NUMBERS.issuperset(text):
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _json_number(value: Any) -> float | None:
+    if type(value) not in (int, float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None

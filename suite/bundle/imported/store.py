@@ -1,0 +1,192 @@
+"""Folders of imported logs: made whole, found beside bundles, and derived again from the log that lies in them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from suite.bundle.evidence import digest_of
+from suite.bundle.files import (
+    DamagedBundle,
+    first_line,
+    parse_object,
+    read_bytes,
+    read_text,
+    sync_folder,
+    write_synced,
+    writing,
+)
+from suite.bundle.imported.derive import derive
+from suite.bundle.imported.record import (
+    IMPORT_SCHEMA,
+    IMPORTED_SCHEMA,
+    Import,
+    ImportedRecord,
+    ImportedRow,
+    LogFacts,
+    Told,
+)
+from suite.bundle.imported.steps import MOST_LOG_BYTES, UnusableLog
+from suite.bundle.imported.timers import Tool
+from suite.bundle.store import AlreadyThere, Bundle, find_marked
+from suite.bundle.verify import MOST_DIFFERENCES, Verification, differences
+from suite.spec import foreign
+from suite.spec.base import UsageError, digest
+from suite.spec.schema_files import not_read
+from suite.spec.version import suite_version
+
+IMPORT, LOG, RECORD = "import.json", "source.log", "record.json"
+_IDENTITY_DIGITS = 12
+
+
+@dataclass(frozen=True)
+class ImportFolder:
+    """The folder of one import."""
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        """The folder's name."""
+        return self.path.name
+
+    def asked(self) -> Import:
+        """Raises DamagedBundle when import.json is missing or cannot be read."""
+        try:
+            body = parse_object(read_text(self.path / IMPORT, IMPORT), IMPORT)
+        except FileNotFoundError as error:
+            raise DamagedBundle(f"{IMPORT} is missing") from error
+        if body.get("schema") != IMPORT_SCHEMA:
+            raise DamagedBundle(not_read(IMPORT, body.get("schema"), IMPORT_SCHEMA, body.get("suite_version")))
+        try:
+            return Import.model_validate(body)
+        except ValidationError as error:
+            raise DamagedBundle(f"{IMPORT}: {first_line(error)}") from error
+
+    def log(self) -> bytes:
+        """Raises DamagedBundle when it is missing or no regular file of a size that is read."""
+        try:
+            return read_bytes(self.path / LOG, LOG, MOST_LOG_BYTES)
+        except FileNotFoundError as error:
+            raise DamagedBundle(f"{LOG} is missing") from error
+
+    def derived(self) -> ImportedRecord:
+        """The record that its log gives now. Raises DamagedBundle, also for another log than the one imported."""
+        asked, data = self.asked(), self.log()
+        facts = log_facts(data)
+        if (facts.bytes, facts.sha256) != (asked.log.bytes, asked.log.sha256):
+            raise DamagedBundle(f"{LOG} is not the log that was imported: its SHA-256 is {facts.sha256}")
+        try:
+            return derive(identity(asked), asked, data)
+        except UnusableLog as error:
+            raise DamagedBundle(f"{LOG}: {error}") from error
+
+    def row(self) -> ImportedRow:
+        """Raises DamagedBundle."""
+        return ImportedRow(record=self.derived(), path=self.path.as_posix(), digest=digest_of(Bundle(self.path)))
+
+
+def log_facts(data: bytes, before: str | None = None) -> LogFacts:
+    """``before``: its digest when it was imported, where identity was scrubbed since."""
+    return LogFacts(bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), sha256_before=before)
+
+
+def identity(asked: Import) -> str:
+    """The id of an import: equal ones are of the same log with the same words told about it."""
+    known = asked.log.sha256_before or asked.log.sha256
+    body = {"log": known, "warmup": asked.warmup, "told": asked.told.model_dump(mode="json")}
+    return f"imported-{asked.tool}-{digest(body)[:_IDENTITY_DIGITS]}"
+
+
+def import_log(log: Path, tool: Tool, told: Told, warmup: int, root: Path) -> ImportFolder:
+    """Make a folder below ``root`` with the log, what was told of it, and its record; it appears whole or not at all.
+
+    Raises UsageError for a log that cannot be read or gives no steps, and where there is such an import already.
+    """
+    try:
+        data = foreign.read_bytes(log, str(log), MOST_LOG_BYTES, by_user=True)
+    except FileNotFoundError as error:
+        raise UsageError(f"{log} does not exist") from error
+    asked = Import(suite_version=suite_version(), tool=tool, warmup=warmup, told=told, log=log_facts(data))
+    name = identity(asked)
+    try:
+        record = derive(name, asked, data)
+    except UnusableLog as error:
+        raise UsageError(f"{log}: {error}") from error
+    made = ImportFolder(root / name)
+    draft = root / f".{name}.{os.getpid()}"
+    with writing(made.path):
+        root.mkdir(parents=True, exist_ok=True)
+        if os.path.lexists(made.path):
+            raise AlreadyThere(f"{made.path} exists: this log was imported with the same words before")
+        draft.mkdir()
+        try:
+            write_import(draft, asked, data, record)
+            draft.rename(made.path)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+        sync_folder(root)
+    return made
+
+
+def write_import(folder: Path, asked: Import, data: bytes, record: ImportedRecord) -> None:
+    """Its three files. Raises OSError."""
+    write_synced(folder / IMPORT, asked.model_dump_json(by_alias=True, indent=2) + "\n")
+    write_synced(folder / LOG, data)
+    write_synced(folder / RECORD, written(record))
+    sync_folder(folder)
+
+
+def written(record: ImportedRecord) -> str:
+    """The text of record.json."""
+    return record.model_dump_json(by_alias=True, indent=2) + "\n"
+
+
+def find_all(paths: Iterable[Path]) -> tuple[list[Bundle], list[ImportFolder]]:
+    """The bundles and the imports at and below ``paths``, each once, by id. Raises as ``find_bundles``."""
+    bundles, imports = find_marked(paths, IMPORT)
+    return bundles, list(map(ImportFolder, imports))
+
+
+def is_run(path: Path) -> bool:
+    """Whether this folder itself is a bundle or an import. Raises UsageError where it cannot be read."""
+    bundles, imports = find_all([path])
+    return path in (*(bundle.path for bundle in bundles), *(each.path for each in imports))
+
+
+def read_imports(folders: Sequence[ImportFolder]) -> tuple[list[ImportedRow], list[str]]:
+    """Rows of those that can be read, and a line for each of the others."""
+    rows, damaged = [], []
+    for folder in folders:
+        try:
+            rows.append(folder.row())
+        except DamagedBundle as error:
+            damaged.append(f"{folder.path}: {error}")
+    return rows, damaged
+
+
+def verify_import(folder: ImportFolder) -> Verification:
+    """Whether record.json is what the log gives. Never raises for what the folder holds."""
+    evidence = None
+    try:
+        evidence = digest_of(Bundle(folder.path))
+        derived = json.loads(written(folder.derived()))
+        stored = parse_object(read_text(folder.path / RECORD, RECORD), RECORD)
+    except FileNotFoundError:
+        return Verification(status="missing record", differences=(f"{RECORD} is missing",), digest=evidence)
+    except DamagedBundle as error:
+        return Verification(status="damaged", differences=(str(error),), digest=evidence)
+    if stored.get("schema") != IMPORTED_SCHEMA:
+        line = not_read(RECORD, stored.get("schema"), IMPORTED_SCHEMA)
+        return Verification(status="differs", differences=(line,), digest=evidence)
+    lines = tuple(islice(differences(stored, derived), MOST_DIFFERENCES))
+    return Verification(status="differs" if lines else "equal", differences=lines, digest=evidence)

@@ -1,0 +1,104 @@
+"""The table of other tools' logs: a row each, marked in every row as imported and not measured here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from suite.bundle.imported.record import MARK, ImportedRow
+from suite.bundle.imported.timers import Tool
+from suite.export.columns import Column, Kind
+from suite.export.keys import EXPORT_SCHEMA
+from suite.spec.phases import ALL
+
+
+@dataclass(frozen=True)
+class ImportedSource:
+    """An import, and the tags that its user gave it."""
+
+    row: ImportedRow
+    tags: tuple[str, ...] = ()
+
+
+_TOLD = "told by the importer"
+
+
+def _told(field: str) -> Callable[[ImportedSource], Any]:
+    return lambda source: getattr(source.row.record.told, field)
+
+
+def _of(part: str, field: str) -> Callable[[ImportedSource], Any]:
+    return lambda source: getattr(getattr(source.row.record, part), field)
+
+
+def _count(name: str) -> Callable[[ImportedSource], Any]:
+    return lambda source: source.row.record.counts.sources.get(name)
+
+
+def _columns() -> Iterator[Column]:
+    yield Column("schema", "text", "", "version of the columns", lambda source: EXPORT_SCHEMA, True, (EXPORT_SCHEMA,))
+    yield Column("mark", "text", "", "what the row is", lambda source: source.row.record.mark, True, (MARK,), True)
+    yield Column("id", "text", "", "of the import", lambda source: source.row.record.id, True, is_key=True)
+    yield Column(
+        "path", "text", "", "of its folder, as it was found", lambda source: source.row.path, True, is_key=True
+    )
+    yield Column(
+        "tool", "text", "", "that wrote the log", lambda source: source.row.record.tool, True, get_args(Tool), True
+    )
+    yield Column("model", "text", "", _TOLD, _told("model"), True, is_key=True)
+    yield Column("devices", "integer", "", f"of the run in all, {_TOLD}", _told("devices"), True, is_key=True)
+    told: dict[str, tuple[str, Kind, str]] = {
+        "device": ("device_name", "text", "what the devices are"),
+        "algorithm": ("algorithm", "text", "its name"),
+        "tool_version": ("tool_version", "text", "of the tool"),
+        "source": ("source", "text", "where the log was published"),
+        "note": ("note", "text", "what else a reader must know"),
+    }
+    for field, (name, kind, meaning) in told.items():
+        yield Column(name, kind, "", f"{meaning}, {_TOLD}; null: not told", _told(field))
+    yield Column("log_sha256", "text", "", "of the log in the folder", _of("log", "sha256"), True)
+    yield Column("log_bytes", "integer", "bytes", "of the log in the folder", _of("log", "bytes"), True)
+    yield Column("digest", "text", "", "SHA-256 over the folder's evidence", lambda source: source.row.digest, True)
+    for name, meaning in {
+        "found": "with a time in the log",
+        "warmup": "left out at the start, as the importer said",
+        "counted": "those figures are of",
+    }.items():
+        yield Column(f"steps_{name}", "integer", "", f"steps {meaning}", _of("steps", name), True)
+    meaning = "mean of the counted steps, by the tool's own timer"
+    yield Column("step_seconds", "number", "seconds", meaning, lambda source: source.row.record.step_seconds, True)
+    for name, unit in {
+        "samples_per_second": "samples/s",
+        "tokens_per_second": "tokens/s",
+        "tokens_per_second_per_device": "tokens/s",
+    }.items():
+        meaning = "all work over all time of the counted steps; null: neither log nor importer tells the work"
+        yield Column(name, "number", unit, meaning, _of("throughput", name))
+    for name in ("samples", "prompt_tokens", "response_tokens", "total_tokens"):
+        unit = "tokens" if name.endswith("_tokens") else ""
+        yield Column(name, "number", unit, "of a step, mean; null: not known", _of("counts", name))
+        meaning = f"where `{name}` is from; null: not known"
+        sources = ("the log", _TOLD, "computed from the log")
+        yield Column(f"{name}_from", "text", "", meaning, _count(name), values=sources)
+    for phase in ALL:
+        meaning = f"of a step in {phase.name}, by the tool's own timers; null: not told"
+        yield Column(f"{phase.name}_seconds", "number", "seconds", meaning, _phase(phase.name))
+    for name in ("peak_allocated_bytes", "peak_reserved_bytes"):
+        meaning = "the largest of the counted steps, as the tool logged it; null: not told"
+        yield Column(name, "integer", "bytes", meaning, _of("memory", name))
+    notes = "what a reader of the figures must know"
+    yield Column("notes", "texts", "", notes, lambda source: source.row.record.notes, True)
+    meaning = "that the user gave it (`suite runs tag`), sorted"
+    yield Column("tags", "texts", "", meaning, lambda source: source.tags, True)
+
+
+def _phase(name: str) -> Callable[[ImportedSource], Any]:
+    def read(source: ImportedSource) -> Any:
+        phase = source.row.record.phases.get(name)
+        return None if phase is None else phase.seconds
+
+    return read
+
+
+IMPORTED_COLUMNS: tuple[Column, ...] = tuple(_columns())

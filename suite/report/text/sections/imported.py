@@ -1,0 +1,115 @@
+"""Rows of other tools' logs, apart from all that was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from suite.bundle.imported.record import MARK, ImportedRecord, ImportedRow
+from suite.report.facts.model import ReportModel
+from suite.report.formatting.escape import code, inline, prose
+from suite.report.formatting.grid import Column, Table, grid
+from suite.report.formatting.numbers import UNKNOWN, counted, gib, number, percent
+from suite.report.text.section import Section, bullets, few
+from suite.spec.phases import ALL
+
+_WORK = {"samples": "samples", "prompt_tokens": "prompt tokens", "response_tokens": "response tokens"}
+
+
+def _blocks(model: ReportModel) -> Iterator[str]:
+    rows = model.imported
+    if not rows:
+        return
+    yield (
+        f"{counted(len(rows), 'row')} from other tools' own logs, each {MARK}: these figures are as the tool logged "
+        "them, with what the importer told beside. They are in no ranking, comparison, scaling or verdict here."
+    )
+    yield grid(_figures(rows))
+    phases = _phases(rows)
+    if phases is not None:
+        yield "Seconds of a step by the tool's own timers (share of the step in %):"
+        yield grid(phases)
+    yield "Where they are from:"
+    yield bullets(few([_origin(place, row) for place, row in enumerate(rows, start=1)]))
+
+
+def name_of(place: int) -> str:
+    """Of a row in this report, by its place from 1; rows that were measured are ``R1``, ``R2``."""
+    return f"I{place}"
+
+
+def _figures(rows: Sequence[ImportedRow]) -> Table:
+    columns = (
+        *(Column(title, False) for title in ("row", "tool", "model (told)")),
+        *(Column(title) for title in ("devices (told)", "steps", "s/step", "samples/s", "tokens/s", "tokens/s/device")),
+        *(Column(title) for title in ("samples/step", "prompt", "response", "peak GiB")),
+    )
+    return Table(columns, tuple(_row(place, row.record) for place, row in enumerate(rows, start=1)))
+
+
+def _row(place: int, record: ImportedRecord) -> tuple[str, ...]:
+    told, rates, counts = record.told, record.throughput, record.counts
+    version = f" {told.tool_version}" if told.tool_version else ""
+    device = f" {told.device}" if told.device else ""
+    return (
+        name_of(place),
+        inline(f"{record.tool}{version}"),
+        inline(told.model),
+        inline(f"{told.devices}{device}"),
+        str(record.steps.counted),
+        number(record.step_seconds),
+        number(rates.samples_per_second),
+        number(rates.tokens_per_second),
+        number(rates.tokens_per_second_per_device),
+        number(counts.samples),
+        number(_mean(counts.prompt_tokens, counts.samples)),
+        number(_mean(counts.response_tokens, counts.samples)),
+        gib(record.memory.peak_reserved_bytes or record.memory.peak_allocated_bytes),
+    )
+
+
+def _mean(tokens: float | None, samples: float | None) -> float | None:
+    return None if tokens is None or not samples else tokens / samples
+
+
+def _phases(rows: Sequence[ImportedRow]) -> Table | None:
+    """Null where no log tells of phases."""
+    known = [phase for phase in ALL if any(phase.name in row.record.phases for row in rows)]
+    if not known:
+        return None
+    return Table(
+        (Column("row", False), *(Column(phase.label) for phase in known)),
+        tuple(
+            (name_of(place), *(_phase(row.record, phase.name) for phase in known))
+            for place, row in enumerate(rows, start=1)
+        ),
+    )
+
+
+def _phase(record: ImportedRecord, name: str) -> str:
+    phase = record.phases.get(name)
+    if phase is None:
+        return UNKNOWN
+    return number(phase.seconds) + (f" ({percent(phase.share)})" if phase.share is not None else "")
+
+
+def _origin(place: int, row: ImportedRow) -> str:
+    """Everything that was told, what was left out, and the log by its digest."""
+    record, told = row.record, row.record.told
+    sources: dict[str, list[str]] = {}
+    for name, label in _WORK.items():
+        if name in record.counts.sources:
+            sources.setdefault(record.counts.sources[name], []).append(label)
+    facts = [
+        f"{inline(record.id)}, {record.tool}'s {record.form} log of {record.log.bytes:,} bytes",
+        f"SHA-256 {code(record.log.sha256)}",
+        f"steps {record.steps.first} to {record.steps.last}, {record.steps.warmup} left out before",
+        *(f"{', '.join(labels)}: {source}" for source, labels in sources.items()),
+        *([f"algorithm told: {inline(told.algorithm)}"] if told.algorithm else []),
+        *([f"published at {inline(told.source)}"] if told.source else []),
+        *([f"the importer notes: {prose(told.note)}"] if told.note else []),
+        *(prose(note) for note in record.notes),
+    ]
+    return f"{name_of(place)}: {'; '.join(facts)}"
+
+
+SECTION = Section("Imported, not measured here", _blocks, needs_rows=False)

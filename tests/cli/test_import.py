@@ -1,0 +1,247 @@
+"""`suite import`, and that every command shows such a row as what it is."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from typer.testing import CliRunner, Result
+
+from suite import api
+from suite.bundle.imported.record import MARK, Told
+from suite.cli.app import app
+from suite.spec.schema_files import schema
+from tests.bundle.imported.made import imported, nemo_console, verl_console
+from tests.synthetic import make_bundle, synthetic_manifest
+
+
+def suite(*arguments: object) -> Result:
+    return CliRunner().invoke(app, list(map(str, arguments)), catch_exceptions=False)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "train.log"
+    path.write_text(verl_console())
+    return path
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Path:
+    """A results folder with three measured runs and an imported log."""
+    root = tmp_path / "runs"
+    for repeat in (1, 2, 3):
+        make_bundle(root, synthetic_manifest(repeat=repeat), float(repeat))
+    told = Told(model="Qwen/Qwen3-8B", devices=8, device="NVIDIA H100 80GB HBM3", algorithm="grpo", note="a | note")
+    imported(root, told=told)
+    return root
+
+
+def the_import(root: Path) -> Path:
+    (found,) = root.glob("imported-*")
+    return found
+
+
+GIVEN = ("--from", "verl", "--model", "Qwen/Qwen3-8B", "--devices", 8)
+
+
+def test_a_log_becomes_a_folder_that_says_what_it_is(log: Path, tmp_path: Path) -> None:
+    done = suite("import", log, *GIVEN, "--runs", tmp_path / "runs")
+    assert done.exit_code == 0, done.stderr
+    assert f"3 steps of 10.0 s, {MARK}" in done.stdout and "1.60 samples/s, 640 tokens/s" in done.stdout
+    folder = the_import(tmp_path / "runs")
+    assert (folder / "source.log").read_bytes() == log.read_bytes()
+    for file, name in (("import.json", "import"), ("record.json", "imported")):
+        jsonschema.Draft202012Validator(schema(name)).validate(json.loads((folder / file).read_text()))
+    again = suite("import", log, *GIVEN, "--runs", tmp_path / "runs")
+    assert again.exit_code == 2 and "was imported with the same words before" in again.stderr
+
+
+def test_the_same_log_with_other_words_is_another_import(log: Path, tmp_path: Path) -> None:
+    suite("import", log, *GIVEN, "--runs", tmp_path / "runs")
+    assert suite("import", log, *GIVEN, "--note", "b", "--runs", tmp_path / "runs").exit_code == 0
+    assert len(list((tmp_path / "runs").glob("imported-*"))) == 2
+
+
+def test_work_that_neither_tells_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "nemo.log").write_text(nemo_console())
+    given = ("import", tmp_path / "nemo.log", "--from", "nemo-rl", "--model", "m", "--devices", 1)
+    assert "the log tells no work: --samples" in suite(*given, "--runs", tmp_path / "a").stdout
+    told = suite(*given, "--samples", 16, "--prompt-tokens", 100, "--runs", tmp_path / "b", "--json")
+    assert json.loads(told.stdout)["throughput"]["tokens_per_second"] == pytest.approx(640)
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "problem"),
+    [
+        ("", (), "train.log: the log holds no step of verl"),
+        (None, ("--from", "verll"), "did you mean 'verl'"),
+        (None, ("--devices", 0), "--devices"),
+        (None, ("--model", ""), "model: "),
+        (None, ("--model", "a\nb"), "one line of printable text"),
+        (None, ("--prompt-tokens", 7), "--prompt-tokens 7 is not what the log tells, which is 100"),
+        (None, ("--warmup", 3), "3 are left out as a warm-up"),
+    ],
+)
+def test_what_cannot_be_imported_is_one_line_and_nothing_is_written(
+    text: str | None, more: tuple, problem: str, log: Path, tmp_path: Path
+) -> None:
+    if text is not None:
+        log.write_text(text)
+    done = suite("import", log, *GIVEN, *more, "--runs", tmp_path / "runs")
+    assert done.exit_code == 2
+    assert problem in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists() or list((tmp_path / "runs").iterdir()) == []
+
+
+@pytest.mark.parametrize("what", ["a folder", "a link to nothing", "a pipe"])
+def test_what_is_no_log_is_refused(what: str, tmp_path: Path) -> None:
+    import os
+
+    path = tmp_path / "log"
+    if what == "a folder":
+        path.mkdir()
+    elif what == "a pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("nothing")
+    done = suite("import", path, *GIVEN, "--runs", tmp_path / "runs")
+    assert done.exit_code == 2 and len(done.stderr.splitlines()) == 1
+
+
+def test_a_report_shows_it_apart_and_ranks_nothing_with_it(both: Path, tmp_path: Path) -> None:
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    for bundle in both.iterdir():
+        if not bundle.name.startswith("imported"):
+            bundle.rename(alone / bundle.name)
+    measured = json.loads(suite("report", alone, "--json").stdout)
+    for bundle in list(alone.iterdir()):
+        bundle.rename(both / bundle.name)
+    told = json.loads(suite("report", both, "--json").stdout)
+    assert [row["record"]["mark"] for row in told["imported"]] == [MARK] and measured["imported"] == []
+    for part in ("ranking", "beside", "scaling", "rows", "summary", "runs", "conventions"):
+        if part != "rows":
+            assert told[part] == measured[part], part
+    assert len(told["rows"]) == len(measured["rows"])
+
+
+def test_the_mark_is_in_the_terminal_the_markdown_and_the_page(both: Path, tmp_path: Path) -> None:
+    done = suite("report", both, "-o", tmp_path / "report.md", "--html", tmp_path / "report.html")
+    assert done.exit_code == 0, done.stderr
+    assert MARK in done.stdout
+    text = (tmp_path / "report.md").read_text()
+    part = text.partition("## Imported, not measured here")[2].partition("\n## ")[0]
+    assert f"each {MARK}" in part and "Qwen/Qwen3-8B" in part and "640" in part and r"a \| note" in part
+    assert "Imported, not measured here" in (tmp_path / "report.html").read_text()
+
+
+def test_a_folder_of_imports_alone_is_reported(tmp_path: Path) -> None:
+    imported(tmp_path / "runs")
+    done = suite("report", tmp_path / "runs", "-o", tmp_path / "report.md", "--html", tmp_path / "report.html")
+    assert done.exit_code == 0, done.stderr
+    assert MARK in (tmp_path / "report.md").read_text()
+    assert json.loads(suite("report", tmp_path / "runs", "--json").stdout)["rows"] == []
+
+
+def test_compare_does_not_take_it(both: Path, tmp_path: Path) -> None:
+    imported(tmp_path / "other" / "runs")
+    done = suite("compare", both, tmp_path / "other" / "runs")
+    assert done.exit_code == 2 and "what was imported is not compared" in done.stderr
+
+
+def test_verify_derives_it_again(both: Path) -> None:
+    folder = the_import(both)
+    done = suite("verify", folder)
+    assert done.exit_code == 0, done.stdout
+    assert f"equal ({MARK})" in done.stdout
+    record = json.loads((folder / "record.json").read_text())
+    record["throughput"]["tokens_per_second"] = 9999.0
+    (folder / "record.json").write_text(json.dumps(record))
+    done = suite("verify", both)
+    assert done.exit_code == 3 and "throughput.tokens_per_second: stored 9999.0, derived 640.0" in done.stdout
+
+
+def test_a_log_that_was_changed_is_damage(both: Path) -> None:
+    folder = the_import(both)
+    log = folder / "source.log"
+    log.write_text(log.read_text().replace("timing_s/step:10.0", "timing_s/step:5.0"))
+    done = suite("verify", both)
+    assert done.exit_code == 2 and "is not the log that was imported" in done.stdout
+    done = suite("report", both)
+    assert "left out, damaged" in done.stderr and MARK not in done.stdout
+
+
+def test_export_has_a_table_of_it_and_says_so_in_every_other(both: Path, tmp_path: Path) -> None:
+    done = suite("export", both, "-o", tmp_path / "runs.csv")
+    assert "3 runs" in done.stdout and f"1 row {MARK}: not among these, but in --table imported" in done.stderr
+    assert MARK not in (tmp_path / "runs.csv").read_text()
+    done = suite("export", both, "-o", tmp_path / "imported.csv", "--table", "imported")
+    assert f"1 row, {MARK}" in done.stdout
+    (row,) = csv.DictReader((tmp_path / "imported.csv").open())
+    assert row["mark"] == MARK and float(row["tokens_per_second"]) == pytest.approx(640)
+    assert row["samples_from"] == "computed from the log" and row["algorithm"] == "grpo"
+    suite("export", both, "-o", tmp_path / "imported.prom", "--table", "imported")
+    samples = [line for line in (tmp_path / "imported.prom").read_text().splitlines() if not line.startswith("#")]
+    assert samples and all(f'mark="{MARK}"' in line for line in samples)
+
+
+def test_the_interface_keeps_it_apart(both: Path) -> None:
+    runs = api.load(both)
+    assert len(runs) == 3
+    (row,) = runs.rows("imported")
+    assert row["mark"] == MARK and row["model"] == "Qwen/Qwen3-8B"
+
+
+def test_runs_lists_it_as_imported_and_it_can_be_chosen_tagged_and_removed(both: Path) -> None:
+    def listed(*arguments: object) -> list[dict]:
+        return json.loads(suite("runs", "list", both, *arguments, "--json").stdout)["runs"]
+
+    (one,) = listed("--status", "imported")
+    assert one["state"] == "imported" and one["mark"] == MARK and one["valid"] is False
+    assert (
+        one["size"] == "Qwen/Qwen3-8B" and one["backend"] == "verl" and one["samples_per_second"] == pytest.approx(1.6)
+    )
+    assert len(listed()) == 4 and len(listed("--valid")) == 3
+    assert [run["run"] for run in listed("--device", "h100")] == [one["run"]]
+    assert suite("runs", "tag", one["run"], "--add", "theirs", "--runs", both).exit_code == 0
+    assert [run["run"] for run in listed("--tag", "theirs")] == [one["run"]]
+    assert suite("runs", "remove", one["run"], "--yes", "--runs", both).exit_code == 0
+    assert len(listed()) == 3
+
+
+def test_it_travels_in_an_archive_without_identity(tmp_path: Path) -> None:
+    prefix = "\x1b[36m(TaskRunner pid=7, ip=10.1.2.3)\x1b[0m "
+    text = "host: gpu17.hpc.example.edu\n/home/" + "alice/verl/train.py\n" + verl_console(1200, prefix)
+    make_bundle(tmp_path / "runs", synthetic_manifest())
+    imported(tmp_path / "runs", text)
+    archive = tmp_path / "results.suite.zip"
+    done = suite("pack", tmp_path / "runs", "-o", archive)
+    assert done.exit_code == 0, done.stderr
+    assert "2 runs" in done.stdout
+    done = suite("verify", archive)
+    assert f"equal ({MARK})" in done.stdout
+    assert suite("unpack", archive, "-o", tmp_path / "out").exit_code == 0
+    log = (the_import(tmp_path / "out" / "runs") / "source.log").read_text()
+    assert "alice" not in log and "gpu17" not in log and "10.1.2.3" not in log
+    record = json.loads((the_import(tmp_path / "out" / "runs") / "record.json").read_text())
+    assert record["log"]["sha256_before"] and record["throughput"]["tokens_per_second"] == pytest.approx(640)
+    assert MARK in suite("report", archive).stdout
+    assert json.loads(suite("report", archive, "--json").stdout)["imported"][0]["path"].startswith(str(archive))
+
+
+def test_an_archive_of_one_import_opens_too(tmp_path: Path) -> None:
+    folder = imported(tmp_path / "runs")
+    archive = tmp_path / "one.suite.zip"
+    assert suite("pack", folder.path, "-o", archive, "--keep-identity").exit_code == 0
+    assert MARK in suite("report", archive).stdout
+
+
+def test_a_newer_import_is_refused_with_the_reason(both: Path) -> None:
+    file = the_import(both) / "import.json"
+    file.write_text(file.read_text().replace("suite/import/1", "suite/import/2"))
+    done = suite("verify", both)
+    assert done.exit_code == 2 and "install a newer one" in done.stdout
