@@ -51,6 +51,9 @@ class ToyScheduler:
     def printed(self, submission: Submission, place: dict[str, Any], lines: int) -> list[tuple[str, list[bytes]]]:
         return []
 
+    def keep(self, submission: Submission) -> None:
+        return
+
     def files(self, submission: Submission) -> list[Path]:
         return []
 

@@ -8,7 +8,6 @@ travel through the API server.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -31,9 +30,10 @@ from kubernetes.client import ApiException, CoreV1Api
 from suite.launch.image_paths import PYTHON, PYTHON_PATH
 from suite.launch.kubernetes.client import Cluster, Refused
 from suite.launch.kubernetes.read_back import expanded
+from tests.kubernetes_server.controllers import INDEX, delete_owned, pod_of_job, set_end, waited_seconds
+from tests.kubernetes_server.scripted_torchrun import rank_commands
 from tests.kubernetes_server.server import ROOT, free_port, make_certificate
 
-INDEX = "batch.kubernetes.io/job-completion-index"
 TICK_SECONDS = 0.1
 SCRIPTED = ROOT / "tests" / "scripted_worker.py"
 
@@ -124,19 +124,14 @@ class StandIn:
 
     def _begin(self, job: dict[str, Any]) -> None:
         """The Job controller: one pod for each completion, with its number and its owner."""
-        uid, name, spec = job["metadata"]["uid"], job["metadata"]["name"], job["spec"]
+        uid = job["metadata"]["uid"]
         self._jobs[uid], self._pods[uid] = job, []
-        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid, "controller": True}
-        for index in range(spec["completions"]):
+        for index in range(job["spec"]["completions"]):
             play = self._plays.get(index, Play())
-            template = json.loads(json.dumps(spec["template"]))
-            metadata = template["metadata"]
-            metadata.update(name=f"{name}-{index}-stand", ownerReferences=[owner])
-            metadata.setdefault("annotations", {})[INDEX] = str(index)
-            template["spec"]["hostname"] = f"{name}-{index}"
+            body = pod_of_job(job, index)
             if play.waits is None:
-                template["spec"]["nodeName"] = self._node
-            body = self._cluster.create({"apiVersion": "v1", "kind": "Pod", **template})
+                body["spec"]["nodeName"] = self._node
+            body = self._cluster.create(body)
             pod = Running(body, play, self._folder / body["metadata"]["name"])
             shutil.rmtree(pod.folder, ignore_errors=True)  # of an earlier pod of that name
             pod.folder.mkdir(parents=True)
@@ -211,7 +206,11 @@ class StandIn:
         env["PYTHONPATH"] = os.pathsep.join([str(ROOT), *sys.path[1:]])
         paths = {str(path): str(here) for path, here in mounts.items()} | {PYTHON_PATH: str(ROOT)}
         command = [_replaced(word, paths) for word in command]
-        run = [self._own_command(command)] if self._with_torchrun else _scripted_ranks(command)
+        run = (
+            [self._own_command(command)]
+            if self._with_torchrun
+            else rank_commands(command, sys.executable, str(SCRIPTED))
+        )
         with pod.log.open("wb") as log:
             return [
                 subprocess.Popen(
@@ -237,12 +236,11 @@ class StandIn:
         for pod in pods:
             self._watch(pod)
         failed = [pod for pod in pods if pod.is_over and pod.body["status"]["phase"] == "Failed"]
-        waited = time.time() - datetime.fromisoformat(job["metadata"]["creationTimestamp"]).timestamp()
         if failed:
             self._end_job(uid, "Failed", "PodFailurePolicy", f"Container of pod {failed[0].name} failed")
         elif all(pod.is_over for pod in pods):
             self._end_job(uid, "Complete", "", "")
-        elif waited > job["spec"]["activeDeadlineSeconds"]:
+        elif waited_seconds(job) > job["spec"]["activeDeadlineSeconds"]:
             self._end_job(uid, "Failed", "DeadlineExceeded", "Job was active longer than specified deadline")
 
     def _watch(self, pod: Running) -> None:
@@ -271,8 +269,7 @@ class StandIn:
         """The Job controller at the end: what still runs of a failed Job is deleted with its logs."""
         job = self._jobs[uid]
         job["played"] = True
-        condition = {"type": kind, "status": "True", "reason": reason, "message": message}
-        self._cluster.patch("Job", f"{job['metadata']['name']}/status", {"status": {"conditions": [condition]}})
+        set_end(self._cluster, job, kind, reason, message)
         for pod in self._pods[uid]:
             if not pod.is_over:
                 self._remove(pod)
@@ -282,10 +279,7 @@ class StandIn:
         del self._jobs[uid]
         for pod in self._pods.pop(uid):
             self._remove(pod)
-        for kind in ("ConfigMap", "Service"):
-            for body in self._cluster.find(kind):
-                if any(owner["uid"] == uid for owner in body["metadata"].get("ownerReferences", ())):
-                    self._cluster.delete(kind, body["metadata"]["name"])
+        delete_owned(self._cluster, uid, ("ConfigMap", "Service"))
 
     def _remove(self, pod: Running) -> None:
         _kill(pod)
@@ -303,21 +297,6 @@ class StandIn:
         except Refused as error:
             if error.status != 404:
                 raise
-
-
-def _scripted_ranks(command: list[str]) -> list[tuple[list[str], dict[str, str]]]:
-    """The ranks of a node without torch: what torchrun would start, with the variables that it would set."""
-    options = dict(word[2:].split("=", 1) for word in command if word.startswith("--") and "=" in word)
-    per_node, node, nodes = int(options["nproc_per_node"]), int(options["node_rank"]), int(options["nnodes"])
-    arguments = command[command.index("suite.worker") + 1 :]
-    variables = {"WORLD_SIZE": str(nodes * per_node), "LOCAL_WORLD_SIZE": str(per_node), "MASTER_ADDR": "127.0.0.1"}
-    return [
-        (
-            [sys.executable, str(SCRIPTED), *arguments],
-            {**variables, "MASTER_PORT": "1", "RANK": str(node * per_node + local), "LOCAL_RANK": str(local)},
-        )
-        for local in range(per_node)
-    ]
 
 
 def _replaced(text: str, paths: dict[str, str]) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -12,37 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes import client, config
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
-from suite.bundle.record import Record
 from suite.bundle.store import Bundle
-from suite.bundle.verify import verify
 from suite.cli.app import app
-from suite.conduct.cluster import standing as clusters
 from suite.launch.cluster.submission import submissions
-from suite.launch.kubernetes import scheduler
-from suite.launch.kubernetes.client import Cluster, connect
+from tests.kubernetes_server.field import WORK, Field, quick_looks, wait_for
 from tests.kubernetes_server.kubelet import Play, StandIn
 from tests.kubernetes_server.server import Server
 from tests.launch.kubernetes.runs import IMAGE
 
 pytestmark = pytest.mark.daemon
-WORK = ("--backend", "deepspeed", "--size", "1M", "--workload", "cpu", "--repeats", "1", "--warmup", "1")
 PLACE = ("--device", "cpu", "--nodes", "2", "--gpus-per-node", "2", "--image", IMAGE)
 
 
-class Field:
-    """A namespace with a stand-in for its controllers and nodes, and a results folder."""
-
-    def __init__(self, server: Server, namespace: str, folder: Path) -> None:
-        self.server, self.namespace, self.folder = server, namespace, folder
-        self.runs = folder / "runs"
-        self.core = client.CoreV1Api(config.new_client_from_config(str(server.kubeconfig())))
-
-    @property
-    def cluster(self) -> Cluster:
-        return connect()
+class PlayedField(Field):
+    """With a stand-in for its controllers and nodes."""
 
     @contextmanager
     def playing(self, plays: dict[int, Play] | None = None, with_torchrun: bool = False) -> Iterator[StandIn]:
@@ -51,38 +34,15 @@ class Field:
         with StandIn(self.cluster, self.core, pods, plays or {}, with_torchrun).at_work() as stand_in:
             yield stand_in
 
-    def suite(self, *arguments: str) -> Result:
-        return CliRunner().invoke(app, [*arguments, "--runs", str(self.runs)], catch_exceptions=False)
-
-    def submit(self, *more: str, script: dict[str, Any] | None = None) -> Result:
-        scripted = ["--env", f"SUITE_SCRIPT={json.dumps(script)}"] if script else []
-        return self.suite("submit", "kubernetes", *WORK, *PLACE, "--iterations", "5", *scripted, *more)
-
-    def record(self) -> Record:
-        (path,) = [path for path in self.runs.iterdir() if not path.name.startswith(".")]
-        assert verify(Bundle(path)).status == "equal"
-        record = Bundle(path).record()
-        assert record is not None
-        return record
-
-    def left(self) -> list[str]:
-        kinds = ("ConfigMap", "Service", "Job", "Pod")
-        selector = "app.kubernetes.io/name=suite"
-        return [kind for kind in kinds for _ in self.cluster.find(kind, labelSelector=selector)]
-
 
 @pytest.fixture
-def field(server: Server, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Field:
+def field(server: Server, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayedField:
     monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(namespace=namespace)))
-    for module in (clusters, scheduler):
-        for name in ("POLL_SECONDS", "_POLL_SECONDS"):
-            if hasattr(module, name):
-                monkeypatch.setattr(module, name, 0.1)
-    monkeypatch.setattr(clusters.wait_until_over, "__defaults__", (0.1,))
-    return Field(server, namespace, tmp_path)
+    quick_looks(monkeypatch)
+    return PlayedField(server, namespace, tmp_path, PLACE)
 
 
-def test_a_run_over_two_nodes_comes_home_whole(field: Field) -> None:
+def test_a_run_over_two_nodes_comes_home_whole(field: PlayedField) -> None:
     with field.playing():
         done = field.submit("--json", script={"sleep": True, "seconds": 0.1})
         assert done.exit_code == 0, done.output
@@ -96,10 +56,10 @@ def test_a_run_over_two_nodes_comes_home_whole(field: Field) -> None:
     assert list(json.loads(done.stdout)["runs"].values()) == ["ok"]
 
 
-def test_what_a_claim_holds_comes_home_when_the_pods_and_their_logs_are_gone(field: Field) -> None:
+def test_what_a_claim_holds_comes_home_when_the_pods_and_their_logs_are_gone(field: PlayedField) -> None:
     with field.playing():
         assert field.submit("--detach", "--claim", "results", script={"seconds": 0.01}).exit_code == 0
-        wait_for(logged(field, "Complete"))
+        wait_for(field.says("Complete"))
         (submission,) = submissions(field.runs)
         for pod in field.cluster.find("Pod"):
             field.core.delete_namespaced_pod(pod["metadata"]["name"], field.namespace, grace_period_seconds=0)
@@ -111,7 +71,7 @@ def test_what_a_claim_holds_comes_home_when_the_pods_and_their_logs_are_gone(fie
 
 @pytest.mark.ranks
 @pytest.mark.timeout(300)
-def test_torchrun_and_the_suites_worker_measure_over_two_pods(field: Field) -> None:
+def test_torchrun_and_the_suites_worker_measure_over_two_pods(field: PlayedField) -> None:
     with field.playing(with_torchrun=True):
         where = ("--device", "cpu", "--nodes", "2", "--gpus-per-node", "1", "--image", IMAGE)
         here = ("--stack", f"torch={version('torch')}")  # a CPU build has a version of its own
@@ -171,7 +131,7 @@ FAILURES: dict[str, tuple[dict[str, Any], dict[int, Play], str, str]] = {
 
 
 @pytest.mark.parametrize("what", FAILURES)
-def test_a_failed_run_is_a_bundle_that_says_why(field: Field, what: str) -> None:
+def test_a_failed_run_is_a_bundle_that_says_why(field: PlayedField, what: str) -> None:
     script, plays, kind, evidence = FAILURES[what]
     with field.playing(plays):
         done = field.submit(script=script)
@@ -183,7 +143,7 @@ def test_a_failed_run_is_a_bundle_that_says_why(field: Field, what: str) -> None
     assert evidence in "\n".join(record.failure.evidence)
 
 
-def test_a_run_that_takes_too_long_is_a_time_out(field: Field) -> None:
+def test_a_run_that_takes_too_long_is_a_time_out(field: PlayedField) -> None:
     with field.playing():
         done = field.submit("--timeout", "3s", script={"sleep": True, "seconds": 30})
     assert done.exit_code == 1, done.output
@@ -192,7 +152,7 @@ def test_a_run_that_takes_too_long_is_a_time_out(field: Field) -> None:
     assert "DeadlineExceeded" in failure.evidence[0]
 
 
-def test_pods_that_no_node_takes_say_what_is_missing(field: Field) -> None:
+def test_pods_that_no_node_takes_say_what_is_missing(field: PlayedField) -> None:
     reason = "0/5 nodes are available: 5 Insufficient nvidia.com/gpu."
     with field.playing({0: Play(waits=reason), 1: Play(waits=reason)}):
         done = field.submit("--pending-timeout", "1s", "--timeout", "1s")
@@ -203,7 +163,7 @@ def test_pods_that_no_node_takes_say_what_is_missing(field: Field) -> None:
     assert reason in failure.evidence[0]
 
 
-def test_an_image_that_cannot_be_pulled_is_named(field: Field) -> None:
+def test_an_image_that_cannot_be_pulled_is_named(field: PlayedField) -> None:
     pull = Play(waiting=("ImagePullBackOff", f'Back-off pulling image "{IMAGE}"'))
     with field.playing({0: pull, 1: pull}):
         done = field.submit("--pending-timeout", "1s", "--timeout", "1s")
@@ -214,7 +174,7 @@ def test_an_image_that_cannot_be_pulled_is_named(field: Field) -> None:
 
 
 @contextmanager
-def detached(field: Field, until: Callable[[], bool], script: dict[str, Any]) -> Iterator[str]:
+def detached(field: PlayedField, until: Callable[[], bool], script: dict[str, Any]) -> Iterator[str]:
     """A run that was submitted by a driver that is gone."""
     with field.playing():
         assert field.submit("--detach", script=script).exit_code == 0
@@ -223,18 +183,7 @@ def detached(field: Field, until: Callable[[], bool], script: dict[str, Any]) ->
         yield submission.run_id
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
-def logged(field: Field, pattern: str) -> Callable[[], bool]:
-    return lambda: re.search(pattern, field.suite("status").output) is not None
-
-
-def test_a_failed_run_can_be_done_again_under_its_name(field: Field) -> None:
+def test_a_failed_run_can_be_done_again_under_its_name(field: PlayedField) -> None:
     # the first attempt's pods are killed from outside, the second's are let be
     with field.playing({1: Play(terminated={"reason": "OOMKilled", "exitCode": 137})}) as stand_in:
         script = {"sleep": True, "seconds": 0.02}
@@ -247,15 +196,15 @@ def test_a_failed_run_can_be_done_again_under_its_name(field: Field) -> None:
     assert Bundle(next(path for path in field.runs.iterdir() if path.name.startswith("deepspeed"))).record() is not None
 
 
-def test_a_driver_that_died_does_not_matter(field: Field) -> None:
-    with detached(field, logged(field, "Complete"), {"seconds": 0.01}) as run:
+def test_a_driver_that_died_does_not_matter(field: PlayedField) -> None:
+    with detached(field, field.says("Complete"), {"seconds": 0.01}) as run:
         assert field.suite("collect", run).exit_code == 0
     assert field.record().status == "ok"
 
 
-def test_a_cancelled_run_is_gone_and_its_bundle_says_so(field: Field) -> None:
+def test_a_cancelled_run_is_gone_and_its_bundle_says_so(field: PlayedField) -> None:
     script = {"sleep": True, "seconds": 2}
-    with detached(field, logged(field, "iteration [1-5]"), script) as run:
+    with detached(field, field.says("iteration [1-5]"), script) as run:
         assert field.suite("cancel", run).exit_code == 0
         wait_for(lambda: not field.left())
         collected = field.suite("collect", run)
@@ -266,7 +215,7 @@ def test_a_cancelled_run_is_gone_and_its_bundle_says_so(field: Field) -> None:
 
 
 def test_a_namespace_that_forbids_and_a_quota_that_is_too_small_leave_nothing(
-    field: Field, monkeypatch: pytest.MonkeyPatch
+    field: PlayedField, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hard = {"pods": "1"}
     field.core.create_namespaced_resource_quota(

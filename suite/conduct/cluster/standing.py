@@ -100,6 +100,8 @@ def wait_until_over(
             on_change(now)
             before = now.state
         with suppress(UsageError):  # a cluster that does not answer now is asked again
+            if now.state.phase == "running":
+                find_scheduler(submission.launcher).keep(submission)
             now = without_hopeless(root, now)
         if now.state.phase not in ("pending", "running"):
             return

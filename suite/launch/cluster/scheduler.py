@@ -96,6 +96,12 @@ class Scheduler(Protocol):
         cannot be asked for.
         """
 
+    def keep(self, submission: Submission) -> None:
+        """Keep what the run has printed, where its cluster may cut or delete it; called while somebody waits for it.
+
+        Raises UsageError when it cannot be asked for.
+        """
+
     def files(self, submission: Submission) -> list[Path]:
         """What this machine keeps of the run, now or of earlier attempts, until its bundle is made."""
 

@@ -128,16 +128,22 @@ def _of_container(name: str, status: dict) -> Iterator[Finding]:
             yield Finding(1, known.pattern.kind if known else "config", text)
 
 
-def hopeless(pods: Sequence[Pod], now: float) -> str | None:
+def hopeless(pods: Sequence[Pod], now: float, warnings: Sequence[str] = ()) -> str | None:
     """Why a run that is not over can never end well: an image that cannot be had; the other pods would hold their GPUs
-    until the run's deadline. ``None`` while it may. ``now``: Unix seconds."""
+    until the run's deadline. ``None`` while it may.
+
+    ``now``: Unix seconds. ``warnings``: what the cluster complained of; between two tries a pod itself does not say why
+    the last one failed.
+    """
     for pod in pods:
         started = moment(pod.body.get("status", {}).get("startTime"))
         waited = 0.0 if started is None else now - started
         for status in pod.statuses():
             waiting = status.get("state", {}).get("waiting") or {}
             reason, message = str(waiting.get("reason", "")), " ".join(str(waiting.get("message", "")).split())
-            patience = _SOME_TRIES_SECONDS if _NOT_TO_BE_HAD.search(message) else _PULL_SECONDS
+            tried = f'Failed to pull image "{pod.body["spec"]["containers"][0].get("image")}"'
+            told = [message, *(warning for warning in warnings if tried in warning)]
+            patience = _SOME_TRIES_SECONDS if any(map(_NOT_TO_BE_HAD.search, told)) else _PULL_SECONDS
             if _NEVER_PULLED.search(reason) or (_PULL.search(reason) and waited > patience):
                 return f"pod {pod.name} has no image: {reason}" + (f": {message}" if message else "")
     return None

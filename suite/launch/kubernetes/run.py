@@ -13,6 +13,7 @@ from suite.launch.image_paths import PYTHON, PYTHON_PATH, RUNS
 from suite.launch.job import Job, Site
 from suite.launch.kubernetes.client import Cluster, kind_of
 from suite.launch.kubernetes.hand_over import hand_over
+from suite.launch.kubernetes.kept import forget_kept
 from suite.launch.kubernetes.pod import ATTEMPT_LABEL, MANIFEST
 from suite.launch.kubernetes.render import parse, render
 from suite.launch.kubernetes.settings import KubernetesSettings
@@ -99,7 +100,9 @@ def submit_run(cluster: Cluster, document: Document) -> Submission:
     if attempt is not None:
         objects[-1]["metadata"].setdefault("labels", {})[ATTEMPT_LABEL] = attempt
     hand_over(cluster, objects)
-    Path(submission.fact("spool", str)).unlink(missing_ok=True)
+    spool = Path(submission.fact("spool", str))
+    spool.unlink(missing_ok=True)
+    forget_kept(spool)
     return submission.with_scheduler(server=cluster.server)
 
 

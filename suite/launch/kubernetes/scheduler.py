@@ -15,6 +15,7 @@ from suite.launch.job import Job
 from suite.launch.kubernetes.answers import readable, run_answer
 from suite.launch.kubernetes.client import KINDS, Cluster, Refused, connect
 from suite.launch.kubernetes.diagnose import hopeless, scheduler_end
+from suite.launch.kubernetes.kept import keep_printed, kept_streams, read_kept
 from suite.launch.kubernetes.pod import ATTEMPT_LABEL, RUN_LABEL, run_labels
 from suite.launch.kubernetes.pods import Pod, read_pods, run_end
 from suite.launch.kubernetes.printed import kept_lines, printed_since
@@ -30,6 +31,7 @@ from suite.spec.base import UsageError
 _READ_SECONDS, _CLEAR_SECONDS, _POLL_SECONDS = 600.0, 120.0, 1.0
 _TAIL_LINES = 40
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
+_NODE = re.compile(r"node-(\d{1,9})")
 
 
 class KubernetesScheduler:
@@ -72,7 +74,7 @@ class KubernetesScheduler:
         if speakers and speakers[0].role != "ray" and speakers[0].number == 0:
             with suppress(Refused):
                 details += _progress(cluster.log(speakers[0].name, speakers[0].container, _TAIL_LINES))
-        why = hopeless(own, time.time())
+        why = hopeless(own, time.time(), found.warnings)
         return SchedulerState(phase=phase, word=phase.capitalize(), detail="; ".join(details), hopeless=why)
 
     def cancel(self, submission: Submission) -> None:
@@ -87,7 +89,7 @@ class KubernetesScheduler:
                 f"{submission.run_id}: namespace {cluster.namespace} has a run of this name that another submission "
                 "made, and it is left alone; cancel it in the folder it was submitted from"
             )
-        found = _with_logs(cluster, found, needed=False)
+        found = _with_logs(cluster, found, _spool(submission), needed=False)
         write_snapshot(_spool(submission), found._replace(given_up=state.hopeless is not None))
         _delete(cluster, submission)
 
@@ -96,7 +98,8 @@ class KubernetesScheduler:
         cluster = self._cluster(submission)
         kept = read_snapshot(_spool(submission))
         settings = _settings(submission)
-        found = kept or _with_logs(cluster, self._ask(cluster, submission), needed=settings.claim is None)
+        spool = _spool(submission)
+        found = kept or _with_logs(cluster, self._ask(cluster, submission), spool, needed=settings.claim is None)
         if found.run is None and not found.pods and settings.claim is None:
             raise UsageError(
                 f"{submission.run_id}: the cluster has forgotten the run and its logs (namespace "
@@ -113,6 +116,7 @@ class KubernetesScheduler:
             )
             for pod in pods
         ]
+        streams += _of_deleted(spool, {stream.name for stream in streams}, submission.job)
         if settings.claim is not None:
             streams.append(Stream("claim", read_claim(cluster, submission, settings).splitlines(keepends=True)))
         end = run_end(found.run) if found.run else None
@@ -129,8 +133,19 @@ class KubernetesScheduler:
         pods = [pod for pod in read_pods(_pods_of(cluster, submission)) if pod.role != "reader"]
         return [(pod.stream, printed_since(cluster, pod, place, lines)) for pod in pods]
 
+    def keep(self, submission: Submission) -> None:
+        """What pods have printed so far, where no claim holds it: logs are cut, and deleted pods take theirs along."""
+        if _settings(submission).claim is not None:
+            return
+        cluster = self._cluster(submission)
+        for pod in read_pods(_pods_of(cluster, submission)):
+            if pod.role != "reader" and pod.phase != "Pending":
+                with suppress(Refused):  # its node is out of reach now
+                    keep_printed(cluster, _spool(submission), pod)
+
     def files(self, submission: Submission) -> list[Path]:
-        return [_spool(submission)] if _spool(submission).exists() else []
+        spool = _spool(submission)
+        return [*([spool] if spool.exists() else []), *(path for _, path in kept_streams(spool))]
 
     def _cluster(self, submission: Submission) -> Cluster:
         cluster = self._reach(submission.scheduler.get("context"), _settings(submission).namespace)
@@ -155,6 +170,18 @@ def _ranks(pod: Pod, job: Job) -> tuple[int, ...]:
     return tuple(range(first, first + job.ranks_per_node)) if pod.role == "node" else ()
 
 
+def _of_deleted(spool: Path, told: set[str], job: Job) -> list[Stream]:
+    """What was kept of pods that are gone, such as those that a failed Job took along."""
+    found = []
+    for name, _ in kept_streams(spool):
+        node = _NODE.fullmatch(name)
+        if node is not None and name not in told and int(node[1]) < job.nodes:
+            first = int(node[1]) * job.ranks_per_node
+            lines = (read_kept(spool, name) or b"").splitlines(keepends=True)
+            found.append(Stream(name, lines, tuple(range(first, first + job.ranks_per_node))))
+    return found
+
+
 def _release(cluster: Cluster, submission: Submission) -> None:
     """Have KubeRay take the pods of a RayCluster away, which it would keep: it does not know that the job is over."""
     with suppress(Refused):
@@ -163,16 +190,23 @@ def _release(cluster: Cluster, submission: Submission) -> None:
                 cluster.patch(kind, name, {"spec": {"suspend": True}})
 
 
-def _with_logs(cluster: Cluster, found: Snapshot, needed: bool) -> Snapshot:
+def _with_logs(cluster: Cluster, found: Snapshot, spool: Path, needed: bool) -> Snapshot:
     """``needed``: nothing but the logs holds what the ranks measured."""
     pods = read_pods(found.pods)
-    return found._replace(logs={pod.name: _log(cluster, pod, needed and pod.phase == "Succeeded") for pod in pods})
+    return found._replace(
+        logs={pod.name: _log(cluster, pod, spool, needed and pod.phase == "Succeeded") for pod in pods}
+    )
 
 
-def _log(cluster: Cluster, pod: Pod, needed: bool) -> bytes:
-    """What a pod printed; nothing where its node is out of reach. Raises UsageError where a good run would be lost."""
+def _log(cluster: Cluster, pod: Pod, spool: Path, needed: bool) -> bytes:
+    """What a pod printed; where its node is out of reach, what was kept of it before.
+
+    Raises UsageError where a good run would be lost.
+    """
     try:
-        return whole_log(cluster, pod.name, pod.container)
+        if pod.stream not in dict(kept_streams(spool)):
+            return whole_log(cluster, pod.name, pod.container)
+        keep_printed(cluster, spool, pod, at_end=True)
     except Refused as error:
         if error.status < 500:
             raise
@@ -181,7 +215,7 @@ def _log(cluster: Cluster, pod: Pod, needed: bool) -> bytes:
                 f"the log of pod {pod.name}, which holds its results, cannot be read now: {error.message}; "
                 "run suite collect again later"
             ) from error
-        return b""
+    return read_kept(spool, pod.stream) or b""
 
 
 def _warnings(cluster: Cluster, name: str) -> list[str]:

@@ -117,6 +117,9 @@ class SlurmScheduler:
         found = [(stream.name, list(stream.lines)) for stream in output.streams]
         return [(name, printed[-lines:] if is_first else printed) for name, printed in found]
 
+    def keep(self, submission: Submission) -> None:
+        """Nothing: the output lies in files already."""
+
     def files(self, submission: Submission) -> list[Path]:
         start, index = Path(submission.fact("output", str)), _index(submission)
         member = "" if index is None else f"_{index}"

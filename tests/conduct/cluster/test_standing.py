@@ -30,6 +30,9 @@ class Answers:
             raise UsageError(answer)
         return answer
 
+    def keep(self, submission: Submission) -> None:
+        return
+
 
 @pytest.fixture
 def waited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:

@@ -21,6 +21,7 @@ class MemoryCluster:
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
         self.logs: dict[str, bytes] = {}
         self.unreachable: set[str] = set()  # pods whose node does not answer
+        self.cut: dict[str, int] = {}  # how many lines of a pod its node does not have any more
         self.rehearsed: list[dict[str, Any]] = []
         self.on_create: Callable[[dict[str, Any], bool], None] = lambda body, dry_run: None
         self._made = 0
@@ -56,13 +57,15 @@ class MemoryCluster:
         self.objects.pop((kind, name), None)
 
     def log_since(self, pod: str, container: str, since: str | None, tail_lines: int) -> bytes:
+        lines = self.log_stamped(pod, container, since).splitlines(keepends=True)
+        return b"".join(lines if since is not None else lines[-tail_lines:])
+
+    def log_stamped(self, pod: str, container: str, since: str | None) -> bytes:
         """Line by line a second apart, from midnight on."""
-        moments = (b"2026-11-22T00:%02d:%02d" % divmod(second, 60) for second in count())
+        moments = (b"2026-11-22T00:%02d:%02d" % divmod(second, 60) for second in count(self.cut.get(pod, 0)))
         lines = self.log(pod, container).splitlines(keepends=True)
         stamped = [moment + b".5Z " + line for moment, line in zip(moments, lines, strict=False)]
-        return b"".join(
-            stamped[-tail_lines:] if since is None else [line for line in stamped if line[:19].decode() >= since[:19]]
-        )
+        return b"".join(line for line in stamped if since is None or line[:19].decode() >= since[:19])
 
     def log_from(self, pod: str, container: str, second: str | None) -> Iterator[bytes]:
         """As `log_since` has the moments; in pieces."""
@@ -72,7 +75,7 @@ class MemoryCluster:
     def log(self, pod: str, container: str, tail_lines: int | None = None) -> bytes:
         if pod in self.unreachable:
             raise Refused("the kubelet does not answer", 500, "dial tcp 10.0.0.7:10250: i/o timeout")
-        lines = self.logs.get(pod, b"").splitlines(keepends=True)
+        lines = self.logs.get(pod, b"").splitlines(keepends=True)[self.cut.get(pod, 0) :]
         return b"".join(lines[-tail_lines:] if tail_lines else lines)
 
     def kinds(self) -> list[str]:

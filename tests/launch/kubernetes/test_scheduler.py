@@ -379,6 +379,20 @@ class TestAnImageThatCannotBeHad:
         assert found.phase == "running"
         assert (found.hopeless is not None and reason in found.hopeless) is is_hopeless
 
+    def test_between_two_tries_the_last_ones_reason_is_in_the_clusters_warnings(
+        self, cluster: MemoryCluster, handed: Submission
+    ) -> None:
+        self.pods(cluster, handed, "ImagePullBackOff", f'Back-off pulling image "{IMAGE}"', 120)
+        assert scheduler_of(cluster).look(handed).hopeless is None
+        for image, is_hopeless in (("another", False), (IMAGE, True)):
+            cluster.objects["Event", "e"] = {
+                "metadata": {"name": "e"},
+                "involvedObject": {"name": f"{job_name(handed)}-1-x"},
+                "reason": "Failed",
+                "message": f'Failed to pull image "{image}": rpc error: code = NotFound desc = not found',
+            }
+            assert (scheduler_of(cluster).look(handed).hopeless is not None) is is_hopeless
+
     @pytest.mark.parametrize("how", ["wait", "collect"])
     def test_the_run_ends_before_its_deadline_and_says_why(
         self, cluster: MemoryCluster, handed: Submission, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
@@ -393,6 +407,27 @@ class TestAnImageThatCannotBeHad:
         assert (record.status, record.failure.kind) == ("failed", "image_pull")
         assert "manifest unknown" in record.failure.evidence[0]
         assert b"waiting for the others" in (tmp_path / handed.run_id / "logs" / "node-0.log").read_bytes()
+
+
+def test_what_pods_printed_before_their_controller_deleted_them_is_in_the_bundle(
+    cluster: MemoryCluster, handed: Submission, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(NODES):
+        name = add_pod(cluster, handed, number, "Running")
+        cluster.logs[name] = b"".join(printed(handed, number).splitlines(keepends=True)[:-4])
+
+    def fail(seconds: float) -> None:
+        for number in range(NODES):
+            cluster.delete("Pod", f"{job_name(handed)}-{number}-x")
+        finish(cluster, handed, "Failed", "PodFailurePolicy")
+
+    monkeypatch.setattr(clusters, "find_scheduler", lambda name: scheduler_of(cluster))
+    monkeypatch.setattr(clusters.time, "sleep", fail)
+    clusters.wait_until_over(tmp_path, handed, lambda now: None)
+    record = clusters.collect_run(tmp_path, handed)
+    assert record.failure is not None and record.failure.kind == "rank_lost"
+    assert record.iterations.seconds
+    assert scheduler_of(cluster).files(handed), "suite clean knows what was kept"
 
 
 def test_what_pods_print_is_followed_without_events(cluster: MemoryCluster, handed: Submission) -> None:

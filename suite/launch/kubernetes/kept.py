@@ -1,0 +1,136 @@
+"""What the pods of a run printed, kept on this machine while somebody waits for the run.
+
+A kubelet cuts the log of a container at some size (10 MiB unless it was told otherwise) and shows only what came after
+the cut, and a deleted pod takes its log with it. So a driver that waits reads on now and then. Each stream has a file
+of its own beside the run's spool, whose lines have the moments before them by which what is new is known.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+
+from suite.launch.kubernetes.client import Cluster
+from suite.launch.kubernetes.pods import Pod
+from suite.spec import foreign
+from suite.spec.base import UsageError
+
+#: the moment before a line, as the API writes it: in UTC, or where the node's container runtime has another zone
+_STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
+_STREAM = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
+#: of one pod, while the run goes on; the end of the output is read whatever there is
+_MOST_BYTES = 1 << 30
+_MOST_AT_END_BYTES = 2 << 30
+#: of the end of a file, in which its last line is looked for: a container runtime cuts lines at 16 KiB
+_TAIL_BYTES = 1 << 20
+
+
+def keep_printed(cluster: Cluster, spool: Path, pod: Pod, at_end: bool = False) -> None:
+    """Add what a pod printed since the last call; nothing while another driver does, but at the run's end.
+
+    Raises UsageError: Refused where the cluster cannot give it.
+    """
+    path = _path(spool, pod.stream)
+    if path is None:
+        return
+    with _held(path, at_end) as file:
+        if file is None:
+            return
+        last = _last_line(path, file)
+        if os.fstat(file).st_size >= _MOST_BYTES and not at_end:
+            return
+        stamp = _STAMP.match(last)
+        since = None if stamp is None else (stamp[1] + stamp[3]).decode()
+        new = _new_lines(cluster.log_stamped(pod.name, pod.container, since).splitlines(keepends=True), last)
+        data = b"".join(line for line in new if at_end or line.endswith(b"\n"))
+        while data:
+            data = data[os.write(file, data) :]
+
+
+def read_kept(spool: Path, stream: str) -> bytes | None:
+    """All that was kept of a stream, without moments; ``None`` where nothing was. Raises UsageError."""
+    path = _path(spool, stream)
+    if path is None:
+        return None
+    try:
+        data = foreign.read_bytes(path, str(path), _MOST_AT_END_BYTES)
+    except FileNotFoundError:
+        return None
+    return b"".join(_STAMP.sub(b"", line, count=1) for line in data.splitlines(keepends=True))
+
+
+def kept_streams(spool: Path) -> list[tuple[str, Path]]:
+    """The streams of a run of which something was kept, with their files."""
+    prefix = f"{spool.name}."
+    found = sorted(spool.parent.glob(f"{glob.escape(prefix)}*"))
+    return [(path.name.removeprefix(prefix), path) for path in found if _STREAM.fullmatch(path.name[len(prefix) :])]
+
+
+def forget_kept(spool: Path) -> None:
+    """Before another attempt of the run."""
+    for _, path in kept_streams(spool):
+        path.unlink(missing_ok=True)
+
+
+def _path(spool: Path, stream: str) -> Path | None:
+    """``None`` for what is no name of a stream: a cluster may answer anything."""
+    return spool.with_name(f"{spool.name}.{stream}") if _STREAM.fullmatch(stream) else None
+
+
+@contextmanager
+def _held(path: Path, waits: bool) -> Iterator[int | None]:
+    """A file to append to that no other driver appends to meanwhile; ``None`` where one does, unless this one waits.
+
+    Raises UsageError.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = foreign.open_log(path, str(path))
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from error
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield None
+            return
+        yield file
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from error
+    finally:
+        os.close(file)
+
+
+def _last_line(path: Path, file: int) -> bytes:
+    """The last whole line; half a line, of a driver that was killed, is cut off. Empty where there is none."""
+    tail = foreign.read_part(path, str(path), -_TAIL_BYTES, _TAIL_BYTES)
+    whole = tail[: tail.rfind(b"\n") + 1]
+    if len(whole) != len(tail):
+        os.ftruncate(file, os.fstat(file).st_size - len(tail) + len(whole))
+    lines = whole.splitlines(keepends=True)
+    return lines[-1] if lines else b""
+
+
+def _new_lines(lines: list[bytes], last: bytes) -> list[bytes]:
+    """Those behind ``last``; where that was cut away, those of a later moment."""
+    with suppress(ValueError):
+        return lines[len(lines) - lines[::-1].index(last) :]
+    before = _moment(last)
+    return [line for line in lines if before is None or (_moment(line) or before) > before]
+
+
+def _moment(line: bytes) -> tuple[float, str] | None:
+    """Unix seconds and the digits of the rest; the clock of Python has no nanoseconds."""
+    stamp = _STAMP.match(line)
+    if stamp is None:
+        return None
+    with suppress(ValueError, OverflowError):
+        zone = b"+00:00" if stamp[3] == b"Z" else stamp[3]
+        return datetime.fromisoformat((stamp[1] + zone).decode()).timestamp(), (stamp[2] or b"").decode().ljust(9, "0")
+    return None

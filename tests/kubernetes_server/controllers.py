@@ -1,0 +1,122 @@
+"""What makes pods of Jobs on a cluster, played by the tests: no controller and no scheduler of Kubernetes runs here.
+
+A stand-in, not the real thing: the controller manager of 1.20, the version that Debian packages, knows no Indexed Jobs.
+Its rules are those that the suite's Jobs ask for: one pod for each completion, placed on the one node that there is;
+the first pod that fails or is deleted ends the Job and takes the other pods with it; a deleted Job takes all it owns.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from suite.launch.kubernetes.client import Cluster, Refused
+
+INDEX = "batch.kubernetes.io/job-completion-index"
+TICK_SECONDS = 0.2
+
+
+def pod_of_job(job: dict[str, Any], index: int) -> dict[str, Any]:
+    """The pod of one completion of an Indexed Job: with its number, its name in the network and its owner."""
+    name = job["metadata"]["name"]
+    template = copy.deepcopy(job["spec"]["template"])
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": job["metadata"]["uid"], "controller": True}
+    template["metadata"].update(name=f"{name}-{index}-stand", ownerReferences=[owner])
+    template["metadata"].setdefault("annotations", {})[INDEX] = str(index)
+    template["spec"]["hostname"] = f"{name}-{index}"
+    return {"apiVersion": "v1", "kind": "Pod", **template}
+
+
+def waited_seconds(job: dict[str, Any]) -> float:
+    """How long a Job has been there."""
+    return time.time() - datetime.fromisoformat(job["metadata"]["creationTimestamp"]).timestamp()
+
+
+def set_end(cluster: Cluster, job: dict[str, Any], kind: str, reason: str, message: str) -> None:
+    """Say in a Job's status that it is over."""
+    condition = {"type": kind, "status": "True", "reason": reason, "message": message}
+    cluster.patch("Job", f"{job['metadata']['name']}/status", {"status": {"conditions": [condition]}})
+
+
+def delete_owned(cluster: Cluster, uid: str, kinds: tuple[str, ...]) -> None:
+    """Delete what a Job owns."""
+    for kind in kinds:
+        for body in cluster.find(kind):
+            if any(owner["uid"] == uid for owner in body["metadata"].get("ownerReferences", ())):
+                cluster.delete(kind, body["metadata"]["name"])
+
+
+class Controllers:
+    """Play the controllers of one namespace until told to stop. ``node``: the name of the node that takes all pods."""
+
+    def __init__(self, cluster: Cluster, node: str) -> None:
+        self._cluster, self._node = cluster, node
+        self._jobs: dict[str, dict[str, Any]] = {}
+        self._stopped = threading.Event()
+        self._trouble: list[BaseException] = []
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Whatever went wrong in the block's time is raised at its end."""
+        thread = threading.Thread(target=self._work)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stopped.set()
+            thread.join()
+        if self._trouble:
+            raise self._trouble[0]
+
+    def _work(self) -> None:
+        try:
+            while not self._stopped.wait(TICK_SECONDS):
+                jobs = {job["metadata"]["uid"]: job for job in self._cluster.find("Job")}
+                for uid in set(self._jobs) - set(jobs):
+                    delete_owned(self._cluster, uid, ("Pod", "ConfigMap", "Service"))
+                    del self._jobs[uid]
+                for uid, job in jobs.items():
+                    if uid not in self._jobs:
+                        self._begin(job)
+                    if not job.get("status", {}).get("conditions"):
+                        self._go_on(job)
+                    self._jobs[uid] = job
+        except BaseException as error:  # noqa: BLE001 - the test's thread raises it
+            self._trouble.append(error)
+
+    def _begin(self, job: dict[str, Any]) -> None:
+        for index in range(job["spec"]["completions"]):
+            body = pod_of_job(job, index)
+            body["spec"]["nodeName"] = self._node
+            self._cluster.create(body)
+
+    def _go_on(self, job: dict[str, Any]) -> None:
+        uid, nodes = job["metadata"]["uid"], job["spec"]["completions"]
+        pods = [pod for pod in self._cluster.find("Pod") if _is_owned(pod, uid)]
+        phases = [pod.get("status", {}).get("phase") for pod in pods]
+        if len(pods) < nodes or "Failed" in phases:
+            self._end(job, "Failed", "PodFailurePolicy", "a pod failed or was deleted")
+        elif phases.count("Succeeded") == nodes:
+            self._end(job, "Complete", "", "")
+        elif waited_seconds(job) > job["spec"]["activeDeadlineSeconds"]:
+            self._end(job, "Failed", "DeadlineExceeded", "Job was active longer than specified deadline")
+
+    def _end(self, job: dict[str, Any], kind: str, reason: str, message: str) -> None:
+        """What still runs of a failed Job is deleted, and its logs with it."""
+        try:
+            set_end(self._cluster, job, kind, reason, message)
+        except Refused as error:
+            if error.status != 404:  # deleted meanwhile
+                raise
+        for pod in self._cluster.find("Pod"):
+            if _is_owned(pod, job["metadata"]["uid"]) and pod["status"].get("phase") in ("Pending", "Running"):
+                self._cluster.delete("Pod", pod["metadata"]["name"])
+
+
+def _is_owned(body: dict[str, Any], uid: str) -> bool:
+    return any(owner["uid"] == uid for owner in body["metadata"].get("ownerReferences", ()))

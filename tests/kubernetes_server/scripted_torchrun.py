@@ -1,0 +1,56 @@
+#!/opt/environment/bin/python -IS
+"""A stand-in for torchrun in an image: starts tests/scripted_worker.py once for each rank of the node.
+
+In the image it lies in the place of the stack's interpreter, so that the command of a pod is what the suite renders.
+Like torchrun it ends the other ranks when one has failed or when it is told to end, and its own status is 1 then.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+PYTHON = "/opt/environment/bin/python"
+WORKER = "/opt/scripted_worker.py"
+
+
+def rank_commands(command: list[str], python: str, worker: str) -> list[tuple[list[str], dict[str, str]]]:
+    """Command and own variables of each rank that torchrun's ``command`` would start on its node."""
+    options = dict(word[2:].split("=", 1) for word in command if word.startswith("--") and "=" in word)
+    per_node, node, nodes = int(options["nproc_per_node"]), int(options["node_rank"]), int(options["nnodes"])
+    arguments = command[command.index("suite.worker") + 1 :]
+    variables = {"WORLD_SIZE": str(nodes * per_node), "LOCAL_WORLD_SIZE": str(per_node), "MASTER_ADDR": "127.0.0.1"}
+    return [
+        (
+            [python, worker, *arguments],
+            {**variables, "MASTER_PORT": "1", "RANK": str(node * per_node + local), "LOCAL_RANK": str(local)},
+        )
+        for local in range(per_node)
+    ]
+
+
+def main(command: list[str]) -> int:
+    ranks: list[subprocess.Popen] = []
+
+    def end(number: int, frame: object) -> None:
+        for rank in ranks:
+            rank.kill()
+        sys.exit(1)
+
+    signal.signal(signal.SIGTERM, end)
+    for argv, variables in rank_commands(command, PYTHON, WORKER):
+        ranks.append(subprocess.Popen(argv, env={**os.environ, **variables}))
+    while True:
+        codes = [rank.poll() for rank in ranks]
+        if any(codes):
+            end(0, None)
+        if all(code == 0 for code in codes):
+            return 0
+        time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,105 @@
+"""What pods print is kept while somebody waits, whatever their node cuts away or their controller deletes."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+
+import pytest
+
+from suite.launch.kubernetes.client import Cluster
+from suite.launch.kubernetes.kept import forget_kept, keep_printed, kept_streams, read_kept
+from suite.launch.kubernetes.pods import Pod
+from tests.launch.kubernetes.memory import MemoryCluster
+
+POD = Pod("run-0-x", "node", 0, "Running", "n1", {"spec": {"containers": [{"name": "suite"}]}})
+LINES = [b"line %d\n" % number for number in range(9)]
+
+
+class Watched:
+    """A pod whose lines come one after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.cluster = MemoryCluster()
+        self.spool = folder / ".submitted" / "run.kept"
+
+    def prints(self, count: int, then: bytes = b"") -> None:
+        self.cluster.logs[POD.name] = b"".join(LINES[:count]) + then
+
+    def keep(self, pod: Pod = POD, at_end: bool = False) -> bytes | None:
+        keep_printed(self.as_cluster, self.spool, pod, at_end)
+        return read_kept(self.spool, pod.stream)
+
+    @property
+    def as_cluster(self) -> Cluster:
+        return self.cluster  # type: ignore[return-value]
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Watched:
+    return Watched(tmp_path)
+
+
+def test_every_line_is_kept_once(watched: Watched) -> None:
+    for count in (2, 2, 5, 9, 9):
+        watched.prints(count)
+        assert watched.keep() == b"".join(LINES[:count])
+
+
+def test_what_the_node_cut_away_since_is_still_there(watched: Watched) -> None:
+    watched.prints(5)
+    watched.keep()
+    watched.prints(9)
+    watched.cluster.cut[POD.name] = 4  # the last line that is kept is still there
+    assert watched.keep() == b"".join(LINES)
+    watched.cluster.cut[POD.name] = 9
+    assert watched.keep() == b"".join(LINES)
+
+
+def test_lines_that_were_cut_before_they_were_seen_are_the_only_ones_missing(watched: Watched) -> None:
+    watched.prints(3)
+    watched.keep()
+    watched.prints(9)
+    watched.cluster.cut[POD.name] = 6
+    assert watched.keep() == b"".join(LINES[:3] + LINES[6:])
+
+
+def test_half_a_line_waits_for_its_other_half_or_for_the_end(watched: Watched) -> None:
+    watched.prints(2, b"half")
+    assert watched.keep() == b"".join(LINES[:2])
+    assert watched.keep(at_end=True) == b"".join(LINES[:2]) + b"half"
+    watched.prints(2, b"half a line\n")
+    assert watched.keep() == b"".join(LINES[:2]) + b"half a line\n"
+
+
+def test_what_a_killed_driver_left_of_a_line_is_read_again(watched: Watched) -> None:
+    watched.prints(4)
+    watched.keep()
+    ((_, path),) = kept_streams(watched.spool)
+    path.write_bytes(path.read_bytes()[:-3])
+    assert watched.keep() == b"".join(LINES[:4])
+
+
+def test_two_drivers_do_not_write_it_twice(watched: Watched) -> None:
+    watched.prints(2)
+    watched.keep()
+    ((_, path),) = kept_streams(watched.spool)
+    watched.prints(4)
+    with path.open("ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert watched.keep() == b"".join(LINES[:2])
+    assert watched.keep() == b"".join(LINES[:4])
+
+
+def test_a_name_that_is_no_streams_makes_no_file(watched: Watched, tmp_path: Path) -> None:
+    watched.prints(2)
+    assert watched.keep(POD._replace(role="../../elsewhere")) is None
+    assert not list(tmp_path.rglob("*elsewhere*"))
+
+
+def test_another_attempt_begins_with_nothing(watched: Watched) -> None:
+    watched.prints(2)
+    watched.keep()
+    forget_kept(watched.spool)
+    assert kept_streams(watched.spool) == []
+    assert read_kept(watched.spool, "node-0") is None
