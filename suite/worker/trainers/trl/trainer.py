@@ -17,6 +17,7 @@ from suite.worker.mismatch import mismatch
 from suite.worker.rank import ConfigError
 from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
+from suite.worker.trainers.accelerate_check import check_engine, check_ranks
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.shims import apply_shims
@@ -49,7 +50,6 @@ class TrlTrainer(Trainer):
 
     def __init__(self, manifest: Dict[str, Any], world: World) -> None:
         """Collective over all ranks. Raises ValueError for what TRL cannot do, ConfigError for what it did not do."""
-        from suite.worker.trainers.trl.engine import check_accelerator
         from suite.worker.trainers.trl.shims import SHIMS
 
         trl_config.check(manifest)
@@ -58,7 +58,10 @@ class TrlTrainer(Trainer):
         self.notes = apply_shims(SHIMS, manifest, world)
         with tempfile.TemporaryDirectory(prefix="suite-trl-") as folder:
             self._trainer = self._build(folder)
-        check_accelerator(self._trainer, manifest, world)
+        check_ranks(self._trainer.accelerator, world)
+        if self._trainer.use_vllm != trl_config.uses_vllm(manifest):
+            asked = manifest["layout"]["generation"]
+            raise ConfigError("generation {} was asked for, not what TRL runs".format(asked))
         self.notes += tuple(notes(manifest, self._trainer))
         self.work_differences = tuple(work_differences(manifest))
 
@@ -150,9 +153,8 @@ class TrlTrainer(Trainer):
         return score_samples(spec, everyone, seed)[first : first + own].tolist()
 
     def _start(self) -> None:
-        from suite.worker.trainers.trl.engine import check_engine
-
-        check_engine(self._trainer, self._manifest)
+        manifest = self._manifest
+        check_engine(self._trainer.model_wrapped, trl_config.engine_of(manifest), manifest["layout"]["zero_stage"])
 
     def _end_iteration(self) -> None:
         """Not in any timed phase: counting waits for the device."""

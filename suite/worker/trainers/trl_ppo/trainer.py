@@ -7,12 +7,12 @@ import tempfile
 from typing import Any, Dict, Optional
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from suite.worker.loop import draw_prompts, reward_seed
 from suite.worker.manifest import asked_iterations
 from suite.worker.rank import ConfigError
+from suite.worker.trainers.accelerate_check import check_engine, check_ranks
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.drawn_model import (
@@ -141,23 +141,9 @@ class TrlPpo(Trainer):
 
     def _check_engine(self) -> None:
         """Raise ConfigError unless the ranks, the device and the wrapper are those that were asked for."""
-        trainer, world, stage = self._trainer, self._world, self._manifest["layout"]["zero_stage"]
-        accelerator, name = trainer.accelerator, type(trainer.model).__name__
-        if accelerator.num_processes != world.world_size or dist.get_world_size() != world.world_size:
-            raise ConfigError("Accelerate runs {} ranks of {}".format(accelerator.num_processes, world.world_size))
-        if accelerator.device.type != world.device.type:
-            raise ConfigError("Accelerate chose {}, not {}".format(accelerator.device, world.device))
-        if not trl_config.uses_deepspeed(self._manifest):
-            if not isinstance(trainer.model, nn.parallel.DistributedDataParallel):
-                raise ConfigError("DDP was asked for, but the model is a {}".format(name))
-            return
-        import deepspeed
-
-        if not isinstance(trainer.model, deepspeed.DeepSpeedEngine):
-            raise ConfigError("DeepSpeed was asked for, but the model is a {}".format(name))
-        if trainer.model.zero_optimization_stage() != stage:
-            found = trainer.model.zero_optimization_stage()
-            raise ConfigError("ZeRO stage {} was asked for, but DeepSpeed runs stage {}".format(stage, found))
+        check_ranks(self._trainer.accelerator, self._world)
+        engine = "deepspeed" if trl_config.uses_deepspeed(self._manifest) else "ddp"
+        check_engine(self._trainer.model, engine, self._manifest["layout"]["zero_stage"])
 
     def _end_iteration(self) -> None:
         counts = self._sheet.tally.counts(self.trainable_parameters, self.total_parameters)

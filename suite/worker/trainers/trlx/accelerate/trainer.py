@@ -17,6 +17,7 @@ from suite.worker.manifest import asked_iterations
 from suite.worker.rank import ConfigError
 from suite.worker.rewards import score_samples
 from suite.worker.samples import Samples
+from suite.worker.trainers.accelerate_check import check_engine, check_ranks
 from suite.worker.trainers.base import Trainer
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.shims import apply_shims
@@ -168,11 +169,7 @@ class TrlxTrainer(Trainer):
 
     def check_accelerator(self, accelerator: Any) -> None:
         """Raise ConfigError unless Accelerate runs the ranks, the device and the kind of engine that were asked for."""
-        wanted, found = self._world.world_size, accelerator.num_processes
-        if found != wanted or dist.get_world_size() != wanted:
-            raise ConfigError("Accelerate runs {} ranks of {}".format(found, wanted))
-        if accelerator.device.type != self._world.device.type:
-            raise ConfigError("Accelerate chose {}, not {}".format(accelerator.device, self._world.device))
+        check_ranks(accelerator, self._world)
         kind = accelerator.distributed_type.value
         if (kind == "DEEPSPEED") != trlx_config.uses_deepspeed(self._manifest):
             raise ConfigError(
@@ -181,18 +178,8 @@ class TrlxTrainer(Trainer):
 
     def _check_engine(self) -> None:
         """Raise ConfigError unless the model is in the engine, at the stage, that was asked for."""
-        model, name = self._trainer.model, type(self._trainer.model).__name__
-        if not trlx_config.uses_deepspeed(self._manifest):
-            if not isinstance(model, nn.parallel.DistributedDataParallel):
-                raise ConfigError("DDP was asked for, but the model is a {}".format(name))
-            return
-        import deepspeed
-
-        if not isinstance(model, deepspeed.DeepSpeedEngine):
-            raise ConfigError("DeepSpeed was asked for, but the model is a {}".format(name))
-        stage, asked = model.zero_optimization_stage(), self._manifest["layout"]["zero_stage"]
-        if stage != asked:
-            raise ConfigError("ZeRO stage {} was asked for, but DeepSpeed runs stage {}".format(asked, stage))
+        engine = "deepspeed" if trlx_config.uses_deepspeed(self._manifest) else "ddp"
+        check_engine(self._trainer.model, engine, self._manifest["layout"]["zero_stage"])
 
     def _end_iteration(self) -> None:
         counts = self._sheet.tally.counts(self.trainable_parameters, self.total_parameters)

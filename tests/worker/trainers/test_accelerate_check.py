@@ -1,4 +1,4 @@
-"""The engine that is there is held against the one that was asked for; nothing of TRL is imported."""
+"""The engine that is there is held against the one that was asked for; no trainer is imported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from suite.worker.rank import ConfigError
-from suite.worker.trainers.trl.engine import check_accelerator, check_engine
+from suite.worker.trainers.accelerate_check import check_engine, check_ranks
 from suite.worker.world import World
 
 WORLD = World(0, 1, 0, 1, torch.device("cpu"))
@@ -40,13 +40,24 @@ def sharded(blocks: int) -> nn.Module:
     return fully_shard(model)  # type: ignore[return-value]
 
 
-def check(model: nn.Module, engine: str, stage: int = 0) -> None:
-    check_engine(SimpleNamespace(model_wrapped=model), {"layout": {"engine": engine, "zero_stage": stage}})
+def stand_in_engine(stage: int) -> Any:
+    """Of DeepSpeed's class, and at that stage; nothing of it was built."""
+    import deepspeed
+
+    class AtStage(deepspeed.DeepSpeedEngine):  # type: ignore[misc]
+        def __del__(self) -> None:
+            pass
+
+        def zero_optimization_stage(self) -> int:
+            return stage
+
+    return object.__new__(AtStage)
 
 
 def test_what_was_asked_for_passes() -> None:
-    check(DistributedDataParallel(model_of()), "ddp")
-    check(sharded(2), "fsdp2", 3)
+    check_engine(DistributedDataParallel(model_of()), "ddp", 0)
+    check_engine(sharded(2), "fsdp2", 3)
+    check_engine(stand_in_engine(2), "deepspeed", 2)
 
 
 @pytest.mark.parametrize(
@@ -59,17 +70,22 @@ def test_what_was_asked_for_passes() -> None:
 )
 def test_a_model_without_its_wrapper_is_told(engine: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        check(model_of(), engine)
+        check_engine(model_of(), engine, 0)
 
 
 def test_ddp_in_the_place_of_fsdp2_is_told() -> None:
     with pytest.raises(ConfigError, match="FSDP2 was asked for, but the model is a DistributedDataParallel"):
-        check(DistributedDataParallel(model_of()), "fsdp2", 3)
+        check_engine(DistributedDataParallel(model_of()), "fsdp2", 3)
+
+
+def test_another_stage_of_deepspeed_is_told() -> None:
+    with pytest.raises(ConfigError, match="ZeRO stage 3 was asked for, but DeepSpeed runs stage 2"):
+        check_engine(stand_in_engine(2), "deepspeed", 3)
 
 
 def test_fsdp2_that_gathers_the_whole_model_at_once_is_told() -> None:
     with pytest.raises(ConfigError, match="gathers 1 of 2 blocks by themselves"):
-        check(sharded(1), "fsdp2", 3)
+        check_engine(sharded(1), "fsdp2", 3)
 
 
 @pytest.mark.parametrize(
@@ -81,6 +97,5 @@ def test_fsdp2_that_gathers_the_whole_model_at_once_is_told() -> None:
 )
 def test_other_ranks_or_another_device_are_told(found: dict[str, Any], words: str) -> None:
     accelerator = SimpleNamespace(**{"num_processes": 1, "device": WORLD.device, **found})
-    trainer = SimpleNamespace(accelerator=accelerator, use_vllm=False)
     with pytest.raises(ConfigError, match=words):
-        check_accelerator(trainer, {"layout": {}}, WORLD)
+        check_ranks(accelerator, WORLD)
