@@ -31,6 +31,9 @@ from suite.conduct.running.consent import what_it_asks
 from suite.conduct.running.progress import title
 from suite.fitting.check import run_check
 from suite.fitting.published import read_published
+from suite.fitting.rl_check import rl_predictions
+from suite.fitting.rl_nemo import read_recipes
+from suite.fitting.rl_rows import read_rl
 from suite.launch.cluster.scheduler import Stream
 from suite.launch.cluster.submission import Submission, read_submission
 from suite.launch.cluster.transcript import read_streams
@@ -45,6 +48,7 @@ from suite.launch.slurm.output import read_output, verdict
 from suite.launch.stream import EventStream
 from suite.planner.ask import device_range
 from suite.planner.parameters import load_parameters
+from suite.planner.rl_parameters import load_rl_parameters
 from suite.report.facts.environment import figures_of
 from suite.spec import typed
 from suite.spec.base import UsageError
@@ -399,6 +403,19 @@ def make_published(random: Random) -> bytes:
     return mutate.lines(seed, random) if random.random() < 0.3 else cells_changed(seed, random)
 
 
+@cache
+def published_rl() -> tuple[list[bytes], list[dict[str, str]]]:
+    """The heads of every table of RL iterations, and the recipes that NeMo-RL's rows are read with."""
+    folder_ = ROOT / "docs/published/rl"
+    heads = [b"".join(path.read_bytes().splitlines(keepends=True)[:8]) for path in sorted(folder_.glob("*.csv"))]
+    return heads, read_recipes([folder_ / "nemo_rl_recipes.csv"])
+
+
+def make_published_rl(random: Random) -> bytes:
+    seed = random.choice(published_rl()[0])
+    return mutate.lines(seed, random) if random.random() < 0.3 else cells_changed(seed, random)
+
+
 _every = iter(range(1 << 62))
 
 
@@ -406,6 +423,13 @@ def read_rows(data: bytes) -> None:
     found = read_published([in_file("rows.csv", data)])
     if found.entries and next(_every) % 10 == 0:  # the planner takes long
         run_check(found, load_parameters())
+
+
+def read_rl_rows(data: bytes) -> None:
+    rows, _ = read_rl([in_file("rl.csv", data)], published_rl()[1])
+    if rows and next(_every) % 10 == 0:  # the planner takes long
+        for each in rl_predictions(rows, load_parameters(), load_rl_parameters()):
+            assert each.predicted >= 0
 
 
 DURATIONS = ("90", "90s", "20m", "1h30m", "1.5h", "100h20m10s")
@@ -663,6 +687,7 @@ TARGETS = {
         Target("submission", every_submission, read_a_submission, (UsageError,)),
         Target("claims", make_claims, read_claims, (UsageError,)),
         Target("published", make_published, read_rows, (UsageError,)),
+        Target("published-rl", make_published_rl, read_rl_rows, (UsageError,)),
         Target("durations", make_text(DURATIONS), read_duration, (UsageError,)),
         Target("sizes", make_text(SIZES), read_size, (UsageError,)),
         Target("words", make_text(WORDS), read_words, (UsageError,)),
