@@ -13,7 +13,7 @@ LIMIT_SECONDS, LIMIT_MB, LIMIT_MICROSECONDS, LEAST_CANDIDATES = 2.0, 500, 100, 1
 _CODE = """
 import json, resource, time
 from suite.planner.ask import question
-from suite.planner.plan import predict
+from suite.planner.table import predict
 from suite.planner.space import candidates
 from suite.spec.catalogue import find_size, find_workload
 

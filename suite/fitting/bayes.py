@@ -35,38 +35,39 @@ class Known:
 
     def deviation(self, model: Model, noise: float = 0.0) -> Vector:
         """Standard deviations of the logarithms that ``model`` predicts, ``noise`` of a measurement in."""
-        slopes = _slopes(model, self.mean)
-        return np.sqrt(np.einsum("ij,jk,ik->i", slopes, self.covariance, slopes) + noise**2)
+        found = slopes(model, self.mean)
+        return np.sqrt(np.einsum("ij,jk,ik->i", found, self.covariance, found) + noise**2)
 
 
-def updated(known: Known, model: Model, measured: Vector, noise: float) -> Known:
-    """What is known after logarithms of measurements, [N], with this relative ``noise`` each.
+def updated(known: Known, model: Model, measured: Vector, noise: float | Vector) -> Known:
+    """What is known after logarithms of measurements, [N], with this relative ``noise``, of all or of each.
 
     Gauss-Newton steps, halved where they would go uphill.
     """
     inverse = np.linalg.inv(known.covariance)
+    each = np.broadcast_to(np.asarray(noise, dtype=float), measured.shape)
     mean = known.mean.copy()
 
     def loss(vector: Vector) -> float:
-        away, off = vector - known.mean, (model(vector) - measured) / noise
+        away, off = vector - known.mean, (model(vector) - measured) / each
         return float(away @ inverse @ away + off @ off)
 
     now = loss(mean)
     for _ in range(_MOST_STEPS):
-        slopes = _slopes(model, mean) / noise
-        off = (measured - model(mean)) / noise
-        step = np.linalg.solve(inverse + slopes.T @ slopes, slopes.T @ off - inverse @ (mean - known.mean))
+        found = slopes(model, mean) / each[:, None]
+        off = (measured - model(mean)) / each
+        step = np.linalg.solve(inverse + found.T @ found, found.T @ off - inverse @ (mean - known.mean))
         while (after := loss(mean + step)) > now and np.abs(step).max() > 1e-9:
             step = step / 2
         mean = mean + step
         if now - after < 1e-9 * max(1.0, now):
             break
         now = after
-    slopes = _slopes(model, mean) / noise
-    return Known(mean, np.linalg.inv(inverse + slopes.T @ slopes))
+    found = slopes(model, mean) / each[:, None]
+    return Known(mean, np.linalg.inv(inverse + found.T @ found))
 
 
-def _slopes(model: Model, vector: Vector) -> Vector:
+def slopes(model: Model, vector: Vector) -> Vector:
     """Derivatives of the predictions by the constants, [N, K]."""
     base = model(vector)
     columns = []

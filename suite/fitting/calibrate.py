@@ -1,8 +1,16 @@
-"""What the user's own runs teach the planner: ceilings of the device, factors on phases and on memory."""
+"""What the user's own runs teach the planner: constants of the device, the stack and its phases, by Bayesian updating.
+
+What is thought before (``suite.planner.learnt``) is as wide as the errors of published rows that no fit had seen. Each
+configuration that ran says something of it, with a noise that its own scatter and the model's misfit make: a few noisy
+runs move little and narrow little, many agreeing ones of several shapes move and narrow much.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import exp, log, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -10,48 +18,156 @@ import numpy as np
 
 from suite.bundle.record import Record
 from suite.bundle.store import DamagedBundle, find_bundles
+from suite.fitting.bayes import Known, Vector, updated
 from suite.planner.ask import Question
 from suite.planner.hardware import Hardware, hardware_of
-from suite.planner.parameters import Parameters
-from suite.planner.predict_manifest import device_of, predict_manifest
+from suite.planner.learnt import KINDS, NINE_TENTHS, PHASE_MISFIT, STEP_MISFIT, before, moved
+from suite.planner.parameters import Band, Learnt, Parameters
+from suite.planner.predict_manifest import device_of, one_layout, predict_manifest
+from suite.planner.space import Space
+from suite.planner.table import phase_times
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_device
 from suite.spec.manifest import Manifest
-from suite.spec.phases import TIMED
 
 #: torch's names of the dtypes that the planner's matrix products have, and the catalogue's
 _HALF = {"bfloat16": "bf16", "float16": "fp16"}
-#: a phase without tokens does host work, which no device's speed scales
-_PHASES = tuple(phase.name for phase in TIMED if phase.tokens)
+#: Phases that depend on who generates.
+_GENERATING = ("sync", "generate")
+#: Least scatter of a phase between runs, relative; and how far a timed product or copy is from what a model's reach.
+_LEAST_SCATTER, _CEILING_NOISE = 0.02, 0.1
+#: What the memory model leaves out of one configuration's peak, relative, and half the width of a 95 % interval.
+_MEMORY_MISFIT, _INTERVAL = 0.05, 1.96
+_HALF_OF_ALL = 0.6745
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Runs of one manifest: seconds of each phase with their relative noise, as planned, and peak bytes."""
+
+    space: Space
+    seconds: dict[str, tuple[float, float]]
+    peaks: tuple[float, ...]
+    expected_bytes: float
+    runs: int
 
 
 def calibrated(asked: Question, folder: Path) -> Question:
-    """The question with parameters that agree with the finished runs of its backend and device in ``folder``.
+    """The question with constants as they are known after the finished runs of its backend and device in ``folder``.
 
-    Ceilings measured on the device replace the shares of its peaks; then each phase is multiplied by the median of
-    measured over predicted. Raises UsageError where the folder holds no such run.
+    Raises UsageError where the folder holds no such run.
     """
     runs = _runs(asked, folder)
-    parameters = _with_ceilings(asked, runs)
-    ratios: dict[str, list[float]] = {phase: [] for phase in _PHASES}
-    memory: list[float] = []
+    configurations = _configurations(asked, runs)
+    prior = before(asked.parameters, asked.hardware)
+    ceilings = _ceilings_of(asked.hardware, [record for _, record in runs])
+    told = _Told(asked, prior, configurations, ceilings)
+    known = Known(np.zeros(len(prior.names)), np.array(prior.covariance))
+    after = updated(known, told.model, told.measured, told.noise) if len(told.measured) else known
+    parameters = moved(asked.parameters, dict(zip(prior.names, after.mean.tolist(), strict=True)))
+    learnt = prior.model_copy(
+        update={
+            "covariance": tuple(map(tuple, after.covariance.tolist())),
+            "configurations": len(configurations),
+            "runs": sum(one.runs for one in configurations),
+        }
+    )
+    return replace(asked, parameters=_with_memory(parameters.model_copy(update={"learnt": learnt}), configurations))
+
+
+class _Told:
+    """What runs measured, as logarithms, and what is predicted of it: phases of each configuration, then ceilings."""
+
+    def __init__(
+        self,
+        asked: Question,
+        prior: Learnt,
+        configurations: Sequence[Configuration],
+        ceilings: dict[str, float],
+    ) -> None:
+        self.asked, self.names, self.configurations, self.ceilings = asked, prior.names, configurations, ceilings
+        phases = [each for one in configurations for each in one.seconds.values()]
+        self.measured: Vector = np.log([*(seconds for seconds, _ in phases), *ceilings.values()])
+        self.noise: Vector = np.array([*(noise for _, noise in phases), *(_CEILING_NOISE for _ in ceilings)])
+
+    def model(self, vector: Vector) -> Vector:
+        """Logarithms of predictions, with those of the constants moved by ``vector``."""
+        asked = self.asked
+        parameters = moved(asked.parameters, dict(zip(self.names, vector.tolist(), strict=True)))
+        found: list[float] = []
+        for one in self.configurations:
+            _, times = phase_times(one.space, asked.hardware, asked.profile, parameters)
+            found += [float(times[phase][0]) for phase in one.seconds]
+        found += [parameters.values[name] for name in self.ceilings]
+        return np.log(found)
+
+
+def _configurations(asked: Question, runs: Sequence[tuple[Manifest, Record]]) -> list[Configuration]:
+    """The runs by manifest, in the order in which they were found."""
+    by_hash: dict[str, list[tuple[Manifest, Record]]] = defaultdict(list)
     for manifest, record in runs:
-        expected = predict_manifest(manifest, device_of(record), parameters)
-        if expected is None or record.phases is None:
-            continue
-        measured = record.phases.model_dump()
-        for phase in _PHASES:
-            seconds = (measured.get(phase) or {}).get("seconds")
-            if seconds and expected["phases"].get(phase, 0) > 0:
-                ratios[phase].append(float(seconds) / float(expected["phases"][phase]))
-        peak = record.memory.peak_reserved_bytes if record.memory else None
-        if peak:
-            memory.append(peak / expected["memory_bytes"])
-    factors = {phase: float(np.exp(np.median(np.log(values)))) for phase, values in ratios.items() if values}
-    update: dict[str, Any] = {"phases": factors}
-    if memory:
-        update["memory_factor"] = max(memory)
-    return replace(asked, parameters=parameters.model_copy(update=update))
+        by_hash[manifest.hash].append((manifest, record))
+    found = (_configuration(asked, repeats) for repeats in by_hash.values())
+    return [one for one in found if one is not None]
+
+
+def _configuration(asked: Question, repeats: Sequence[tuple[Manifest, Record]]) -> Configuration | None:
+    """``None`` for work that is not predicted."""
+    manifest = repeats[0][0]
+    expected = predict_manifest(manifest, device_of(repeats[0][1]), asked.parameters)
+    if expected is None:
+        return None
+    each: dict[str, list[float]] = defaultdict(list)
+    own_scatter: list[float] = []
+    for _, record in repeats:
+        rate = record.throughput.samples_per_second if record.throughput else None
+        if rate is not None and rate.low and rate.high and rate.high > rate.low > 0:
+            own_scatter.append(log(rate.high / rate.low) / (2 * _INTERVAL))
+        for phase, spent in (record.phases.model_dump() if record.phases else {}).items():
+            if phase in KINDS and spent and spent.get("seconds") and expected["phases"].get(phase, 0) > 0:
+                each[phase].append(float(spent["seconds"]))
+    if manifest.layout.generation != asked.manner.generation:
+        each = {phase: seconds for phase, seconds in each.items() if phase not in _GENERATING}
+    least = max([_LEAST_SCATTER, *own_scatter])
+    peaks = [float(record.memory.peak_reserved_bytes or 0) for _, record in repeats if record.memory]
+    return Configuration(
+        space=one_layout(
+            *(manifest.size, manifest.workload, manifest.work, manifest.layout),
+            asked.hardware,
+            manifest.backend.name,
+        ),
+        seconds={phase: _pooled(phase, seconds, least) for phase, seconds in each.items()},
+        peaks=tuple(peak for peak in peaks if peak > 0),
+        expected_bytes=float(expected["memory_bytes"]),
+        runs=len(repeats),
+    )
+
+
+def _pooled(phase: str, seconds: Sequence[float], least: float) -> tuple[float, float]:
+    """The geometric mean of repeats, and its relative noise: misfit of the configuration, and scatter over runs."""
+    logs = np.log(seconds)
+    misfit = STEP_MISFIT if phase == "train" else PHASE_MISFIT
+    scatter = max(least, float(logs.std(ddof=1)) if len(logs) > 1 else 0.0)
+    return exp(float(logs.mean())), sqrt(misfit**2 + scatter**2 / len(logs))
+
+
+def _with_memory(parameters: Parameters, configurations: Sequence[Configuration]) -> Parameters:
+    """A factor on peak memory, normal in its logarithm with the memory model's error beforehand, and what is left of
+    that error; the precisions of prior and runs add up."""
+    off = [
+        (log(peak / one.expected_bytes), _MEMORY_MISFIT**2 * len(one.peaks))
+        for one in configurations
+        for peak in one.peaks
+    ]
+    if not off:
+        return parameters
+    spread = parameters.bands["memory"].p90 / NINE_TENTHS
+    precision = 1 / spread**2 + sum(1 / noise for _, noise in off)
+    mean = sum(distance / noise for distance, noise in off) / precision
+    left = sqrt(1 / precision + _MEMORY_MISFIT**2)
+    band = Band(median=_HALF_OF_ALL * left, p90=NINE_TENTHS * left, rows=len(off))
+    update: dict[str, Any] = {"memory_factor": exp(mean), "bands": {**parameters.bands, "memory": band}}
+    return parameters.model_copy(update=update)
 
 
 def _runs(asked: Question, folder: Path) -> list[tuple[Manifest, Record]]:
@@ -72,16 +188,15 @@ def _runs(asked: Question, folder: Path) -> list[tuple[Manifest, Record]]:
     return found
 
 
-def _with_ceilings(asked: Question, runs: list[tuple[Manifest, Record]]) -> Parameters:
-    """Shares of the device's peaks: the copy's of its bandwidth, the matrix product's of the peak in its own dtype."""
-    hardware, records = asked.hardware, [record for _, record in runs]
+def _ceilings_of(hardware: Hardware, records: Sequence[Record]) -> dict[str, float]:
+    """Shares of the device's peaks that were measured, by the constant that they tell of: the matrix product's of the
+    peak in its own dtype, the copy's of the bandwidth."""
     shares = {
         f"matrix_{hardware.architecture}": [_matrix_share(hardware, record) for record in records],
         "memory_bandwidth": [_share(record, "copy_bytes_per_second", hardware.memory_bandwidth) for record in records],
     }
     known = {name: [share for share in found if share is not None] for name, found in shares.items()}
-    measured = {name: float(np.median(found)) for name, found in known.items() if found}
-    return asked.parameters.model_copy(update={"values": {**asked.parameters.values, **measured}})
+    return {name: float(np.median(found)) for name, found in known.items() if found}
 
 
 def _matrix_share(hardware: Hardware, record: Record) -> float | None:

@@ -14,10 +14,10 @@ from suite.fitting.published import table_text
 from suite.planner.hardware import Hardware, published_hardware
 from suite.planner.jobs import Column
 from suite.planner.parameters import Parameters, RateBand
-from suite.planner.plan import predict
 from suite.planner.profiles import Profile
 from suite.planner.space import Space, iterations
 from suite.planner.stacks import Traits
+from suite.planner.table import predict
 from suite.spec.base import Frozen
 from suite.spec.shape import Shape
 from suite.spec.workload import Critic, Workload

@@ -1,6 +1,6 @@
-"""`make planner-fit`: parameters, error bands and the tables of docs/planner.md from published rows.
+"""`make planner-fit`: parameters, error bands and the tables of docs/planner.md and docs/arrangements.md.
 
-`make planner-check` makes the tables again from the parameters that are shipped, and compares them with the page.
+`make planner-check` makes the tables again from the parameters that are shipped, and compares them with the pages.
 """
 
 from __future__ import annotations
@@ -17,11 +17,15 @@ from suite.fitting.check import errors_of, run_check
 from suite.fitting.entries import Entry
 from suite.fitting.fit import Rows, fit
 from suite.fitting.memory_fit import fit_memory
+from suite.fitting.own_runs import configurations
+from suite.fitting.own_runs import tables as own_runs
 from suite.fitting.ppo_check import fit_ppo
 from suite.fitting.published import Collection, csv_files, read_published, rl_files
 from suite.fitting.rl_fit import band_of
 from suite.fitting.rl_rows import read_rl, rows_digest
 from suite.fitting.rl_tables import hold_out, refit_rl, rl_tables
+from suite.fitting.small_to_large import sources
+from suite.fitting.small_to_large import table as small_to_large
 from suite.fitting.tables import all_tables, errors, held_out, measured, timed
 from suite.planner.jobs import Column
 from suite.planner.parameters import NAMES, Band, Parameters, Provenance, load_parameters, rounded, write_parameters
@@ -37,6 +41,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("published", type=Path, help="folder of CSV files in the published format")
     parser.add_argument("--docs", type=Path, required=True, help="page with the tables")
+    parser.add_argument("--arrangements", type=Path, required=True, help="page with the tables of small and large runs")
+    parser.add_argument("--runs", type=Path, nargs="+", required=True, help="results folders of runs on CPU cores")
     parser.add_argument("--out", type=Path, help="parameters file to write; without it nothing is written")
     parser.add_argument("--date", help="date that the fit carries")
     asked = parser.parse_args()
@@ -44,25 +50,28 @@ def main() -> int:
     collection = read_published(files)
     entries = timed(collection)
     held = held_out(entries)
-    page = asked.docs.read_text(encoding="utf-8")
     rl_rows, rl_left_out = read_rl(rl_files([asked.published]))
     digest = rows_digest(rl_rows)
+    learning = "\n\n".join(
+        ["\n".join(own_runs(configurations(asked.runs))), "\n".join(small_to_large(sources(entries)))]
+    )
     if asked.out is None:
         shipped, rl = load_parameters(), load_rl_parameters()
         rl_held = hold_out(rl_rows, shipped, rl)
         made = "\n\n".join(
             [all_tables(collection, files, shipped, held), *rl_tables(rl_held, shipped, rl, rl_left_out)]
         )
-        print(made)
+        print(made, learning, sep="\n\n")
         same = shipped.provenance.digest == collection.digest and rl.provenance.digest == digest
-        return _compared(made, page, asked.docs, same)
+        return max(_compared(made, asked.docs, same), _compared(learning, asked.arrangements, same))
     parameters = rounded(fit_ppo(files, rounded(refit(collection, entries, held, asked.date)))[0])
     write_parameters(parameters, asked.out)
     fitted_rl, rl_held = refit_rl(rl_rows, parameters, asked.date, digest)
     rl = rounded(fitted_rl.model_copy(update={"step_band": step_band(entries, held)}))
     write_parameters(rl, asked.out.with_name(RL_FILE))
     tables = [all_tables(collection, files, parameters, held), *rl_tables(rl_held, parameters, rl, rl_left_out)]
-    asked.docs.write_text(with_tables(page, "\n\n".join(tables)), encoding="utf-8")
+    for path, made in ((asked.docs, "\n\n".join(tables)), (asked.arrangements, learning)):
+        path.write_text(with_tables(path.read_text(encoding="utf-8"), made), encoding="utf-8")
     return 0
 
 
@@ -72,10 +81,11 @@ def with_tables(page: str, tables: str) -> str:
     return f"{before}{_BEGIN}\n{tables}\n{_END}{rest.partition(_END)[2]}"
 
 
-def _compared(tables: str, page: str, path: Path, same_rows: bool) -> int:
+def _compared(tables: str, path: Path, same_rows: bool) -> int:
     if not same_rows:
         print(f"\nnot compared with {path}: its tables are of other rows")
         return 0
+    page = path.read_text(encoding="utf-8")
     same = with_tables(page, tables) == page
     print(f"\nthe tables of {path} {'are these' if same else 'differ from these: make planner-fit'}")
     return 0 if same else _DIFFERENT

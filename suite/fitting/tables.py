@@ -14,6 +14,7 @@ from suite.fitting.plain_memory import plain_tables
 from suite.fitting.ppo_check import fit_ppo, ppo_table
 from suite.fitting.published import Collection
 from suite.fitting.published_scaling import scaling_table
+from suite.fitting.simulated_scaling import curve_entries, simulated_table
 from suite.fitting.validate import constant, leave_out, regression
 from suite.fitting.zero_check import zero_entries, zero_table
 from suite.planner.jobs import Column
@@ -24,6 +25,8 @@ QUALITY_A = (
     *("llm-foundry", "nvidia-dgxc", "megatron-sc21", "megatron-readme", "mt-nlg-530b", "korthikanti22"),
     *("nemo-24.07", "nemo-automodel", "torchtitan"),
 )
+#: Median and 90th percentile in percent that step times are asked to reach, by what was left out.
+STEP_BARS: Mapping[str, tuple[float, float]] = {"model": (4, 12), "source": (7, 18)}
 _DRAWS = 8
 #: What is left out of the fit at once, by the column of the tables that it makes.
 HELD_OUT: Mapping[str, Callable[[Entry], str]] = {
@@ -77,6 +80,7 @@ def all_tables(
     entries = timed(collection)
     made = [
         _alternatives(entries, held),
+        _step_bars(entries, held),
         thirds(entries),
         _by_source(entries, fitted(parameters).predict(Rows.of(entries)), held),
         *row_tables(collection, files, parameters),
@@ -91,6 +95,7 @@ def row_tables(collection: Collection, files: Sequence[Path], parameters: Parame
         _other(check),
         plain_tables(collection.entries, check),
         scaling_table(collection.entries, check),
+        simulated_table(collection.entries, curve_entries(files[0].parent) if files else [], parameters),
         zero_table(zero_entries(files), parameters),
         ppo_table(fit_ppo(files, parameters)[1], parameters.ppo),
     ]
@@ -127,6 +132,19 @@ def _alternatives(entries: Sequence[Entry], held: Mapping[str, Column]) -> str:
         lines.append(f"| {name} | {' | '.join(cells)} |")
     cells = [f"**{_cell(held[name], seconds, good)}**" for name in HELD_OUT]
     return "\n".join([*lines, f"| **the planner** | {' | '.join(cells)} |"])
+
+
+def _step_bars(entries: Sequence[Entry], held: Mapping[str, Column]) -> str:
+    """Whether the planner's errors reach their bars: a sentence."""
+    seconds, good = measured(entries)
+    answers = []
+    for name, bar in STEP_BARS.items():
+        found = errors(held[name], seconds)[good]
+        found = found[np.isfinite(found)]
+        reached = [100 * np.quantile(found, edge) <= limit for edge, limit in zip((0.5, 0.9), bar, strict=True)]
+        told = "reached" if all(reached) else "median reached, 90th missed" if reached[0] else "missed"
+        answers.append(f"{bar[0]:g} / {bar[1]:g} % with the {name} left out ({told})")
+    return f"Asked of the planner: {', '.join(answers)}."
 
 
 def _by_source(entries: Sequence[Entry], own: Column, held: Mapping[str, Column]) -> str:

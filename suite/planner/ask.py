@@ -12,9 +12,10 @@ from suite.backends.base import unknown_work
 from suite.backends.registry import find_backend
 from suite.planner.hardware import Hardware, hardware_of
 from suite.planner.parameters import Parameters, load_parameters
-from suite.planner.plan import Objective, Plan, make_plan, predict
+from suite.planner.plan import Plan, make_plan
 from suite.planner.profiles import Profile, find_profile
 from suite.planner.space import USUAL, Manner, candidates
+from suite.planner.table import Objective, predict
 from suite.spec.base import UsageError
 from suite.spec.catalogue import devices as known_devices
 from suite.spec.catalogue import find_device

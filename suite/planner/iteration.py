@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from suite.planner.engine_seconds import engine_seconds
 from suite.planner.formulas import decode
-from suite.planner.formulas.blocks import ELEMENT_BYTES
 from suite.planner.formulas.communication import all_reduce_bytes, all_to_all_bytes, overlapped
-from suite.planner.formulas.engine import copy_seconds
 from suite.planner.formulas.offload import CAST_BYTES, fetch_seconds, swap_seconds
 from suite.planner.jobs import Column, Jobs
 from suite.planner.lengths import Decoding
@@ -87,14 +86,12 @@ def phase_seconds(work: Iterations, p: Mapping[str, float]) -> dict[str, Column]
     scoring and training go by micro batches, logits are computed for response positions alone. An engine of its own is
     given the weights first (``sync``). There is no ``reference`` where nothing is asked of one.
     """
-    prefill, steps = _prefill(work, p), _decode(work, p)
+    generated = _engine(work, p) if work.engine else {"prefill": _prefill(work, p), "decode": _decode(work, p)}
     forward = _scoring(work, p)
     train = sum(step_parts_of(work, p).values())
-    phases: dict[str, Column] = {"sync": _sync(work, p)} if work.engine else {}
-    phases |= {
-        "prefill": prefill,
-        "decode": steps,
-        "generate": prefill + steps,
+    phases = {
+        **generated,
+        "generate": generated["prefill"] + generated["decode"],
         "score": forward * (1 + work.critic_share),
     }
     if work.reference_share:
@@ -142,41 +139,30 @@ def _casts(work: Iterations, p: Mapping[str, float]) -> Column:
     return count * CAST_BYTES * work.swapped / work.jobs.tensor / rates(work.jobs, p).memory
 
 
-def _sync(work: Iterations, p: Mapping[str, float]) -> Column:
-    jobs = work.jobs
-    weights = ELEMENT_BYTES * local_parameters(jobs)
-    return copy_seconds(weights, rates(jobs, p).memory) + gather_seconds(jobs, p)
+def _engine(work: Iterations, p: Mapping[str, float]) -> dict[str, Column]:
+    """Seconds of what an engine of its own does; what ZeRO-3 shards is gathered before it is handed over."""
+    found = engine_seconds(work.jobs, work.decoding, work.rollouts, work.waves, float(work.weights), p)
+    return {**found, "sync": found["sync"] + gather_seconds(work.jobs, p)}
 
 
 def _prefill(work: Iterations, p: Mapping[str, float]) -> Column:
-    """All prompts of a replica in one pass, as long as the longest; an engine leaves padding out. Logits of one
-    position each."""
-    jobs = work.jobs
-    sequence = work.decoding.prompts / work.rollouts if work.engine else work.decoding.prompt
+    """All prompts of a replica in one pass, as long as the longest. Logits of one position each."""
+    jobs, sequence = work.jobs, work.decoding.prompt
     prompts = replace(jobs, micro_batch=work.rollouts, sequence=sequence, attended=sequence, head_share=1.0 / sequence)
     rate = rates(prompts, p)
-    slower = 1.0 if work.engine else work.slower
-    stage = slower * forward_seconds(prompts, p, rate, block_seconds(prompts, p, rate))
-    return jobs.pipeline * stage + (0 if work.engine else gather_seconds(jobs, p))
+    stage = work.slower * forward_seconds(prompts, p, rate, block_seconds(prompts, p, rate))
+    return jobs.pipeline * stage + gather_seconds(jobs, p)
 
 
 def _decode(work: Iterations, p: Mapping[str, float]) -> Column:
     """Steps after the first token: weights and cache read, matrices multiplied, launches, collectives, gathers.
 
-    The training stack's own loop keeps every row until the longest response is complete. An engine drops rows for
-    others that wait, and is not bound by launches.
+    The training stack's own loop keeps every row until the longest response is complete.
     """
     jobs, rate = work.jobs, rates(work.jobs, p)
-    steps: Column = work.decoding.new - 1
-    width = jobs.width * jobs.kv_share
-    if work.engine:
-        steps = np.maximum(steps, work.waves * work.decoding.steps / work.rollouts)
-        rows = work.decoding.steps / np.maximum(steps, 1)
-        cache = decode.position_bytes(work.decoding.read, jobs.layers, width, jobs.tensor)
-    else:
-        rows = work.rollouts
-        lengths = (work.decoding.prompt, work.decoding.new)
-        cache = decode.cache_read_bytes(rows, *lengths, jobs.layers, width, jobs.tensor)
+    steps, rows = work.decoding.new - 1, work.rollouts
+    lengths = (work.decoding.prompt, work.decoding.new)
+    cache = decode.cache_read_bytes(rows, *lengths, jobs.layers, jobs.width * jobs.kv_share, jobs.tensor)
     read, met = jobs.read_elements(rows), jobs.active_elements
     weights = decode.weight_read_bytes(jobs.layers, read, jobs.hidden, jobs.vocab, jobs.tensor)
     flops = decode.step_flops(rows, jobs.layers, met, jobs.hidden, jobs.vocab, jobs.tensor)
@@ -187,8 +173,6 @@ def _decode(work: Iterations, p: Mapping[str, float]) -> Column:
     volume = all_reduce_bytes(2 * rows * jobs.hidden, jobs.tensor) / bandwidth
     collective = np.where(jobs.tensor > 1, 2 * jobs.layers * steps * (COLLECTIVE_LATENCY + volume), 0)
     collective = collective + jobs.layers * steps * _routing(work, rows)
-    if work.engine:
-        return device + collective
     launches = np.where(jobs.eager > 0, steps * LAUNCH_FORWARD * jobs.layers, 0)
     gathers: Column | int = 1
     fetches: Column | int = 1

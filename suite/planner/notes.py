@@ -9,6 +9,7 @@ from suite.planner.hardware import Hardware
 from suite.planner.lengths import SEED
 from suite.planner.parameters import Parameters
 from suite.planner.profiles import Profile
+from suite.planner.rl_iteration import band
 from suite.planner.space import Space
 from suite.spec.algorithms import PPO_NAME
 from suite.spec.shape import Shape
@@ -38,6 +39,18 @@ def _work_notes(space: Space, workload: Workload) -> list[str]:
     return notes
 
 
+def calibration_notes(parameters: Parameters) -> list[str]:
+    """What the user's own runs made of the constants; nothing where there were none."""
+    known = parameters.learnt
+    if known is None:
+        return []
+    moved = ", ".join(f"{name} x {factor:.2f}" for name, factor in sorted(parameters.phases.items()))
+    return [
+        f"calibrated on your runs (runs: {known.runs}, configurations: {known.configurations}), as far as they "
+        f"outweigh what was thought before: {moved}, memory x {parameters.memory_factor:.2f}"
+    ]
+
+
 def plan_notes(
     hardware: Hardware,
     space: Space,
@@ -53,9 +66,7 @@ def plan_notes(
             f"no published PPO rate is of a stack like {profile.name}: it is taken to compute as fast as in published "
             "pre-training; DeepSpeed backends are not, by DeepSpeed-Chat's rates, so the two do not compare by this"
         )
-    if parameters.phases:
-        learnt = ", ".join(f"{name} x {factor:.2f}" for name, factor in sorted(parameters.phases.items()))
-        notes.append(f"calibrated on your runs: {learnt}, memory x {parameters.memory_factor:.2f}")
+    notes += calibration_notes(parameters)
     if space.work.swapped:
         notes.append(
             f"{profile.name} keeps an fp32 reference and a copy of the policy in pinned host memory, "
@@ -73,9 +84,10 @@ def plan_notes(
             "and their products to be as fast as those of a dense model"
         )
     if space.work.engine:
+        low, high = band("generation", known=False)
         notes.append(
-            "generation by vLLM is a first model by bandwidth and FLOPs alone, checked against no published row: no "
-            "launches, no scheduling, no cost of sleep, so it may well take longer; sync is one copy of the weights"
+            "generation by vLLM and weight sync are predicted by a model that is fitted on published iterations: where "
+            f"it had not seen the model, generation took {low:.2f} to {high:.2f} times as long in four of five rows"
         )
     if not len(space.work.jobs) and all(workload.global_rollouts(count) % workload.group for count in devices):
         notes.append(f"the samples of an iteration do not divide into groups of {workload.group}: change --rollouts")

@@ -117,6 +117,19 @@ class Provenance(Frozen):
     digest: str = Field(description="SHA-256 of the rows that were read")
 
 
+class Learnt(Frozen):
+    """How sure one is of constants: the covariance of their logarithms, and the ``noise`` beside them of a prediction.
+
+    ``names`` are "value NAME" of a parameter and "phase NAME" of a factor on a phase.
+    """
+
+    names: tuple[str, ...]
+    covariance: tuple[tuple[float, ...], ...]
+    noise: float
+    configurations: int = Field(default=0, description="of own runs that taught them; 0: none")
+    runs: int = 0
+
+
 class Parameters(Frozen):
     """Fitted values, effects of stacks (log of a factor on time) and the error bands of the check."""
 
@@ -129,6 +142,7 @@ class Parameters(Frozen):
     phases: dict[str, float] = Field(default={}, description="factors on phases learnt from the user's own runs")
     ppo: RateBand | None = None
     memory_factor: float = Field(default=1.0, description="factor on peak memory learnt from the user's own runs")
+    learnt: Learnt | None = Field(default=None, description="how sure the user's own runs make one; null: none taught")
 
     def vector(self) -> np.ndarray:
         """Logarithms of the values in the order of ``NAMES``."""

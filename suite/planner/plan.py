@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from suite.planner.hardware import Hardware
-from suite.planner.host_memory import host_memory
-from suite.planner.iteration import phase_seconds, step_parts_of
-from suite.planner.iteration_memory import PARTS, engine_waves, iteration_memory
+from suite.planner.iteration_memory import PARTS
 from suite.planner.jobs import Column
 from suite.planner.lengths import MOST_DRAWN, as_samples, drawn
 from suite.planner.notes import is_like_published, plan_notes
 from suite.planner.parameters import Band, Parameters, RateBand
 from suite.planner.profiles import Profile
 from suite.planner.space import USUAL, Manner, Space, candidates
+from suite.planner.table import Bands, Objective, Table, bands_of, predict
 from suite.spec.base import Frozen
 from suite.spec.layout import Layout
 from suite.spec.manifest import Work
-from suite.spec.phases import TIMED_NAMES
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 from suite.theory.flops import iteration_flops
 from suite.theory.memory import memory_floor
 
-Objective = Literal["throughput", "cost", "latency"]
 GIB = 2**30
 
 
@@ -50,6 +46,8 @@ class Option(Frozen):
     phases: dict[str, float]
     training: dict[str, float] = Field(description="seconds of the training phase by part")
     samples_per_second: float
+    low: float = Field(description="lower end of the rate's 80 % band")
+    high: float = Field(description="upper end of it")
     tokens_per_second: float
     mfu: float
     kilowatt_hours: float | None = Field(description="devices at their power limit for one iteration")
@@ -86,6 +84,7 @@ class Plan(Frozen):
     band: Band = Field(description="relative errors of step time seen where the stack had not been seen")
     memory_band: Band
     rate_band: RateBand | None = Field(description="published over predicted samples per second of whole iterations")
+    calibrated: int = Field(default=0, description="configurations of own runs that taught; 0: none")
     notes: list[str]
 
 
@@ -111,13 +110,14 @@ def make_plan(
     """
     space = candidates(shape, workload, hardware, profile, devices, manner)
     table = predict(space, hardware, profile, parameters)
-    memory_error = parameters.bands["memory"].p90
     measure, order = _ranked(table, objective)
+    rate_band = parameters.ppo if is_like_published(space, workload) and not parameters.phases else None
+    bands = bands_of(space, table, hardware, profile, parameters, rate_band)
     fitting = order[table.fits[order]]
     chosen = _twins(table, _distinct(space, fitting), fold_twins)[:most]
     flops = _flops(shape, workload, table, [index for index, *_ in chosen])
     made = [
-        _option(space, table, index, shape, workload, hardware, price, power_watts, memory_error, flops, others)
+        _option(space, table, index, shape, workload, hardware, price, power_watts, bands, flops, others)
         for index, *others in chosen
     ]
     ahead = order[~table.fits[order]]
@@ -127,7 +127,7 @@ def make_plan(
     nearest = None
     if closest is not None:
         flops = _flops(shape, workload, table, [closest])
-        nearest = _option(space, table, closest, shape, workload, hardware, price, power_watts, memory_error, flops)
+        nearest = _option(space, table, closest, shape, workload, hardware, price, power_watts, bands, flops)
     return Plan(
         size=shape.name,
         backend=profile.name,
@@ -144,7 +144,8 @@ def make_plan(
         nearest=nearest,
         band=parameters.bands["new stack"],
         memory_band=parameters.bands["memory"],
-        rate_band=parameters.ppo if is_like_published(space, workload) and not parameters.phases else None,
+        rate_band=rate_band,
+        calibrated=parameters.learnt.configurations if parameters.learnt else 0,
         notes=plan_notes(hardware, space, devices, shape, workload, profile, parameters),
     )
 
@@ -208,62 +209,6 @@ def _node_devices(hardware: Hardware) -> int:
     return hardware.node_devices if hardware.node_devices < 16 else 8
 
 
-class Table:
-    """Predictions of a space, as columns."""
-
-    def __init__(
-        self,
-        seconds: Mapping[str, Column],
-        training: Mapping[str, Column],
-        memory: Mapping[str, Column],
-        host: Column,
-        space: Space,
-    ) -> None:
-        self.seconds, self.training, self.memory, self.host = seconds, training, memory, host
-        self.iteration = np.asarray(sum(seconds[phase] for phase in TIMED_NAMES if phase in seconds))
-        self.total = np.asarray(sum(memory.values()))
-        self.fits = self.total <= space.work.jobs.capacity
-        self.samples = space.choices["rollouts"] * space.choices["data"]
-        self.rate = self.samples / self.iteration
-        self.devices = space.choices["devices"]
-        self.sample_tokens = space.work.sample_tokens
-        self.per_device = self.devices / self.rate
-
-    def measure(self, objective: Objective) -> Column:
-        """What is minimised: seconds per sample, device-seconds per sample, or seconds per iteration."""
-        return {"throughput": 1 / self.rate, "cost": self.per_device, "latency": self.iteration}[objective]
-
-
-def predict(
-    space: Space, hardware: Hardware, profile: Profile, parameters: Parameters, slower: Column | None = None
-) -> Table:
-    """Seconds and bytes of every candidate, stacks' effects in; ``slower`` in place of the fitted factor."""
-    factor = stack_factor(hardware, profile, parameters)
-    known_factor = parameters.ppo.slower if parameters.ppo and profile.plain_model else 1.0
-    work = replace(space.work, slower=known_factor if slower is None else slower)
-    own, apart = parameters.phases, frozenset[str]()
-    if work.engine:  # it is no part of the training stack, whose effects are not its own
-        work = replace(work, waves=engine_waves(work, parameters.memory, profile))
-        apart = frozenset(("sync", "prefill", "decode", "generate"))
-    parts = {"prefill": "generate", "decode": "generate", "swap": "reference"}
-    seconds = {
-        name: column * (1.0 if name in apart else factor) * own.get(parts.get(name, name), 1.0)
-        for name, column in phase_seconds(work, parameters.values).items()
-    }
-    training = step_parts_of(work, parameters.values)
-    training = {name: column * factor * own.get("train", 1.0) for name, column in training.items()}
-    memory = iteration_memory(work, parameters.memory, profile)
-    memory = {name: column * parameters.memory_factor for name, column in memory.items()}
-    return Table(seconds, training, memory, host_memory(space.work, profile), space)
-
-
-def stack_factor(hardware: Hardware, profile: Profile, parameters: Parameters) -> float:
-    """The factor on time that is the stack's own, beyond physics."""
-    device, known = hardware.name.split("-")[0], profile.traits
-    groups = {"family": known.family, "framework": known.framework, "framework|device": f"{known.framework}|{device}"}
-    return float(np.exp(parameters.effect(groups)))
-
-
 def _distinct(space: Space, order: Column) -> list[int]:
     """The best micro batch of each layout."""
     names = [name for name in space.choices if name not in ("micro_batch", "rollouts")]
@@ -300,7 +245,7 @@ def _option(
     hardware: Hardware,
     price: float | None,
     power_watts: float | None,
-    memory_error: float,
+    bands: Bands,
     flops: Mapping[int, float],
     twins: Sequence[int] = (),
 ) -> Option:
@@ -327,13 +272,15 @@ def _option(
         fits=bool(table.fits[index]),
         memory_bytes=int(table.total[index]),
         capacity_bytes=int(hardware.memory_bytes),
-        tight=bool(table.total[index] > (1 - memory_error) * hardware.memory_bytes),
+        tight=bool(table.total[index] > (1 - bands.memory) * hardware.memory_bytes),
         floor_bytes=memory_floor(shape, workload, work, layout, "bf16").bytes,
         memory=memory,
         seconds=seconds,
         phases={name: float(column[index]) for name, column in table.seconds.items()},
         training={name: float(column[index]) for name, column in table.training.items() if column[index] > 0},
         samples_per_second=rate,
+        low=rate * float(bands.low[index]),
+        high=rate * float(bands.high[index]),
         tokens_per_second=rate * float(table.sample_tokens[index]),
         mfu=flops[int(samples)] / seconds / (layout.ranks * hardware.peak),
         kilowatt_hours=power_watts * layout.ranks * seconds / 3.6e6 if power_watts else None,

@@ -13,9 +13,10 @@ from suite.planner.hardware import Hardware, hardware_of
 from suite.planner.iteration_memory import PARTS
 from suite.planner.lengths import of_samples
 from suite.planner.parameters import Parameters, load_parameters
-from suite.planner.plan import fitting_on, predict
+from suite.planner.plan import fitting_on
 from suite.planner.profiles import PROFILES
 from suite.planner.space import Manner, Space, iterations
+from suite.planner.table import predict
 from suite.spec.catalogue import devices, find_device
 from suite.spec.layout import Layout
 from suite.spec.manifest import Manifest, Work
@@ -87,7 +88,6 @@ def predict_layout(
         "device": hardware.name,
         "band": known.bands["new stack"].model_dump(),
         "planner": known.provenance.digest[:12],
-        **({"unchecked": ["generate", "sync"]} if layout.generation == "vllm" else {}),
     }
 
 

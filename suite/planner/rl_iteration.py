@@ -327,6 +327,7 @@ def generation_parts(
         "read": weights,
         "cache": cache,
         "products": products,
+        "prefill": prefill,
         "latency": latency,
         "waits": np.where(together < np.minimum(samples, gen.places), 1.0, 0.0),
         "pool": pool,

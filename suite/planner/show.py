@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from suite.planner.grid import Column, grid_lines
 from suite.planner.iteration_memory import PARTS
-from suite.planner.parameters import RateBand
 from suite.planner.plan import GIB, Option, Plan
 from suite.planner.scale import Point
 from suite.spec.algorithms import PPO_NAME
@@ -119,7 +118,7 @@ def _plan_lines(plan: Plan, columns: int | None) -> Iterator[str]:
 
 def _options(plan: Plan) -> list[Column]:
     """One row for each layout; phases go first where the terminal is narrow, then what follows from the rate."""
-    options, band = plan.options, plan.rate_band
+    options = plan.options
     money = any(option.cost_per_1000_samples is not None for option in options)
     host = any(option.host_memory_bytes for option in options)
     phases = [
@@ -138,7 +137,7 @@ def _options(plan: Plan) -> list[Column]:
         Column("host GiB", [_host_gib(option) for option in options]) if host else None,
         Column("s/iter", [f"{option.seconds:.2f}" for option in options], 1),
         Column("samples/s", [f"{option.samples_per_second:.3g}" for option in options]),
-        Column("range", [_range(option, band) for option in options]) if band else None,
+        Column("range", [_range(option) for option in options]),
         Column("tokens/s", [f"{option.tokens_per_second:,.0f}" for option in options], 3),
         Column("MFU", [f"{100 * option.mfu:.1f}%" for option in options], 4),
         *(Column(title, [f"{option.phases[name]:.2f}" for option in options], rank) for title, name, rank in phases),
@@ -155,9 +154,8 @@ def _host_gib(option: Option) -> str:
     return f"{option.host_memory_bytes / GIB:,.0f}" if option.host_memory_bytes else "-"
 
 
-def _range(option: Option, band: RateBand) -> str:
-    low, high = (option.samples_per_second * share for share in (band.low, band.high))
-    return f"{low:.3g} to {high:.3g}"
+def _range(option: Option) -> str:
+    return f"{option.low:.3g} to {option.high:.3g}"
 
 
 def _legend(plan: Plan) -> Iterator[str]:
@@ -176,6 +174,10 @@ def _legend(plan: Plan) -> Iterator[str]:
         )
     if band is not None:
         yield f"range: {band.low:.2f} to {band.high:.2f} times samples/s, as published PPO rates (DeepSpeed-Chat) lay"
+    elif plan.calibrated:
+        yield f"range: four of five rates, by what your runs left open (configurations that ran: {plan.calibrated})"
+    else:
+        yield "range: four of five rates, by the errors of published phases whose model no fit had seen"
     if any(option.host_memory_bytes for option in options):
         yield "host GiB: host memory of one node that offloaded states take, with their buffers"
 

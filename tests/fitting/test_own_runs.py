@@ -1,16 +1,11 @@
-"""The planner beside runs: a manifest's prediction, the layouts in its place, and learning from finished ones."""
+"""The planner beside runs: a manifest's prediction, and the layouts in its place."""
 
 import pytest
 
-from suite.bundle.derive import derive
-from suite.bundle.store import Bundle
-from suite.fitting.calibrate import calibrated
-from suite.planner.ask import question
 from suite.planner.predict_manifest import fewest_devices, fitting_layouts, is_tight, predict_manifest
-from suite.spec.base import UsageError
 from suite.spec.catalogue import find_size, find_workload
 from suite.spec.layout import Layout
-from tests.synthetic import facts_of, make_bundle, synthetic_manifest
+from tests.synthetic import synthetic_manifest
 
 H100 = "NVIDIA H100 80GB HBM3"
 WORK = find_workload("trlx-ds-chat")
@@ -89,43 +84,3 @@ def test_more_devices_are_found_where_no_layout_of_these_fits():
     found = fewest_devices(made.size, made.workload, made.layout, "megatron", 40 << 30)
     assert found.ranks > 4
     assert predict_manifest(manifest("20B", found, backend="megatron"), "A100-SXM-40GB")["fits"]
-
-
-def finished(root, seconds, ceilings=None):
-    made = manifest(warmup=1, iterations=5)
-    facts = {**facts_of(made, H100), "ceilings": ceilings}
-    path = make_bundle(root, made, seconds=seconds, facts=facts)
-    bundle = Bundle(path)
-    bundle.write_record(derive(bundle))
-    return made
-
-
-def test_own_runs_set_the_phases_to_what_was_measured(tmp_path):
-    made = finished(tmp_path, 8.0)
-    asked = calibrated(question(made.size, made.workload, "H100-SXM-80GB", "deepspeed"), tmp_path)
-    plan = asked.plan([1], most=64)
-    option = next(option for option in plan.options if option.layout == made.layout and option.micro_batch == 4)
-    assert option.phases["generate"] == pytest.approx(4.0, rel=0.05)
-    assert option.phases["train"] == pytest.approx(2.0, rel=0.05)
-    assert any("calibrated on your runs" in note for note in plan.notes)
-
-
-def test_measured_ceilings_replace_shares_of_the_peak(tmp_path):
-    made = finished(tmp_path, 8.0, {"matmul_flops": 500e12, "copy_bytes_per_second": 2e12})
-    asked = calibrated(question(made.size, made.workload, "H100-SXM-80GB", "deepspeed"), tmp_path)
-    assert asked.parameters.values["matrix_hopper"] == pytest.approx(500 / 989.5)
-    assert asked.parameters.values["memory_bandwidth"] == pytest.approx(2 / 3.35)
-
-
-@pytest.mark.parametrize(("dtype", "share"), [("bfloat16", 500 / 989.5), ("float16", 500 / 989.5), ("float32", None)])
-def test_a_measured_product_is_compared_with_the_peak_of_its_own_dtype(tmp_path, dtype, share):
-    made = finished(tmp_path, 8.0, {"matmul_flops": 500e12, "matmul_dtype": dtype})
-    asked = question(made.size, made.workload, "H100-SXM-80GB", "deepspeed")
-    expected = asked.parameters.values["matrix_hopper"] if share is None else share
-    assert calibrated(asked, tmp_path).parameters.values["matrix_hopper"] == pytest.approx(expected)
-
-
-def test_a_folder_without_a_fitting_run_is_told(tmp_path):
-    finished(tmp_path, 8.0)
-    with pytest.raises(UsageError, match="no finished run of megatron"):
-        calibrated(question(find_size("1.3B"), WORK, "H100-SXM-80GB", "megatron"), tmp_path)

@@ -8,9 +8,9 @@ from suite.fitting.published import csv_files
 from suite.planner.ask import question
 from suite.planner.hardware import hardware_of
 from suite.planner.parameters import load_parameters
-from suite.planner.plan import predict
 from suite.planner.predict_manifest import one_layout
 from suite.planner.profiles import PROFILES
+from suite.planner.table import predict
 from suite.spec.catalogue import devices, find_workload
 from suite.spec.layout import Layout
 from suite.spec.manifest import Work

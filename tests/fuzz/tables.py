@@ -13,7 +13,11 @@ from suite.claims.table import parse_table
 from suite.cli.claims import claim_lines
 from suite.fitting.check import run_check
 from suite.fitting.published import read_published
+from suite.fitting.rl_check import rl_predictions
+from suite.fitting.rl_nemo import read_recipes
+from suite.fitting.rl_rows import read_rl
 from suite.planner.parameters import load_parameters
+from suite.planner.rl_parameters import load_rl_parameters
 from tests.fuzz import mutate
 from tests.fuzz.material import ROOT, in_file
 
@@ -81,6 +85,19 @@ def make_published(random: Random) -> bytes:
     return mutate.lines(seed, random) if random.random() < 0.3 else cells_changed(seed, random)
 
 
+@cache
+def published_rl() -> tuple[list[bytes], list[dict[str, str]]]:
+    """The heads of every table of RL iterations, and the recipes that NeMo-RL's rows are read with."""
+    tables = ROOT / "docs/published/rl"
+    heads = [b"".join(path.read_bytes().splitlines(keepends=True)[:8]) for path in sorted(tables.glob("*.csv"))]
+    return heads, read_recipes([tables / "nemo_rl_recipes.csv"])
+
+
+def make_published_rl(random: Random) -> bytes:
+    seed = random.choice(published_rl()[0])
+    return mutate.lines(seed, random) if random.random() < 0.3 else cells_changed(seed, random)
+
+
 _every = iter(range(1 << 62))
 
 
@@ -88,3 +105,10 @@ def read_rows(data: bytes) -> None:
     found = read_published([in_file("rows.csv", data)])
     if found.entries and next(_every) % 10 == 0:  # the planner takes long
         run_check(found, load_parameters())
+
+
+def read_rl_rows(data: bytes) -> None:
+    rows, _ = read_rl([in_file("rl.csv", data)], published_rl()[1])
+    if rows and next(_every) % 10 == 0:  # the planner takes long
+        for each in rl_predictions(rows, load_parameters(), load_rl_parameters()):
+            assert each.predicted >= 0

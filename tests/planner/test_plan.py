@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from suite.planner.ask import device_counts, device_range, fewest_devices, largest_micro_batch, question
 from suite.planner.hardware import hardware_of, published_hardware
 from suite.planner.host_memory import host_memory
-from suite.planner.plan import GIB, make_plan, predict
+from suite.planner.plan import GIB, make_plan
 from suite.planner.profiles import PROFILES
 from suite.planner.scale import LIMITS, scaling_curve
 from suite.planner.space import candidates, held_parts
+from suite.planner.table import predict
 from suite.spec.base import UsageError
 from suite.spec.catalogue import devices, find_size, find_workload
 from suite.spec.manifest import Work

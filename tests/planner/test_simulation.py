@@ -2,6 +2,7 @@
 
 import json
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ from suite.planner.simulate.events import Program, Stuck, Task, account, run
 from suite.planner.simulate.generating import Pace, generate
 from suite.planner.simulate.iteration import GENERATION, MOST_TASKS, SLOW, UNEVEN, Setting, TooLarge, simulate
 from suite.planner.simulate.schedules import before, interleaved, one_f_one_b
-from suite.planner.simulate.stragglers import Stragglers
+from suite.planner.simulate.stragglers import Stragglers, measured
 from suite.planner.simulate.trace import trace_of
+from suite.spec.base import UsageError
 
 
 def setting(stages=1, chunks=1, replicas=1, micros=8, steps=1, **changes):
@@ -148,3 +150,24 @@ def test_idle_time_is_what_a_lane_waited_for():
 def test_more_tasks_than_are_worth_it_are_refused():
     with pytest.raises(TooLarge, match="are more than"):
         simulate(setting(replicas=1, micros=MOST_TASKS))
+
+
+RUNS = Path(__file__).resolve().parents[2] / "docs/results/cpu/runs"
+
+
+def test_slow_ranks_are_drawn_from_what_real_runs_measured():
+    pairs = sorted(path for path in RUNS.iterdir() if "-n2-" in path.name)[:8]
+    found = measured(pairs)
+    assert found.runs == len(pairs) and set(found.factors) == {"generate", "score", "train"}
+    for phase, factors in found.factors.items():
+        middle, high, most = found.quantiles(phase)
+        assert len(factors) > 8 * 2 * 3, "several iterations of both ranks of every run"
+        assert middle == pytest.approx(1.0, abs=0.05) and 1.0 < high <= most
+    plain = setting(stages=1, replicas=4, micros=4, passes=2.0)
+    quiet, slow = simulate(plain), simulate(plain, found, seed=1)
+    assert slow.seconds > quiet.seconds and slow.causes[SLOW] == pytest.approx(slow.seconds - quiet.seconds)
+
+
+def test_a_folder_without_iterations_tells_nothing_of_slow_ranks(tmp_path):
+    with pytest.raises(UsageError, match="no finished iterations"):
+        measured([tmp_path])

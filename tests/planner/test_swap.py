@@ -7,8 +7,9 @@ import pytest
 
 from suite.planner.ask import question
 from suite.planner.formulas.offload import HOST_LINK_BYTES_PER_SECOND, swap_seconds
-from suite.planner.plan import Plan, predict
+from suite.planner.plan import Plan
 from suite.planner.space import candidates, trained_weights
+from suite.planner.table import predict
 from suite.spec.catalogue import find_size, find_workload
 from suite.theory.parameters import parameter_count
 

@@ -32,9 +32,6 @@ class Expected(Frozen):
     run_seconds: float = Field(description="all iterations, warm-up in; start-up is not predicted")
     gpu_hours: float = Field(description="of these iterations on all devices")
     cost: float | None = Field(description="of these hours at the price given; null: none was")
-    unchecked_phases: tuple[str, ...] = Field(
-        default=(), description="whose seconds come from a model that was compared with no published row"
-    )
 
 
 class Row(Frozen):
@@ -89,12 +86,6 @@ class Preflight(Frozen):
                 f"expected on {self.device}: {counted(totals['runs'], 'run')}, {span(totals['seconds'])} of "
                 f"iterations, {number(totals['gpu_hours'])} GPU-hours{cost}; start-up comes on top, and nothing of "
                 "this was measured"
-            )
-        guessed = list(dict.fromkeys(phase for expected in self.known for phase in expected.unchecked_phases))
-        if guessed:
-            yield (
-                f"{' and '.join(guessed)} by vLLM: seconds by a model that was compared with no published row, and "
-                "may be too few"
             )
         for reason in self.unchecked:
             yield f"not checked: {reason}"
@@ -178,7 +169,6 @@ def _look(
         run_seconds=seconds,
         gpu_hours=hours,
         cost=None if price is None else price * hours,
-        unchecked_phases=tuple(predicted.get("unchecked", ())),
     )
     reasons = []
     if not expected.fits:

@@ -9,12 +9,13 @@ from itertools import pairwise
 from pydantic import Field
 
 from suite.planner.ask import Question, device_counts, not_to_be_run, question
-from suite.planner.plan import Objective
+from suite.planner.notes import calibration_notes
 from suite.planner.rl_iteration import band
 from suite.planner.rl_parameters import load_rl_parameters
 from suite.planner.search.arrangements import Found, Placing, arrangements, own_loop
 from suite.planner.search.options import Arrangement, arrangement, chosen, fastest_by_count, front, label_of, ranked
 from suite.planner.search.wishes import Prices, Target
+from suite.planner.table import Objective
 from suite.spec.base import Frozen, UsageError
 from suite.spec.workload import Workload
 
@@ -155,11 +156,11 @@ def _kind(
         for index in fastest_by_count(found):
             rate = float(found.rate[index])
             enough = rate >= target.samples_per_second
-            certain = rate / own[1] >= target.samples_per_second
             better = best is None or rate > best.samples_per_second
-            if not better and not certain:
+            if not better and not enough:
                 continue
             option = arrangement(found, asked, [index], own, price)
+            certain = option.low >= target.samples_per_second
             passed.append(option)
             best = option if not reached and better else best
             reached = reached or enough
@@ -240,11 +241,19 @@ def _answer(
         front=on_front,
         kinds=kinds,
         nearest=nearest,
-        band=search.band(),
+        band=_band_of(search, options),
         prices=search.prices.text,
         assumed=assumed(search),
         notes=[*search.notes, *_notes(search, options)],
     )
+
+
+def _band_of(search: Search, options: Sequence[Arrangement]) -> tuple[float, float]:
+    """The band of all, or, where own runs taught, that of the best."""
+    if not options or search.questions[0].parameters.learnt is None:
+        return search.band()
+    best = options[0]
+    return best.samples_per_second / best.high, best.samples_per_second / best.low
 
 
 def assumed(search: Search) -> list[str]:
@@ -274,6 +283,7 @@ def _notes(search: Search, options: Sequence[Arrangement]) -> list[str]:
     if options:
         by_name = {asked.profile.name: asked for asked in search.questions}
         best = options[0]
+        notes += calibration_notes(by_name[best.backend].parameters)
         notes += not_to_be_run(by_name[best.backend], best.layout)
     return notes
 

@@ -15,7 +15,6 @@ import numpy as np
 from suite.planner.ask import Question
 from suite.planner.jobs import Column
 from suite.planner.memory import OUTSIDE_ALLOCATOR
-from suite.planner.plan import predict
 from suite.planner.rl_iteration import Generation, RLWork, iteration_seconds, sync_seconds
 from suite.planner.rl_parameters import RLParameters, load_rl_parameters
 from suite.planner.search.sides import (
@@ -29,6 +28,7 @@ from suite.planner.search.sides import (
     training_side,
 )
 from suite.planner.space import candidates
+from suite.planner.table import predict
 from suite.spec.workload import Workload
 
 Placing = Literal["auto", "colocated", "split"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -11,9 +12,13 @@ from pydantic import Field
 from suite.planner import rl_iteration
 from suite.planner.ask import Question
 from suite.planner.jobs import Column
+from suite.planner.learnt import deviation, four_fifths
+from suite.planner.parameters import Learnt, Parameters
 from suite.planner.plan import GIB
 from suite.planner.scale import LIMITS
 from suite.planner.search.arrangements import Found
+from suite.planner.search.sides import PHASE_OF
+from suite.planner.table import predict
 from suite.spec.base import Frozen
 from suite.spec.layout import Layout
 
@@ -74,8 +79,9 @@ def chosen(
 
 
 def arrangement(found: Found, asked: Question, indices: Sequence[int], band: Band, price: float | None) -> Arrangement:
-    """The first of ``indices``, whose others are its twins. ``band``: factors on its seconds."""
+    """The first of ``indices``; the others are twins. ``band``: factors on its seconds where no own runs taught."""
     index = indices[0]
+    band = band if asked.parameters.learnt is None else _own_band(found, asked, index, asked.parameters.learnt)
     training, hardware = found.training, asked.hardware
     t, g = int(found.t[index]), int(found.g[index])
     layout, rate = layout_of(found, asked, index), float(found.rate[index])
@@ -119,6 +125,23 @@ def arrangement(found: Found, asked: Question, indices: Sequence[int], band: Ban
         limit=limit,
         twins=[label_of(found, twin) for twin in indices[1:]],
     )
+
+
+def _own_band(found: Found, asked: Question, index: int, known: Learnt) -> Band:
+    """Factors on the seconds of one arrangement, by what own runs left open of phases and constants."""
+    work, own = found.work(index), asked.parameters.phases
+
+    def seconds(other: Parameters) -> Column:
+        if work is None:
+            return predict(found.training.space, asked.hardware, asked.profile, other).iteration[[found.t[index]]]
+        effects = {
+            kind: effect + np.log(other.phases.get(PHASE_OF[kind], 1.0) / own.get(PHASE_OF[kind], 1.0))
+            for kind, effect in (work.effects or {}).items()
+        }
+        return rl_iteration.predict(replace(work, effects=effects), other, found.rl).seconds
+
+    wide = float(four_fifths(deviation(asked.parameters, known, seconds))[0])
+    return 1 / wide, wide
 
 
 def phases_of(found: Found, asked: Question, index: int) -> tuple[dict[str, float], str]:

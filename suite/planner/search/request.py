@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from suite.planner.ask import MOST_DEVICES, Question
-from suite.planner.plan import Objective
 from suite.planner.search.answer import Answer, Search, best_on, fewest_for, fixed, questions_for
 from suite.planner.search.arrangements import Placing
 from suite.planner.search.wishes import Prices, device_kinds, target_of
 from suite.planner.space import Manner
+from suite.planner.table import Objective
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_size, find_workload, load_shape
 from suite.spec.presets import Preset, PresetPoint, find_preset

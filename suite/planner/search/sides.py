@@ -19,12 +19,12 @@ from suite.planner.iteration_memory import phase_memory
 from suite.planner.jobs import Column, Jobs
 from suite.planner.lengths import Drawn, drawn
 from suite.planner.parameters import Parameters
-from suite.planner.plan import stack_factor
 from suite.planner.profiles import Profile
 from suite.planner.rl_iteration import Generation, RLWork, generation_parts, scoring_seconds, training_parts
 from suite.planner.rl_memory import ENGINE_WORKSPACE, pool_bytes, whole_parameters
 from suite.planner.rl_parameters import RLParameters
 from suite.planner.space import Manner, Space, candidates
+from suite.planner.table import stack_factor
 from suite.spec.shape import Shape
 from suite.spec.workload import Workload
 from suite.theory.parameters import parameter_count
@@ -32,6 +32,9 @@ from suite.theory.parameters import parameter_count
 #: Share of its own device that an engine takes when nothing else is on it: vLLM's default (``gpu_memory_utilization``).
 OWN_SHARE = 0.9
 TENSOR_DEGREES = (1, 2, 4, 8, 16)
+#: Effects on phases of the RL model, by the phase of a run that tells of each; and those that are the training stack's.
+PHASE_OF: Mapping[str, str] = {"training": "train", "scoring": "score", "generation": "generate", "sync": "sync"}
+_OF_STACK = ("training", "scoring")
 #: What of the generating phase is no state of training: it belongs to the stack's own loop.
 _OF_GENERATING = ("activations", "logits", "KV cache", "fragmentation", "gathered layers")
 
@@ -100,9 +103,9 @@ def training_side(
     """Every training layout of the backend on each number of devices. ``workload`` has its samples in all (strong)."""
     own = Manner(packing=manner.packing, balance=manner.balance)
     space = candidates(shape, workload, hardware, replace(profile, gathers_once=False), devices, own)
-    known = parameters.ppo.slower if parameters.ppo and profile.plain_model else 1.0
-    factor = float(np.log(stack_factor(hardware, profile, parameters) * known))
-    learnt = {name: float(np.log(parameters.phases.get(name, 1.0))) for name in ("score", "train", "generate", "sync")}
+    slower = parameters.ppo.slower if parameters.ppo and profile.plain_model else 1.0
+    factor = float(np.log(stack_factor(hardware, profile, parameters) * slower))
+    learnt = {kind: float(np.log(parameters.phases.get(phase, 1.0))) for kind, phase in PHASE_OF.items()}
     work = RLWork(
         jobs=space.work.jobs,
         generation=Generation(1, 1, float(workload.rollouts), 1, 1, 1),
@@ -110,12 +113,7 @@ def training_side(
         weights=parameter_count(shape).total,
         scores=1 + space.work.reference_share,
         critic=space.work.critic_share,
-        effects={
-            "training": factor + learnt["train"],
-            "scoring": factor + learnt["score"],
-            "generation": learnt["generate"],
-            "sync": learnt["sync"],
-        },
+        effects={kind: (factor if kind in _OF_STACK else 0.0) + known for kind, known in learnt.items()},
     )
     phases = phase_memory(space.work, parameters.memory, profile)
     held = phases.pop("generate")

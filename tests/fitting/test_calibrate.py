@@ -1,0 +1,138 @@
+"""Learning from finished runs: how far they move what was thought before, and how sure they make one."""
+
+import numpy as np
+import pytest
+
+from suite.bundle.derive import derive
+from suite.bundle.store import Bundle
+from suite.fitting.calibrate import calibrated
+from suite.planner.ask import question
+from suite.planner.learnt import before, moved
+from suite.planner.predict_manifest import predict_manifest
+from suite.spec.base import UsageError
+from suite.spec.catalogue import find_size, find_workload
+from suite.spec.layout import Layout
+from tests.synthetic import facts_of, make_bundle, synthetic_manifest
+
+H100 = "NVIDIA H100 80GB HBM3"
+WORK = find_workload("trlx-ds-chat")
+ASKED = question(find_size("1.3B"), WORK, "H100-SXM-80GB", "deepspeed")
+LONGER = 1.6
+
+
+def finished(root, size="1.3B", data=1, scatter=0.0, ceilings=None, repeat=1):
+    """A run that took ``LONGER`` times what is predicted, its iterations off by ``scatter`` in turns."""
+    made = synthetic_manifest(
+        backend="deepspeed",
+        size=find_size(size),
+        workload=WORK,
+        layout=Layout(devices_per_node=data, data=data),
+        device="cuda",
+        precision="bf16",
+        warmup=1,
+        iterations=8,
+        repeat=repeat,
+    )
+    whole = LONGER * predict_manifest(made, H100)["iteration_seconds"]
+    path = make_bundle(
+        root,
+        made,
+        seconds=lambda iteration, rank: whole * (1 + scatter * (-1) ** iteration),
+        facts={**facts_of(made, H100), "ceilings": ceilings},
+    )
+    bundle = Bundle(path)
+    bundle.write_record(derive(bundle))
+    return made
+
+
+def learnt(folder):
+    return calibrated(ASKED, folder).parameters
+
+
+def spread(parameters, phase):
+    known = parameters.learnt or before(parameters, ASKED.hardware)
+    place = known.names.index(f"phase {phase}")
+    return float(np.sqrt(known.covariance[place][place]))
+
+
+def distance(parameters, made):
+    """Logarithm of what is predicted after over what was predicted before."""
+    after, first = (predict_manifest(made, H100, each)["iteration_seconds"] for each in (parameters, ASKED.parameters))
+    return float(np.log(after / first))
+
+
+def test_a_run_moves_predictions_towards_what_it_measured_and_not_beyond(tmp_path):
+    made = finished(tmp_path)
+    assert 0.5 * np.log(LONGER) < distance(learnt(tmp_path), made) < np.log(LONGER)
+
+
+def test_a_noisy_run_moves_less_and_narrows_less_than_a_quiet_one(tmp_path):
+    made = finished(tmp_path / "quiet")
+    finished(tmp_path / "noisy", scatter=0.6)
+    quiet, noisy = (learnt(tmp_path / name) for name in ("quiet", "noisy"))
+    assert 0 < distance(noisy, made) < 0.9 * distance(quiet, made)
+    assert spread(quiet, "train") < spread(noisy, "train") < spread(ASKED.parameters, "train")
+
+
+def test_many_configurations_move_more_and_narrow_more_than_one(tmp_path):
+    made = finished(tmp_path / "one")
+    for size, data in (("1.3B", 1), ("1.3B", 2), ("1.3B", 4), ("1.3B", 8)):
+        finished(tmp_path / "many", size, data)
+    one, many = (learnt(tmp_path / name) for name in ("one", "many"))
+    assert (one.learnt.configurations, many.learnt.configurations) == (1, 4)
+    assert abs(distance(many, made) - np.log(LONGER)) < abs(distance(one, made) - np.log(LONGER))
+    assert spread(many, "train") < spread(one, "train") < spread(ASKED.parameters, "train")
+
+
+def test_repeats_of_one_manifest_are_one_configuration(tmp_path):
+    for repeat in (1, 2, 3):
+        finished(tmp_path, repeat=repeat)
+    known = learnt(tmp_path).learnt
+    assert (known.configurations, known.runs) == (1, 3)
+
+
+def test_a_plan_says_what_was_learnt_and_its_range_narrows(tmp_path):
+    finished(tmp_path / "one")
+    for data in (1, 2, 4, 8):
+        finished(tmp_path / "many", data=data)
+    plans = [calibrated(ASKED, tmp_path / name).plan([1]) for name in ("one", "many")]
+    for plan, count in zip(plans, (1, 4), strict=True):
+        assert plan.calibrated == count
+        assert any(f"calibrated on your runs (runs: {count}" in note for note in plan.notes)
+        assert all(option.low < option.samples_per_second < option.high for option in plan.options)
+    wide, narrow = (plan.options[0].high / plan.options[0].low for plan in plans)
+    assert 1 < narrow < wide
+
+
+def test_a_plan_that_nothing_taught_has_a_range_too():
+    plan = question(find_size("1.3B"), WORK, "H100-SXM-80GB", "megatron").plan([1])
+    assert all(option.low < option.samples_per_second < option.high for option in plan.options)
+
+
+def test_measured_ceilings_move_shares_of_the_peak_most_of_the_way(tmp_path):
+    finished(tmp_path / "none")
+    finished(tmp_path / "measured", ceilings={"matmul_flops": 800e12, "copy_bytes_per_second": 3e12})
+    without, measured = (learnt(tmp_path / name).values for name in ("none", "measured"))
+    for name, share in (("matrix_hopper", 800 / 989.5), ("memory_bandwidth", 3 / 3.35)):
+        assert without[name] < measured[name] < share
+
+
+@pytest.mark.parametrize(("dtype", "counts"), [("bfloat16", True), ("float16", True), ("float32", False)])
+def test_a_measured_product_is_compared_with_the_peak_of_its_own_dtype(tmp_path, dtype, counts):
+    finished(tmp_path / "none")
+    finished(tmp_path / "measured", ceilings={"matmul_flops": 800e12, "matmul_dtype": dtype})
+    without, measured = (learnt(tmp_path / name).values["matrix_hopper"] for name in ("none", "measured"))
+    assert (measured > 1.01 * without) == counts
+
+
+def test_moving_a_constant_moves_what_depends_on_it_alone():
+    after = moved(ASKED.parameters, {"phase train": np.log(2.0), "value attention": np.log(0.5)})
+    assert after.phases == {"train": pytest.approx(2.0)}
+    assert after.values["attention"] == pytest.approx(0.5 * ASKED.parameters.values["attention"])
+    assert after.values["matrix_hopper"] == ASKED.parameters.values["matrix_hopper"]
+
+
+def test_a_folder_without_a_fitting_run_is_told(tmp_path):
+    finished(tmp_path)
+    with pytest.raises(UsageError, match="no finished run of megatron"):
+        calibrated(question(find_size("1.3B"), WORK, "H100-SXM-80GB", "megatron"), tmp_path)
