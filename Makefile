@@ -109,7 +109,7 @@ test: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) $(DATA_STAMP) ## lint, types and
 		[ ! -e build/kubernetes/lock ] || flock --timeout 900 build/kubernetes/lock true || true; \
 		tests tests/kubernetes_server; }; \
 	with_daemons() { \
-		local code=0; tests -m "daemon and not alone" $(filter-out tests/kubernetes_server/%,$(call marked,daemon)) || code=1; \
+		local code=0; tests -m "daemon and not alone and not trainers" $(filter-out tests/kubernetes_server/%,$(call marked,daemon)) || code=1; \
 		$(VENV)-data/bin/python -m pytest tests/export tests/test_api.py $(PYTEST_ARGS) || code=1; \
 		server_tests || code=1; return $$code; }; \
 	side_by_side() { \

@@ -42,6 +42,10 @@ class Host(NamedTuple):
         """The command on this host, which has the machine's files."""
         return ["ip", "netns", "exec", self.namespace, *command]
 
+    def networked(self, command: Sequence[str]) -> list[str]:
+        """The command in this host's network, with all mounts of the machine: Slurm looks for control groups."""
+        return ["nsenter", f"--net=/run/netns/{self.namespace}", *command]
+
     def private(self, command: Sequence[str]) -> list[str]:
         """The command on this host, with folders of its own."""
         return self.argv(["unshare", "--mount", "sh", "-c", _PRIVATE, "sh", str(self.folder), *command])

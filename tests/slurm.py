@@ -1,7 +1,8 @@
 """A real Slurm for the tests that need one: two logical nodes on this machine, with pretended GPUs and its own munge.
 
-Nothing of it is installed as a service or reaches beyond the loopback interface; it ends with the test session. Where
-none can be started such tests fail in CI and are skipped elsewhere, with the reason in pytest's summary.
+Nothing of it is installed as a service or reaches beyond the loopback interface, or, where each node has a host of its
+own (``tests.hosts``), beyond those two; it ends with the test session. Where none can be started such tests fail in CI
+and are skipped elsewhere, with the reason in pytest's summary.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from tests.hosts import Host
 from tests.needs import require_programs, started_or_skipped
 
 CANNOT_START = "a Slurm cluster cannot be started here"
@@ -34,7 +36,7 @@ GPUS_PER_NODE = 8
 #: Two nodes that do not resolve by name, and a partition of both and of one.
 CONFIGURATION = """\
 ClusterName=tests
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={host}({first_address})
 SlurmctldPort={controller_port}
 SlurmUser=root
 SlurmdUser=root
@@ -60,8 +62,8 @@ SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd-%n.log
 SlurmdParameters=config_overrides
-NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={first_port} CPUs=8 Gres=gpu:8
-NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={second_port} CPUs=8 Gres=gpu:8
+NodeName=n1 NodeHostname={host} NodeAddr={first_address} Port={first_port} CPUs=8 Gres=gpu:8
+NodeName=n2 NodeHostname={host} NodeAddr={second_address} Port={second_port} CPUs=8 Gres=gpu:8
 PartitionName=gpu Nodes=n1,n2 Default=YES MaxTime=00:30:00 State=UP OverSubscribe=NO
 PartitionName=one Nodes=n1 MaxTime=00:30:00 State=UP OverSubscribe=NO
 """
@@ -72,6 +74,8 @@ class Slurm:
     """A controller and its nodes, and what a command needs to find them."""
 
     folder: Path
+    #: where its nodes are; the first has the controller, and whoever calls its commands
+    hosts: tuple[Host, Host] | None = None
     #: by command, as they were last started
     daemons: dict[tuple[str, ...], subprocess.Popen[bytes]] = field(default_factory=dict)
 
@@ -79,9 +83,14 @@ class Slurm:
     def environment(self) -> dict[str, str]:
         return {**os.environ, "SLURM_CONF": str(self.folder / "slurm.conf")}
 
+    def argv(self, command: Sequence[str], node: str = NODES[0]) -> list[str]:
+        """A command where a node is."""
+        return list(command) if self.hosts is None else self.hosts[NODES.index(node)].networked(command)
+
     def call(self, *command: str, **options: Any) -> subprocess.CompletedProcess:
         """One of Slurm's commands; output as text."""
-        return subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=60, **options)
+        argv = self.argv(command)
+        return subprocess.run(argv, env=self.environment, capture_output=True, text=True, timeout=60, **options)
 
     def jobs(self) -> list[str]:
         """Ids of the jobs that wait or run."""
@@ -91,8 +100,9 @@ class Slurm:
         """One of its daemons, also where it was started before and has ended."""
         with (self.folder / f"{'-'.join(command)}.log").open("ab") as output:
             environment = {**self.environment, "PATH": PATH}
+            node = next((name for name in NODES if command == node_daemon(name)), NODES[0])
             self.daemons[command] = subprocess.Popen(
-                command, env=environment, stdout=output, stderr=output, start_new_session=True
+                self.argv(command, node), env=environment, stdout=output, stderr=output, start_new_session=True
             )
 
     def stop(self) -> None:
@@ -108,13 +118,16 @@ class Slurm:
 
 
 @contextmanager
-def started_slurm() -> Iterator[Slurm]:
-    """A cluster while the block runs. Raises RuntimeError with the ends of its logs when it does not come up."""
+def started_slurm(hosts: tuple[Host, Host] | None = None) -> Iterator[Slurm]:
+    """A cluster while the block runs, on this machine or with a host for each node.
+
+    Raises RuntimeError with the ends of its logs when it does not come up.
+    """
     folder = Path(tempfile.mkdtemp(prefix="slurm-"))
-    slurm = Slurm(folder)
+    slurm = Slurm(folder, hosts)
     with ExitStack() as ending:
         ending.callback(shutil.rmtree, folder, ignore_errors=True)
-        _configure(folder)
+        _configure(slurm)
         ending.enter_context(_munge(folder))
         ending.callback(slurm.stop)
         for command in (CONTROLLER, *map(node_daemon, NODES)):
@@ -124,7 +137,8 @@ def started_slurm() -> Iterator[Slurm]:
         yield slurm
 
 
-def _configure(folder: Path) -> None:
+def _configure(slurm: Slurm) -> None:
+    folder = slurm.folder
     folder.chmod(0o755)
     (folder / "state").mkdir()
     devices = folder / "devices"
@@ -134,10 +148,13 @@ def _configure(folder: Path) -> None:
     for node in NODES:
         (folder / f"spool-{node}").mkdir()
     ports = free_ports(3)
+    addresses = ("127.0.0.1",) * 2 if slurm.hosts is None else tuple(host.address for host in slurm.hosts)
     (folder / "slurm.conf").write_text(
         CONFIGURATION.format(
             host=socket.gethostname().split(".")[0],
             folder=folder,
+            first_address=addresses[0],
+            second_address=addresses[1],
             controller_port=ports[0],
             first_port=ports[1],
             second_port=ports[2],

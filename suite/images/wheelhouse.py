@@ -23,7 +23,7 @@ PYTHON = "3.11"
 GLIBC = ("2_36", "2_35", "2_34", "2_31", "2_28", "2_27", "2_26", "2_24", "2_17", "2_12", "2_5")
 HASHED = ("driver", "uv", "sbom")
 #: packages of which indexes have the source alone
-SOURCES = ("deepspeed", "antlr4-python3-runtime")
+SOURCES = ("deepspeed", "antlr4-python3-runtime", "transformers-stream-generator")
 
 
 def fill_wheelhouse(project: Project, image: Image) -> Path:

@@ -1,7 +1,8 @@
-"""The operators' own kinds as custom resource definitions, made from the models that their projects publish on PyPI.
+"""The operators' own kinds as custom resource definitions, made from the models that their projects publish on PyPI;
+for KubeRay, which publishes none, of the fields that the templates use.
 
 A definition says what an API server checks when an object is applied: types, required fields, and fields that it does
-not know, which it drops without a word. Volcano and KubeRay publish no models.
+not know, which it drops without a word. Volcano publishes no model.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 from pydantic import BaseModel
+
+from tests.launch.kubernetes import kuberay
 
 Schema = dict[str, Any]
 _ANYTHING: Schema = {"x-kubernetes-preserve-unknown-fields": True}
@@ -50,6 +53,12 @@ TRAINING = (
     Kind("kubeflow.org", "v1", "MPIJob", "mpijobs", "KubeflowOrgV1MPIJobSpec"),
 )
 
+#: see tests/launch/kubernetes/kuberay.py
+RAY = tuple(
+    Kind(kuberay.GROUP, kuberay.VERSION, kind, f"{kind.lower()}s", model)
+    for kind, model in kuberay.SPECIFICATIONS.items()
+)
+
 
 def definitions() -> list[dict[str, Any]]:
     """A custom resource definition for each kind."""
@@ -57,7 +66,8 @@ def definitions() -> list[dict[str, Any]]:
     from kubeflow_trainer_api import models as trainer
 
     found = [_definition(kind, pydantic_schema(getattr(trainer, kind.model))) for kind in TRAINER]
-    return found + [_definition(kind, generated_schema(kind.model, vars(training))) for kind in TRAINING]
+    found += [_definition(kind, generated_schema(kind.model, vars(training))) for kind in TRAINING]
+    return found + [_definition(kind, generated_schema(kind.model, kuberay.TYPES)) for kind in RAY]
 
 
 def _definition(kind: Kind, spec: Schema) -> dict[str, Any]:
@@ -103,12 +113,12 @@ def pydantic_schema(kind: Any) -> Schema:
         fields = {field.alias or name: field for name, field in kind.model_fields.items()}
         required = sorted(name for name, field in fields.items() if field.is_required())
         properties = {name: pydantic_schema(field.annotation) for name, field in fields.items()}
-        return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+        return _object(properties, required)
     return _PLAIN.get(kind, _ANYTHING)
 
 
 def generated_schema(kind: str, own: dict[str, Any]) -> Schema:
-    """Of a type, by the name that the clients' generated models have for it; ``own``: models beside Kubernetes' own."""
+    """Of a type, by the name that the clients' generated models have for it; ``own``: types beside Kubernetes' own."""
     from kubernetes.client import models as kubernetes
 
     container = _CONTAINER.fullmatch(kind)
@@ -126,4 +136,8 @@ def generated_schema(kind: str, own: dict[str, Any]) -> Schema:
     if model is None:
         return next((schema for plain, schema in _PLAIN.items() if plain.__name__ == kind), _ANYTHING)
     properties = {model.attribute_map[name]: generated_schema(each, own) for name, each in model.openapi_types.items()}
-    return {"type": "object", "properties": properties}
+    return _object(properties, sorted(getattr(model, "required", ())))
+
+
+def _object(properties: dict[str, Schema], required: list[str]) -> Schema:
+    return {"type": "object", "properties": properties, **({"required": required} if required else {})}

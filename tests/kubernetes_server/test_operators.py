@@ -1,4 +1,5 @@
-"""A real API server holds the operators' objects to definitions made from the models that their projects publish."""
+"""A real API server holds the operators' objects to definitions made from the models that their projects publish, and
+KubeRay's from the fields that are used."""
 
 from __future__ import annotations
 
@@ -12,13 +13,14 @@ from kubernetes import client, config
 
 from suite.launch.kubernetes.client import Cluster, Refused
 from suite.launch.kubernetes.hand_over import hand_over
-from tests.kubernetes_server.crds import TRAINER, TRAINING, definitions
+from suite.launch.kubernetes.ray import VARIANTS as RAY_VARIANTS
+from tests.kubernetes_server.crds import RAY, TRAINER, TRAINING, definitions
 from tests.kubernetes_server.server import Server
 from tests.kubernetes_server.test_accepts import rendered
 from tests.launch.kubernetes.runs import FULL
 
 pytestmark = pytest.mark.daemon
-VARIANTS = ("jobset", "trainjob", "pytorchjob", "mpijob")
+VARIANTS = ("jobset", "trainjob", "pytorchjob", "mpijob", "rayjob", "raycluster")
 WAIT_SECONDS = 30.0
 
 
@@ -32,12 +34,12 @@ def _operators(server: Server) -> Iterator[None]:
         made.create_custom_resource_definition(body)
         names.append(body["metadata"]["name"])
     objects = client.CustomObjectsApi(api)
-    for kind in (*TRAINER, *TRAINING):
+    for kind in (*TRAINER, *TRAINING, *RAY):
         wait_for(lambda kind=kind: served(objects, kind))
     yield
     for name in names:
         made.delete_custom_resource_definition(name)
-    for kind in (*TRAINER, *TRAINING):
+    for kind in (*TRAINER, *TRAINING, *RAY):
         wait_for(lambda kind=kind: not served(objects, kind))
 
 
@@ -74,6 +76,8 @@ def lost(asked: Any, made: Any, path: str = "") -> list[str]:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_object_is_taken_whole(cluster: Cluster, variant: str, given: dict[str, Any]) -> None:
     for body in rendered(variant, given, cluster.namespace):
+        if body["apiVersion"] == "batch/v1":
+            continue  # the Job beside a RayCluster: test_accepts
         assert lost(body, cluster.create(body, dry_run=True)) == []
 
 
@@ -87,12 +91,25 @@ def test_a_run_is_handed_over_and_taken_back(cluster: Cluster, variant: str) -> 
     assert cluster.get(run["kind"], run["metadata"]["name"]) is None
 
 
+def operators_own(objects: list[dict[str, Any]]) -> dict[str, Any]:
+    """The last object of a kind that Kubernetes itself does not have."""
+    return [body for body in objects if body["apiVersion"] not in ("v1", "batch/v1")][-1]
+
+
+def cluster_of(spec: dict[str, Any]) -> dict[str, Any]:
+    """Of a RayJob or a RayCluster."""
+    found: dict[str, Any] = spec.get("rayClusterSpec", spec)
+    return found
+
+
 def nodes_of(variant: str, spec: dict[str, Any]) -> dict[str, Any]:
     """Where a run's object says how many nodes there are."""
     if variant == "jobset":
         found: dict[str, Any] = spec["replicatedJobs"][0]
     elif variant == "trainjob":
         found = spec["trainer"]
+    elif variant in RAY_VARIANTS:
+        found = cluster_of(spec)["workerGroupSpecs"][0]
     else:
         found = spec["pytorchReplicaSpecs" if variant == "pytorchjob" else "mpiReplicaSpecs"]["Worker"]
     return found
@@ -100,7 +117,7 @@ def nodes_of(variant: str, spec: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_wrong_type_is_refused_and_an_unknown_field_noticed(cluster: Cluster, variant: str) -> None:
-    (*_, body) = rendered(variant, {}, cluster.namespace)
+    body = operators_own(rendered(variant, {}, cluster.namespace))
     wrong = copy.deepcopy(body)
     nodes_of(variant, wrong["spec"])["numNodes" if variant == "trainjob" else "replicas"] = "two"
     with pytest.raises(Refused, match=r"two|integer|Invalid value"):
@@ -108,3 +125,16 @@ def test_a_wrong_type_is_refused_and_an_unknown_field_noticed(cluster: Cluster, 
     strange = copy.deepcopy(body)
     nodes_of(variant, strange["spec"])["replicaz"] = 2
     assert [path for path in lost(strange, cluster.create(strange, dry_run=True)) if "replicaz" in path]
+
+
+@pytest.mark.parametrize("variant", RAY_VARIANTS)
+@pytest.mark.parametrize(
+    ("place", "field"), [("headGroupSpec", "template"), ("workers", "groupName"), ("", "headGroupSpec")]
+)
+def test_a_ray_cluster_that_lacks_a_part_is_refused(cluster: Cluster, variant: str, place: str, field: str) -> None:
+    body = copy.deepcopy(operators_own(rendered(variant, {}, cluster.namespace)))
+    spec = cluster_of(body["spec"])
+    part = {"": spec, "headGroupSpec": spec["headGroupSpec"], "workers": spec["workerGroupSpecs"][0]}[place]
+    del part[field]
+    with pytest.raises(Refused, match=rf"{field}.*[Rr]equired"):
+        cluster.create(body, dry_run=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from suite.launch.kubernetes.names import quantity_number
 from suite.launch.kubernetes.read_back import pod_templates
+from tests.launch.kubernetes import kuberay
 
 SCHEMA_VERSIONS = ("1.28", "1.37")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -25,30 +26,8 @@ _VOLCANO_FIELDS = {
     *("schedulerName", "minAvailable", "ttlSecondsAfterFinished", "queue", "priorityClassName", "plugins"),
     *("policies", "tasks"),
 }
-#: fields of KubeRay's API that the templates may use, by the place in the object, and what each must be
-_RAY_FIELDS: dict[str, dict[str, type]] = {
-    "RayJob": {
-        "entrypoint": str,
-        "submissionMode": str,
-        "backoffLimit": int,
-        "submitterConfig": dict,
-        "activeDeadlineSeconds": int,
-        "shutdownAfterJobFinishes": bool,
-        "ttlSecondsAfterFinished": int,
-        "rayClusterSpec": dict,
-        "submitterPodTemplate": dict,
-    },
-    "RayCluster": {"headGroupSpec": dict, "workerGroupSpecs": list},
-    "head": {"rayStartParams": dict, "template": dict},
-    "workers": {
-        "groupName": str,
-        "replicas": int,
-        "minReplicas": int,
-        "maxReplicas": int,
-        "rayStartParams": dict,
-        "template": dict,
-    },
-}
+#: what the templates may say in the place of KubeRay's plain types
+_RAY_PLAIN = {"str": str, "int": int, "bool": bool}
 #: names longer than these are refused by KubeRay's operator, which appends to them
 _LONGEST_NAME = {"RayJob": 47, "RayCluster": 53}
 _VOLCANO_EVENTS = {"PodFailed", "PodEvicted", "TaskCompleted"}
@@ -140,36 +119,33 @@ def _volcano_problems(body: dict[str, Any]) -> list[str]:
 
 
 def _ray_problems(body: dict[str, Any]) -> list[str]:
-    """KubeRay publishes no model for Python; these are the fields of its API, ray.io/v1, that the templates may use."""
+    """By the fields of KubeRay's API that the templates may use."""
     spec = body["spec"]
-    problems = _field_problems(body["kind"], spec)
-    templates = []
-    if body["kind"] == "RayJob":
-        templates.append(spec["submitterPodTemplate"])
-        if spec["submissionMode"] != "K8sJobMode" or set(spec["submitterConfig"]) != {"backoffLimit"}:
-            problems.append("another way to submit")
-        spec = spec["rayClusterSpec"]
-        problems += _field_problems("RayCluster", spec)
-    for place, group in [("head", spec["headGroupSpec"]), *(("workers", g) for g in spec.get("workerGroupSpecs", ()))]:
-        problems += _field_problems(place, group)
-        problems += [
-            f"{place}: {key} is no text" for key, value in group["rayStartParams"].items() if type(value) is not str
-        ]
-        templates.append(group["template"])
-    for template in templates:
-        pod = {"apiVersion": "v1", "kind": "Pod", **template}
-        problems += _kubernetes_problems({**pod, "metadata": {**pod["metadata"], "name": "pod"}})
+    problems = list(_typed_problems(kuberay.SPECIFICATIONS[body["kind"]], spec, body["kind"]))
+    if body["kind"] == "RayJob" and spec.get("submissionMode") != "K8sJobMode":
+        problems.append("another way to submit")
     return problems
 
 
-def _field_problems(place: str, found: dict[str, Any]) -> list[str]:
-    known = _RAY_FIELDS[place]
-    unknown = [f"unknown field {name} of {place}" for name in sorted(found.keys() - known.keys())]
-    return unknown + [
-        f"{place}: {name} is {value!r}"
-        for name, value in found.items()
-        if name in known and type(value) is not known[name]
-    ]
+def _typed_problems(kind: str, found: Any, place: str) -> Iterator[str]:
+    """``found`` held to a type of KubeRay's API; unknown fields are problems."""
+    if kind in kuberay.TYPES:
+        known = kuberay.TYPES[kind]
+        yield from (f"{place}: unknown field {name}" for name in sorted(found.keys() - known.openapi_types.keys()))
+        yield from (f"{place}: no {name}" for name in sorted(set(known.required) - found.keys()))
+        for name, value in found.items():
+            if name in known.openapi_types:
+                yield from _typed_problems(known.openapi_types[name], value, f"{place}.{name}")
+    elif kind == kuberay.POD:
+        pod = {"apiVersion": "v1", "kind": "Pod", **found}
+        yield from _kubernetes_problems({**pod, "metadata": {**pod["metadata"], "name": "pod"}})
+    elif kind.startswith("list["):
+        for number, each in enumerate(found):
+            yield from _typed_problems(kind[len("list[") : -1], each, f"{place}[{number}]")
+    elif kind == "dict(str, str)":
+        yield from (f"{place}: {name} is {value!r}" for name, value in found.items() if type(value) is not str)
+    elif type(found) is not _RAY_PLAIN[kind]:
+        yield f"{place}: {found!r}"
 
 
 def _differences(asked: Any, understood: Any, path: str = "") -> list[str]:
