@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,9 +14,12 @@ from suite.spec.base import UsageError
 
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient, ApiException
+    from urllib3 import HTTPResponse
 
 ASK_SECONDS = (5, 30)  # to connect, to answer
 _MOST_LOG_BYTES = 1 << 20
+#: to connect to a log that is followed, and how long that may be silent; at once read of it
+_SILENT_SECONDS, _PIECE_BYTES = (5, 60), 1 << 16
 PATCH = "application/merge-patch+json"
 _WHERE = {
     "ConfigMap": "api/v1/namespaces/{namespace}/configmaps",
@@ -99,6 +103,18 @@ class Cluster:
         """All that its node still has, with the moment before each line; from the second of a moment on."""
         return self._log(pod, container, {"sinceTime": since, "timestamps": "true"})
 
+    def log_following(self, pod: str, container: str, since: str | None) -> Iterator[bytes]:
+        """The same and what comes, piece by piece, until the container ends or says nothing for a while; over what its
+        node cuts meanwhile. Raises UsageError as it is read."""
+        how = {"container": container, "sinceTime": since, "timestamps": "true", "follow": "true"}
+        with _api_errors(self, "GET Pod"):
+            query = [(name, value) for name, value in how.items() if value]
+            response = self._answer("GET", "Pod", f"{pod}/log", query=query, seconds=_SILENT_SECONDS)
+            try:
+                yield from response.stream(_PIECE_BYTES)
+            finally:
+                response.close()
+
     def _log(self, pod: str, container: str, how: dict[str, Any]) -> bytes:
         query = [("container", container), *((name, str(value)) for name, value in how.items() if value)]
         try:
@@ -121,20 +137,31 @@ class Cluster:
         query: list[tuple[str, str]] | None = None,
         headers: dict[str, str] | None = None,
     ) -> bytes:
-        path = "/" + _WHERE[kind].format(namespace=self.namespace) + (f"/{name}" if name else "")
         with _api_errors(self, f"{method} {kind}"):
-            response = self._api.call_api(
-                path,
-                method,
-                query_params=query or [],
-                header_params={"Accept": "application/json", "Content-Type": "application/json", **(headers or {})},
-                body=body,
-                auth_settings=["BearerToken"],
-                _preload_content=False,
-                _return_http_data_only=True,
-                _request_timeout=ASK_SECONDS,
-            )
-            return bytes(response.data)
+            return bytes(self._answer(method, kind, name, body, query, headers).data)
+
+    def _answer(
+        self,
+        method: str,
+        kind: str,
+        name: str = "",
+        body: dict[str, Any] | None = None,
+        query: list[tuple[str, str]] | None = None,
+        headers: dict[str, str] | None = None,
+        seconds: tuple[float, float] = ASK_SECONDS,
+    ) -> HTTPResponse:
+        path = "/" + _WHERE[kind].format(namespace=self.namespace) + (f"/{name}" if name else "")
+        return self._api.call_api(
+            path,
+            method,
+            query_params=query or [],
+            header_params={"Accept": "application/json", "Content-Type": "application/json", **(headers or {})},
+            body=body,
+            auth_settings=["BearerToken"],
+            _preload_content=False,
+            _return_http_data_only=True,
+            _request_timeout=seconds,
+        )
 
 
 def connect(context: str | None = None, namespace: str | None = None) -> Cluster:
@@ -153,6 +180,8 @@ def connect(context: str | None = None, namespace: str | None = None) -> Cluster
 
     # a kubeconfig that skips the check of certificates was written so on purpose
     urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+    # more logs may be followed at once than connections are kept
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
     settings = client.Configuration()
     settings.retries = False
     usual = "default"

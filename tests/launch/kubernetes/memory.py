@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
@@ -22,6 +22,7 @@ class MemoryCluster:
         self.logs: dict[str, bytes] = {}
         self.unreachable: set[str] = set()  # pods whose node does not answer
         self.cut: dict[str, int] = {}  # how many lines of a pod its node does not have any more
+        self.comes: dict[str, list[bytes]] = {}  # by pod, what who follows it gets
         self.rehearsed: list[dict[str, Any]] = []
         self.on_create: Callable[[dict[str, Any], bool], None] = lambda body, dry_run: None
         self._made = 0
@@ -66,6 +67,11 @@ class MemoryCluster:
         lines = self.log(pod, container).splitlines(keepends=True)
         stamped = [moment + b".5Z " + line for moment, line in zip(moments, lines, strict=False)]
         return b"".join(line for line in stamped if since is None or line[:19].decode() >= since[:19])
+
+    def log_following(self, pod: str, container: str, since: str | None) -> Iterator[bytes]:
+        """What is there, in small pieces, and then what ``comes``."""
+        for data in (self.log_stamped(pod, container, since), *self.comes.get(pod, ())):
+            yield from (data[place : place + 7] for place in range(0, len(data), 7))
 
     def log(self, pod: str, container: str, tail_lines: int | None = None) -> bytes:
         if pod in self.unreachable:
