@@ -21,9 +21,10 @@
                   on all of them. The other ranks finish unless "others" is "hang".
 
 ``do``: ``signal`` (with "signal", default 9), ``raise`` (with "message" and "kind"), ``hang`` (after as many
-heartbeats as "beats" says), ``oom`` (prints torch's
-line, fails), ``exit`` (status 1 without a word), ``garbage`` (a line of no JSON among the events), ``torn`` (half a
-line, then killed), ``flood`` (10 MB on standard output), ``counts`` (one sample more than asked).
+heartbeats as "beats" says), ``oom`` (prints torch's line, fails), ``eat`` (takes memory until it is killed), ``fill``
+(writes "mebibytes" into the folder for temporary files, then hangs), ``exit`` (status 1 without a word), ``garbage`` (a
+line of no JSON among the events), ``torn`` (half a line, then killed), ``flood`` (10 MB on standard output), ``counts``
+(one sample more than asked).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -235,6 +237,19 @@ def _oom(worker: Worker) -> None:
     raise ScriptedError("oom_device", OOM_LINE)
 
 
+def _eat(worker: Worker) -> None:
+    taken = []
+    while True:
+        taken.append(b"x" * MIB)
+
+
+def _fill(worker: Worker) -> None:
+    with (Path(tempfile.gettempdir()) / "filled").open("wb") as file:
+        for _ in range(worker.script["at"]["mebibytes"]):
+            file.write(b"x" * MIB)
+    _hang(worker)
+
+
 def _exit(worker: Worker) -> None:
     os._exit(1)
 
@@ -260,6 +275,8 @@ ACTIONS = {
     "raise": _raise,
     "hang": _hang,
     "oom": _oom,
+    "eat": _eat,
+    "fill": _fill,
     "exit": _exit,
     "garbage": _garbage,
     "torn": _torn,
