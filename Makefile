@@ -144,7 +144,7 @@ test-kubernetes: $(STAMP) ## the tests against a real Kubernetes API server, bui
 	@tests/kubernetes_server/build build/kubernetes
 	@SUITE_TEST_KUBE_REQUIRED=1 $(BIN)/python -m pytest tests/kubernetes_server -m "not kubelet" $(PYTEST_ARGS)
 
-test-kubelet: $(STAMP) ## runs in real pods, on a kubelet of this machine that is built once in about a quarter of an hour
+test-kubelet: $(STAMP) ## runs in real pods, on a kubelet of this machine that is built once in about seven minutes of one core
 	@tests/kubernetes_server/build build/kubernetes kube-apiserver kubelet pause
 	@SUITE_TEST_KUBE_REQUIRED=1 $(BIN)/python -m pytest tests/kubernetes_server/test_pods.py $(PYTEST_ARGS)
 

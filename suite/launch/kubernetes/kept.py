@@ -21,11 +21,10 @@ from threading import Thread
 
 from suite.launch.kubernetes.client import Cluster
 from suite.launch.kubernetes.pods import Pod
+from suite.launch.kubernetes.printed import STAMP
 from suite.spec import foreign
 from suite.spec.base import UsageError
 
-#: the moment before a line, as the API writes it: in UTC, or where the node's container runtime has another zone
-_STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
 _STREAM = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
 #: of one pod, while the run goes on; the end of the output is read whatever there is
 _MOST_BYTES = 1 << 30
@@ -77,7 +76,7 @@ def read_kept(spool: Path, stream: str) -> bytes | None:
         data = foreign.read_bytes(path, str(path), _MOST_AT_END_BYTES)
     except FileNotFoundError:
         return None
-    return b"".join(_STAMP.sub(b"", line, count=1) for line in data.splitlines(keepends=True))
+    return b"".join(STAMP.sub(b"", line, count=1) for line in data.splitlines(keepends=True))
 
 
 def kept_streams(spool: Path) -> list[tuple[str, Path]]:
@@ -169,7 +168,7 @@ def _last_line(path: Path, file: int) -> bytes:
 
 def _since(last: bytes) -> str | None:
     """The second of a line, as the API takes it."""
-    stamp = _STAMP.match(last)
+    stamp = STAMP.match(last)
     return None if stamp is None else (stamp[1] + stamp[3]).decode()
 
 
@@ -188,7 +187,7 @@ def _is_before(line: bytes, moment: tuple[float, str] | None) -> bool:
 
 def _moment(line: bytes) -> tuple[float, str] | None:
     """Unix seconds and the digits of the rest; the clock of Python has no nanoseconds."""
-    stamp = _STAMP.match(line)
+    stamp = STAMP.match(line)
     if stamp is None:
         return None
     with suppress(ValueError, OverflowError):

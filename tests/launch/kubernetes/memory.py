@@ -20,6 +20,7 @@ class MemoryCluster:
         self.namespace = namespace
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
         self.logs: dict[str, bytes] = {}
+        self.zone = b"Z"  # of the moments before lines of logs
         self.unreachable: set[str] = set()  # pods whose node does not answer
         self.cut: dict[str, int] = {}  # how many lines of a pod its node does not have any more
         self.comes: dict[str, list[bytes]] = {}  # by pod, what who follows it gets
@@ -65,7 +66,7 @@ class MemoryCluster:
         """Line by line a second apart, from midnight on."""
         moments = (b"2026-11-22T00:%02d:%02d" % divmod(second, 60) for second in count(self.cut.get(pod, 0)))
         lines = self.log(pod, container).splitlines(keepends=True)
-        stamped = [moment + b".5Z " + line for moment, line in zip(moments, lines, strict=False)]
+        stamped = [moment + b".5" + self.zone + b" " + line for moment, line in zip(moments, lines, strict=False)]
         return b"".join(line for line in stamped if since is None or line[:19].decode() >= since[:19])
 
     def log_following(self, pod: str, container: str, since: str | None) -> Iterator[bytes]:
