@@ -30,6 +30,8 @@ PLUGINS = Path("/usr/lib/cni")
 START_SECONDS, END_SECONDS = 60.0, 60.0
 #: a container's log is cut when it is larger; the kubelet looks every ten seconds
 LOG_MEBIBYTES, LOG_FILES = 2, 3
+#: containerd writes moments of log lines in its own zone, and a node need not have UTC
+ZONE = "Asia/Kolkata"
 
 CONTAINERD = """
 version = 2
@@ -91,7 +93,8 @@ class Node:
             self.kubelet.wait()
 
     def start_containerd(self) -> None:
-        self.containerd = self._start("containerd", ["containerd", "--config", str(self.folder / "containerd.toml")])
+        command = ["containerd", "--config", str(self.folder / "containerd.toml")]
+        self.containerd = self._start("containerd", command, TZ=ZONE)
         self._wait(lambda: self.ctr("version").returncode == 0, self.containerd, "containerd")
 
     def ctr(self, *arguments: str) -> subprocess.CompletedProcess:
@@ -129,9 +132,11 @@ class Node:
         _unmount_below(self.folder)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _start(self, name: str, command: list[str]) -> subprocess.Popen:
+    def _start(self, name: str, command: list[str], **more: str) -> subprocess.Popen:
         with (self.folder / f"{name}.log").open("ab") as log:
-            return subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, start_new_session=True)
+            return subprocess.Popen(
+                command, env={**os.environ, **more}, stdout=log, stderr=log, cwd=self.folder, start_new_session=True
+            )
 
     def _wait(self, answers: Callable[[], bool], process: subprocess.Popen, name: str) -> None:
         deadline = time.monotonic() + START_SECONDS
