@@ -66,7 +66,7 @@ WHEEL_NAMES := annotated-doc annotated-types certifi charset-normalizer docker e
 WHEEL_PLATFORMS := $(foreach glibc,2_28 2_27 2_26 2_24 2_17 2_12 2_5,--platform manylinux_$(glibc)_x86_64) \
 	--platform manylinux2014_x86_64
 
-.PHONY: help data data-lock test-trainers test-thorough bench vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock openrlhf openrlhf-lock test test-fast test-bare test-kubernetes fuzz lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean docs docs-lock page-vendor faults soak audit audit-lock
+.PHONY: help data data-lock test-trainers test-thorough bench vllm vllm-lock trl trl-lock trl-ppo trl-ppo-lock trlx trlx-lock verl verl-lock openrlhf openrlhf-lock test test-fast test-bare test-kubernetes test-kubelet fuzz lint bench-gpu test-gpu bench-self stats-check planner-fit planner-check wheels wheelhouse lock image-locks clean docs docs-lock page-vendor faults soak audit audit-lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -107,7 +107,7 @@ test: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) $(DATA_STAMP) ## lint, types and
 	tests() { local code=0; $(BIN)/python -m pytest "$$@" $(PYTEST_ARGS) || code=$$?; [ $$code = 5 ] || return $$code; }; \
 	server_tests() { \
 		[ ! -e build/kubernetes/lock ] || flock --timeout 900 build/kubernetes/lock true || true; \
-		tests tests/kubernetes_server; }; \
+		tests tests/kubernetes_server -m "not kubelet"; }; \
 	with_daemons() { \
 		local code=0; tests -m "daemon and not alone and not trainers" $(filter-out tests/kubernetes_server/%,$(call marked,daemon)) || code=1; \
 		$(VENV)-data/bin/python -m pytest tests/export tests/test_api.py $(PYTEST_ARGS) || code=1; \
@@ -143,7 +143,11 @@ test-bare: $(STAMP) ## the tests near Docker, Slurm, etcd and go once more, as o
 
 test-kubernetes: $(STAMP) ## the tests against a real Kubernetes API server, built once in about four minutes
 	@tests/kubernetes_server/build build/kubernetes
-	@SUITE_TEST_KUBE_REQUIRED=1 $(BIN)/python -m pytest tests/kubernetes_server $(PYTEST_ARGS)
+	@SUITE_TEST_KUBE_REQUIRED=1 $(BIN)/python -m pytest tests/kubernetes_server -m "not kubelet" $(PYTEST_ARGS)
+
+test-kubelet: $(STAMP) ## runs in real pods, on a kubelet of this machine that is built once in about seven minutes of one core
+	@tests/kubernetes_server/build build/kubernetes kube-apiserver kubelet pause
+	@SUITE_TEST_KUBE_REQUIRED=1 $(BIN)/python -m pytest tests/kubernetes_server/test_pods.py $(PYTEST_ARGS)
 
 # Each input follows from its parser's name, SEED and its number; what is found lies in build/fuzz and belongs into tests/fuzz/corpus.
 fuzz: $(STAMP) ## INPUTS (100000) changed inputs for every parser, or for those in TARGETS, within FUZZ_SECONDS each; fails on a finding

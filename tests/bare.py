@@ -32,7 +32,7 @@ HIDDEN = (
 #: CI makes a missing program a failure; the others name daemons that run already
 UNSET = (
     *("CI", "DOCKER_HOST", "DOCKER_CONTEXT", "SLURM_CONF", "KUBECONFIG"),
-    *("SUITE_TEST_DOCKER_HOST", "SUITE_TEST_KUBE_APISERVER", "SUITE_TEST_KUBE_REQUIRED"),
+    *("SUITE_TEST_DOCKER_HOST", "SUITE_TEST_KUBE_APISERVER", "SUITE_TEST_KUBE_REQUIRED", "SUITE_TEST_KUBELET"),
 )
 #: these compute, or start ranks on this machine: no such program is near
 LEFT_OUT = (

@@ -23,8 +23,9 @@
 
 ``do``: ``signal`` (with "signal", default 9), ``raise`` (with "message" and "kind"), ``hang`` (after as many
 heartbeats as "beats" says), ``oom`` (prints torch's line, fails), ``parent`` (kills what started it, and goes on),
-``exit`` (status 1 without a word), ``garbage`` (a line of no JSON among the events), ``torn`` (half a line, then
-killed), ``flood`` (10 MB on standard output), ``counts`` (one sample more than asked).
+``eat`` (takes memory until it is killed), ``fill`` (writes "mebibytes" into the folder for temporary files, then
+hangs), ``exit`` (status 1 without a word), ``garbage`` (a line of no JSON among the events), ``torn`` (half a line,
+then killed), ``flood`` (10 MB on standard output), ``counts`` (one sample more than asked).
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -242,6 +244,19 @@ def _parent(worker: Worker) -> None:
     os.kill(os.getppid(), signal.SIGKILL)
 
 
+def _eat(worker: Worker) -> None:
+    taken = []
+    while True:
+        taken.append(b"x" * MIB)
+
+
+def _fill(worker: Worker) -> None:
+    with (Path(tempfile.gettempdir()) / "filled").open("wb") as file:
+        for _ in range(worker.script["at"]["mebibytes"]):
+            file.write(b"x" * MIB)
+    _hang(worker)
+
+
 def _exit(worker: Worker) -> None:
     os._exit(1)
 
@@ -267,6 +282,8 @@ ACTIONS = {
     "raise": _raise,
     "hang": _hang,
     "oom": _oom,
+    "eat": _eat,
+    "fill": _fill,
     "exit": _exit,
     "parent": _parent,
     "garbage": _garbage,

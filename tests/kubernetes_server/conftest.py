@@ -1,4 +1,5 @@
-"""An API server for the whole session, a namespace for each test. These tests come last: it may still be built."""
+"""An API server for the whole session, a namespace for each test, and a node. These tests come last: it may still be
+built."""
 
 from __future__ import annotations
 
@@ -10,27 +11,44 @@ from pathlib import Path
 import pytest
 
 from suite.launch.kubernetes.client import Cluster, connect
-from tests.kubernetes_server.server import Server, missing, started_server
+from tests.kubernetes_server import node as nodes
+from tests.kubernetes_server import server as servers
+from tests.kubernetes_server.node import Node, started_node
+from tests.kubernetes_server.server import Server, started_server
 from tests.needs import skip_outside_ci, started_or_skipped
 
 HERE = Path(__file__).parent
 CANNOT_START = "a Kubernetes API server cannot be started here"
+NO_NODE = "a Kubernetes node cannot be started here"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: HERE in item.path.parents)
 
 
+def _need(cannot: str, lacks: list[str], variable: str) -> None:
+    """Building takes minutes: only CI and the targets of the Makefile, which set ``variable``, insist on it."""
+    if not lacks:
+        return
+    reason = f"{cannot}: no {', '.join(lacks)}"
+    if os.environ.get(variable):
+        pytest.fail(reason)
+    skip_outside_ci(reason)
+
+
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    """One server for the whole session. Building it takes minutes: only CI and `make test-kubernetes` insist on it."""
-    lacks = missing()
-    if lacks:
-        reason = f"{CANNOT_START}: no {', '.join(lacks)}"
-        if os.environ.get("SUITE_TEST_KUBE_REQUIRED"):
-            pytest.fail(reason)
-        skip_outside_ci(reason)
+    """One server for the whole session."""
+    _need(CANNOT_START, servers.missing(), "SUITE_TEST_KUBE_REQUIRED")
     with started_or_skipped(CANNOT_START, started_server()) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def node(server: Server) -> Iterator[Node]:
+    """One node for the whole session."""
+    _need(NO_NODE, nodes.missing(), "SUITE_TEST_KUBE_REQUIRED")
+    with started_or_skipped(NO_NODE, started_node(server)) as started:
         yield started
 
 

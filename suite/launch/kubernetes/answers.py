@@ -20,6 +20,8 @@ _TEXTS = {"*": str}
 _METADATA = {
     "name": str,
     "creationTimestamp": _TIME,
+    "deletionTimestamp": _TIME,
+    "deletionGracePeriodSeconds": int,
     "labels": _TEXTS,
     "annotations": _TEXTS,
     "ownerReferences": [{"kind": str}],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,10 +14,12 @@ from suite.spec.base import UsageError
 
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient, ApiException
+    from urllib3 import HTTPResponse
 
 ASK_SECONDS = (5, 30)  # to connect, to answer
 _MOST_LOG_BYTES = 1 << 20
-_PIECE_BYTES = 1 << 20
+#: to connect to a log that is followed, and how long that may be silent; at once read of it
+_SILENT_SECONDS, _PIECE_BYTES = (5, 60), 1 << 16
 PATCH = "application/merge-patch+json"
 _WHERE = {
     "ConfigMap": "api/v1/namespaces/{namespace}/configmaps",
@@ -97,15 +100,18 @@ class Cluster:
         how = {"tailLines": tail_lines} if since is None else {"sinceTime": since}
         return self._log(pod, container, {**how, "timestamps": "true", "limitBytes": _MOST_LOG_BYTES})
 
-    def log_from(self, pod: str, container: str, second: str | None) -> Iterator[bytes]:
-        """All that a container printed from a second on (null: ever), piece by piece, each line behind its moment.
+    def log_from(self, pod: str, container: str, since: str | None, follows: bool = False) -> Iterator[bytes]:
+        """All that a container printed from the second of a moment on (null: ever), piece by piece, each line behind
+        its moment; with ``follows`` also what comes, until the container ends or says nothing for a while, over what
+        its node cuts meanwhile.
 
         Raises Refused, and Unanswered where it breaks off.
         """
-        since = [] if second is None else [("sinceTime", f"{second}Z")]
-        query = [("container", container), ("timestamps", "true"), *since]
+        how = {"container": container, "timestamps": "true", "sinceTime": since, "follow": "true" if follows else None}
+        query = [(name, value) for name, value in how.items() if value]
+        seconds = _SILENT_SECONDS if follows else ASK_SECONDS
         with _api_errors(self, "GET Pod"):
-            response = self._response("GET", "Pod", f"{pod}/log", query=query)
+            response = self._answer("GET", "Pod", f"{pod}/log", query=query, seconds=seconds)
             try:
                 yield from response.stream(_PIECE_BYTES)
             finally:
@@ -130,9 +136,9 @@ class Cluster:
 
     def _raw(self, method: str, kind: str, name: str = "", **given: Any) -> bytes:
         with _api_errors(self, f"{method} {kind}"):
-            return bytes(self._response(method, kind, name, **given).data)
+            return bytes(self._answer(method, kind, name, **given).data)
 
-    def _response(
+    def _answer(
         self,
         method: str,
         kind: str,
@@ -140,7 +146,8 @@ class Cluster:
         body: dict[str, Any] | None = None,
         query: list[tuple[str, str]] | None = None,
         headers: dict[str, str] | None = None,
-    ) -> Any:
+        seconds: tuple[float, float] = ASK_SECONDS,
+    ) -> HTTPResponse:
         """An answer whose body is not read yet."""
         path = "/" + _WHERE[kind].format(namespace=self.namespace) + (f"/{name}" if name else "")
         return self._api.call_api(
@@ -152,7 +159,7 @@ class Cluster:
             auth_settings=["BearerToken"],
             _preload_content=False,
             _return_http_data_only=True,
-            _request_timeout=ASK_SECONDS,
+            _request_timeout=seconds,
         )
 
 
@@ -172,6 +179,8 @@ def connect(context: str | None = None, namespace: str | None = None) -> Cluster
 
     # a kubeconfig that skips the check of certificates was written so on purpose
     urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+    # more logs may be followed at once than connections are kept
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
     settings = client.Configuration()
     settings.retries = False
     usual = "default"

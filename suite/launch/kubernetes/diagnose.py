@@ -54,7 +54,7 @@ def scheduler_end(
     """
     own = [pod for pod in pods if pod.role != "reader"]
     findings = sorted(finding for pod in own for finding in _of_pod(pod))
-    findings += _of_run(end, own, nodes)
+    findings += [*_of_run(end, own, nodes), *_of_deleted(own)]
     if not any(pod.ended() for pod in own):
         findings = sorted([*findings, *_of_warnings(warnings)])
     is_done = len(own) >= nodes and all(pod.phase == "Succeeded" for pod in own)
@@ -76,7 +76,7 @@ def scheduler_end(
         exit_codes={
             pod.stream: _signed(pod.ended()["exitCode"])
             for pod in own
-            if "exitCode" in pod.ended() and pod.role not in _NOT_OF_RANKS
+            if "exitCode" in pod.ended() and pod.role not in _NOT_OF_RANKS and not pod.is_deleted
         },
         started=min((moment(one["startedAt"]) or 0.0 for one in ends if one.get("startedAt")), default=None),
         ended=max((moment(one["finishedAt"]) or 0.0 for one in ends if one.get("finishedAt")), default=None),
@@ -161,6 +161,15 @@ def _of_run(end: RunEnd | None, pods: list[Pod], nodes: int) -> list[Finding]:
         gone = ", ".join(str(number) for number in range(nodes) if number not in there)
         found.append(Finding(6, "rank_lost", f"the pod of node {gone} is gone"))
     return found
+
+
+def _of_deleted(pods: list[Pod]) -> Iterator[Finding]:
+    """Pods that somebody deleted, where none failed by itself: a controller deletes the others of a failed run."""
+    if any(pod.phase == "Failed" and not pod.is_deleted for pod in pods):
+        return
+    for pod in pods:
+        if pod.is_deleted and pod.phase != "Succeeded":
+            yield Finding(6, "rank_lost", f"pod {pod.name} was deleted")
 
 
 def _of_warnings(warnings: Sequence[str]) -> Iterator[Finding]:

@@ -1,8 +1,9 @@
 """What the pods of a run printed, kept on this machine while somebody waits for the run.
 
 A kubelet cuts the log of a container at some size (10 MiB unless it was told otherwise) and shows only what came after
-the cut, and a deleted pod takes its log with it. So a driver that waits reads on now and then. Each stream has a file
-of its own beside the run's spool, whose lines have the moments before them by which what is new is known.
+the cut, and a deleted pod takes its log with it. So a driver that waits reads what is there, and follows what comes: a
+kubelet that is followed goes on over its cuts. Each stream has a file of its own beside the run's spool, whose lines
+have the moments before them by which what is new is known.
 """
 
 from __future__ import annotations
@@ -11,46 +12,59 @@ import fcntl
 import glob
 import os
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
+from threading import Thread
 
 from suite.launch.kubernetes.client import Cluster
 from suite.launch.kubernetes.pods import Pod
+from suite.launch.kubernetes.printed import STAMP
 from suite.spec import foreign
 from suite.spec.base import UsageError
 
-#: the moment before a line, as the API writes it: in UTC, or where the node's container runtime has another zone
-_STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
 _STREAM = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
 #: of one pod, while the run goes on; the end of the output is read whatever there is
 _MOST_BYTES = 1 << 30
 _MOST_AT_END_BYTES = 2 << 30
 #: of the end of a file, in which its last line is looked for: a container runtime cuts lines at 16 KiB
 _TAIL_BYTES = 1 << 20
+#: how long a log may still be followed when its pod is over, and another driver may hold its file
+_END_SECONDS = 10.0
+#: this process's, by file
+_FOLLOWERS: dict[Path, Thread] = {}
 
 
-def keep_printed(cluster: Cluster, spool: Path, pod: Pod, at_end: bool = False) -> None:
-    """Add what a pod printed since the last call; nothing while another driver does, but at the run's end.
+def keep_printed(cluster: Cluster, spool: Path, pod: Pod) -> None:
+    """Add what a pod printed, and follow it from now on; nothing while a follower or another driver does.
 
     Raises UsageError: Refused where the cluster cannot give it.
     """
     path = _path(spool, pod.stream)
+    if path is None or (path in _FOLLOWERS and _FOLLOWERS[path].is_alive()):
+        return
+    with _held(path) as file:
+        if file is None or os.fstat(file).st_size >= _MOST_BYTES:
+            return
+        _add(cluster, path, file, pod, at_end=False)
+    if pod.phase == "Running":
+        _FOLLOWERS[path] = Thread(target=_follow, args=(cluster, path, pod), daemon=True)
+        _FOLLOWERS[path].start()
+
+
+def end_of_printed(cluster: Cluster, spool: Path, pod: Pod) -> None:
+    """Add the end of what a pod printed that is over. Raises as ``keep_printed``."""
+    path = _path(spool, pod.stream)
     if path is None:
         return
-    with _held(path, at_end) as file:
-        if file is None:
-            return
-        last = _last_line(path, file)
-        if os.fstat(file).st_size >= _MOST_BYTES and not at_end:
-            return
-        stamp = _STAMP.match(last)
-        since = None if stamp is None else (stamp[1] + stamp[3]).decode()
-        new = _new_lines(cluster.log_stamped(pod.name, pod.container, since).splitlines(keepends=True), last)
-        data = b"".join(line for line in new if at_end or line.endswith(b"\n"))
-        while data:
-            data = data[os.write(file, data) :]
+    follower = _FOLLOWERS.pop(path, None)
+    if follower is not None:
+        follower.join(_END_SECONDS)
+    with _held(path, _END_SECONDS) as file:
+        if file is not None:
+            _add(cluster, path, file, pod, at_end=True)
 
 
 def read_kept(spool: Path, stream: str) -> bytes | None:
@@ -62,7 +76,7 @@ def read_kept(spool: Path, stream: str) -> bytes | None:
         data = foreign.read_bytes(path, str(path), _MOST_AT_END_BYTES)
     except FileNotFoundError:
         return None
-    return b"".join(_STAMP.sub(b"", line, count=1) for line in data.splitlines(keepends=True))
+    return b"".join(STAMP.sub(b"", line, count=1) for line in data.splitlines(keepends=True))
 
 
 def kept_streams(spool: Path) -> list[tuple[str, Path]]:
@@ -75,6 +89,7 @@ def kept_streams(spool: Path) -> list[tuple[str, Path]]:
 def forget_kept(spool: Path) -> None:
     """Before another attempt of the run."""
     for _, path in kept_streams(spool):
+        _FOLLOWERS.pop(path, None)
         path.unlink(missing_ok=True)
 
 
@@ -84,27 +99,61 @@ def _path(spool: Path, stream: str) -> Path | None:
 
 
 @contextmanager
-def _held(path: Path, waits: bool) -> Iterator[int | None]:
-    """A file to append to that no other driver appends to meanwhile; ``None`` where one does, unless this one waits.
+def _held(path: Path, seconds: float = 0.0) -> Iterator[int | None]:
+    """A file to append to that no other driver appends to meanwhile; ``None`` where one does for so long.
 
     Raises UsageError.
     """
+    deadline = time.monotonic() + seconds
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = foreign.open_log(path, str(path))
     except OSError as error:
         raise UsageError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from error
     try:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield None
-            return
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    yield None
+                    return
+                time.sleep(0.1)
         yield file
     except OSError as error:
         raise UsageError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from error
     finally:
         os.close(file)
+
+
+def _add(cluster: Cluster, path: Path, file: int, pod: Pod, at_end: bool) -> None:
+    """What its node has of a pod and this file has not. Half a line waits for its other half, but at the end."""
+    last = _last_line(path, file)
+    lines = cluster.log_stamped(pod.name, pod.container, _since(last)).splitlines(keepends=True)
+    _write(file, (line for line in _new_lines(lines, last) if at_end or line.endswith(b"\n")))
+
+
+def _follow(cluster: Cluster, path: Path, pod: Pod) -> None:
+    """Add what comes, until the pod or the connection ends; the next look begins another one."""
+    with suppress(UsageError, OSError), _held(path) as file:
+        if file is None:
+            return
+        last = _last_line(path, file)
+        before, rest = _moment(last), b""
+        for piece in cluster.log_from(pod.name, pod.container, _since(last), follows=True):
+            whole, newline, rest = (rest + piece).rpartition(b"\n")
+            lines = (whole + newline).splitlines(keepends=True)
+            # those of the second in which the last one was kept come once more
+            _write(file, (line for line in lines if line != last and not _is_before(line, before)))
+            if os.fstat(file).st_size >= _MOST_BYTES:
+                return
+
+
+def _write(file: int, lines: Iterable[bytes]) -> None:
+    data = b"".join(lines)
+    while data:
+        data = data[os.write(file, data) :]
 
 
 def _last_line(path: Path, file: int) -> bytes:
@@ -117,17 +166,28 @@ def _last_line(path: Path, file: int) -> bytes:
     return lines[-1] if lines else b""
 
 
+def _since(last: bytes) -> str | None:
+    """The second of a line, as the API takes it."""
+    stamp = STAMP.match(last)
+    return None if stamp is None else (stamp[1] + stamp[3]).decode()
+
+
 def _new_lines(lines: list[bytes], last: bytes) -> list[bytes]:
-    """Those behind ``last``; where that was cut away, those of a later moment."""
+    """Those behind ``last``; where that was cut away, those that are not of an earlier moment."""
     with suppress(ValueError):
         return lines[len(lines) - lines[::-1].index(last) :]
     before = _moment(last)
-    return [line for line in lines if before is None or (_moment(line) or before) > before]
+    return [line for line in lines if not _is_before(line, before)]
+
+
+def _is_before(line: bytes, moment: tuple[float, str] | None) -> bool:
+    own = _moment(line)
+    return moment is not None and own is not None and own < moment
 
 
 def _moment(line: bytes) -> tuple[float, str] | None:
     """Unix seconds and the digits of the rest; the clock of Python has no nanoseconds."""
-    stamp = _STAMP.match(line)
+    stamp = STAMP.match(line)
     if stamp is None:
         return None
     with suppress(ValueError, OverflowError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from suite.launch.kubernetes.answers import pod_answer, readable, run_answer
+from suite.launch.kubernetes.answers import moment, pod_answer, readable, run_answer
 from suite.launch.kubernetes.pod import ROLE_LABEL
 
 #: where a scheduler writes the number of a pod among its own kind
@@ -51,6 +51,16 @@ class Pod(NamedTuple):
     @property
     def container(self) -> str:
         return str(self.body["spec"]["containers"][0]["name"])
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether somebody told it to end before it had ended: how its processes end is an answer to that."""
+        metadata = self.body["metadata"]
+        last = moment(metadata.get("deletionTimestamp"))
+        finished = moment(self.ended().get("finishedAt"))
+        if last is None or finished is None:
+            return last is not None
+        return finished >= last - metadata.get("deletionGracePeriodSeconds", 0)
 
     def statuses(self) -> Iterator[dict[str, Any]]:
         """The status of its containers, init containers among them."""

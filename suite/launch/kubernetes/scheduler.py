@@ -15,7 +15,7 @@ from suite.launch.job import Job
 from suite.launch.kubernetes.answers import readable, run_answer
 from suite.launch.kubernetes.client import KINDS, Cluster, Refused, connect
 from suite.launch.kubernetes.diagnose import hopeless, scheduler_end
-from suite.launch.kubernetes.kept import keep_printed, kept_streams, read_kept
+from suite.launch.kubernetes.kept import end_of_printed, keep_printed, kept_streams, read_kept
 from suite.launch.kubernetes.pod import ATTEMPT_LABEL, RUN_LABEL, run_labels
 from suite.launch.kubernetes.pods import Pod, read_pods, run_end
 from suite.launch.kubernetes.printed import kept_lines, printed_since
@@ -206,7 +206,7 @@ def _log(cluster: Cluster, pod: Pod, spool: Path, needed: bool) -> bytes:
     try:
         if pod.stream not in dict(kept_streams(spool)):
             return whole_log(cluster, pod.name, pod.container)
-        keep_printed(cluster, spool, pod, at_end=True)
+        end_of_printed(cluster, spool, pod)
     except Refused as error:
         if error.status < 500:
             raise

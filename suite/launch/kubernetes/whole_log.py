@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.kubernetes.client import Cluster, Refused
+from suite.launch.kubernetes.printed import STAMP
 
 #: of one pod; what its ranks measured is a small part of that
 MOST_BYTES = 2 << 30
 #: answers that break off one after the other
 MOST_BROKEN = 5
-_STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d{1,9})?Z ")
 _NOT_THERE = (400, 404)
 _GONE = b"suite: the pod went while its log was read\n"
 _TOO_LONG = b"suite: the log goes on, and was not read any further\n"
@@ -50,10 +49,14 @@ class _Log:
         self.lines: list[bytes] = []
         self.size = 0
         self._of_second: Counter[str] = Counter()
-        self._last = ""
+        self._last, self._zone = "", ""
 
     def begin_at(self) -> str | None:
         """From which second on to ask again: two streams of a container may come a moment out of order."""
+        second = self._second_before()
+        return None if second is None else f"{second}{self._zone}"
+
+    def _second_before(self) -> str | None:
         try:
             return (datetime.fromisoformat(self._last) - timedelta(seconds=1)).isoformat()
         except (ValueError, OverflowError):
@@ -61,7 +64,7 @@ class _Log:
 
     def take(self, chunks: Iterable[bytes]) -> None:
         """The lines of an answer behind those that are known. One that breaks off may raise in its midst."""
-        begin = self.begin_at()
+        begin = self._second_before()
         passed_over = sum(count for second, count in self._of_second.items() if begin is not None and second >= begin)
         rest = b""
         for chunk in chunks:
@@ -77,9 +80,9 @@ class _Log:
         """How many of the next lines are known."""
         if passed_over:
             return passed_over - 1
-        stamp = _STAMP.match(line)
+        stamp = STAMP.match(line)
         if stamp is not None:
-            self._last = stamp[1].decode()
+            self._last, self._zone = stamp[1].decode(), stamp[3].decode()
             line = line[stamp.end() :]
         self._of_second[self._last] += 1
         self.lines.append(line)

@@ -20,8 +20,10 @@ class MemoryCluster:
         self.namespace = namespace
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
         self.logs: dict[str, bytes] = {}
+        self.zone = b"Z"  # of the moments before lines of logs
         self.unreachable: set[str] = set()  # pods whose node does not answer
         self.cut: dict[str, int] = {}  # how many lines of a pod its node does not have any more
+        self.comes: dict[str, list[bytes]] = {}  # by pod, what who follows it gets
         self.rehearsed: list[dict[str, Any]] = []
         self.on_create: Callable[[dict[str, Any], bool], None] = lambda body, dry_run: None
         self._made = 0
@@ -64,13 +66,13 @@ class MemoryCluster:
         """Line by line a second apart, from midnight on."""
         moments = (b"2026-11-22T00:%02d:%02d" % divmod(second, 60) for second in count(self.cut.get(pod, 0)))
         lines = self.log(pod, container).splitlines(keepends=True)
-        stamped = [moment + b".5Z " + line for moment, line in zip(moments, lines, strict=False)]
+        stamped = [moment + b".5" + self.zone + b" " + line for moment, line in zip(moments, lines, strict=False)]
         return b"".join(line for line in stamped if since is None or line[:19].decode() >= since[:19])
 
-    def log_from(self, pod: str, container: str, second: str | None) -> Iterator[bytes]:
-        """As `log_since` has the moments; in pieces."""
-        whole = self.log_since(pod, container, second or "", 0)
-        yield from (whole[start : start + 1000] for start in range(0, len(whole), 1000))
+    def log_from(self, pod: str, container: str, since: str | None, follows: bool = False) -> Iterator[bytes]:
+        """What is there, in small pieces, and then what ``comes``."""
+        for data in (self.log_stamped(pod, container, since), *(self.comes.get(pod, ()) if follows else ())):
+            yield from (data[place : place + 7] for place in range(0, len(data), 7))
 
     def log(self, pod: str, container: str, tail_lines: int | None = None) -> bytes:
         if pod in self.unreachable:

@@ -220,3 +220,25 @@ class TestNumbers:
 
     def test_volcano_counts_tasks(self) -> None:
         assert self.of(labels={"volcano.sh/task-index": "3"}) == 3
+
+
+def deleted(body: dict[str, Any], asked: str) -> dict[str, Any]:
+    """A pod that was told at this time to end within 30 seconds."""
+    last = f"2026-01-01T00:{asked}:30Z"
+    return {**body, "metadata": {**body["metadata"], "deletionTimestamp": last, "deletionGracePeriodSeconds": 30}}
+
+
+def test_ranks_that_end_because_their_pod_is_deleted_did_not_fail_by_themselves() -> None:
+    pods = read_pods([deleted(pod(0, **ended(1)), "01"), deleted(pod(1, **ended(143)), "01")])
+    found = scheduler_end(pods, FAILED, 2)
+    assert found.verdict is not None and found.verdict.kind == "rank_lost"
+    assert f"pod {NAME}-1-x was deleted" in found.verdict.evidence
+    assert found.exit_codes == {}
+    assert not found.proven, "what ranks tell explains it better"
+
+
+@pytest.mark.parametrize("first", [pod(0, **ended(1)), deleted(pod(0, **ended(1)), "02")])
+def test_a_pod_that_failed_before_the_others_were_deleted_is_the_cause(first: dict[str, Any]) -> None:
+    found = scheduler_end(read_pods([first, deleted(pod(1, **ended(143)), "01")]), FAILED, 2)
+    assert found.verdict is None
+    assert found.exit_codes == {"node-0": 1}

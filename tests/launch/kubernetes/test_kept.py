@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from suite.launch.kubernetes.client import Cluster
-from suite.launch.kubernetes.kept import forget_kept, keep_printed, kept_streams, read_kept
+from suite.launch.kubernetes.kept import end_of_printed, forget_kept, keep_printed, kept_streams, read_kept
 from suite.launch.kubernetes.pods import Pod
 from tests.launch.kubernetes.memory import MemoryCluster
 
-POD = Pod("run-0-x", "node", 0, "Running", "n1", {"spec": {"containers": [{"name": "suite"}]}})
+#: not followed, unless a test says that it runs
+POD = Pod("run-0-x", "node", 0, "Succeeded", "n1", {"spec": {"containers": [{"name": "suite"}]}})
 LINES = [b"line %d\n" % number for number in range(9)]
 
 
@@ -26,8 +27,12 @@ class Watched:
     def prints(self, count: int, then: bytes = b"") -> None:
         self.cluster.logs[POD.name] = b"".join(LINES[:count]) + then
 
-    def keep(self, pod: Pod = POD, at_end: bool = False) -> bytes | None:
-        keep_printed(self.as_cluster, self.spool, pod, at_end)
+    def keep(self, pod: Pod = POD) -> bytes | None:
+        keep_printed(self.as_cluster, self.spool, pod)
+        return read_kept(self.spool, pod.stream)
+
+    def end(self, pod: Pod = POD) -> bytes | None:
+        end_of_printed(self.as_cluster, self.spool, pod)
         return read_kept(self.spool, pod.stream)
 
     @property
@@ -64,10 +69,19 @@ def test_lines_that_were_cut_before_they_were_seen_are_the_only_ones_missing(wat
     assert watched.keep() == b"".join(LINES[:3] + LINES[6:])
 
 
+def test_a_pod_that_runs_is_followed_over_the_cuts_of_its_log(watched: Watched) -> None:
+    watched.prints(3)
+    watched.cluster.comes[POD.name] = [b"2026-11-22T00:00:07.5Z line 7\n", b"2026-11-22T00:00:08.5Z line 8\n"]
+    running = POD._replace(phase="Running")
+    watched.keep(running)
+    watched.cluster.cut[POD.name] = 3
+    assert watched.end(running) == b"".join(LINES[:3] + LINES[7:])
+
+
 def test_half_a_line_waits_for_its_other_half_or_for_the_end(watched: Watched) -> None:
     watched.prints(2, b"half")
     assert watched.keep() == b"".join(LINES[:2])
-    assert watched.keep(at_end=True) == b"".join(LINES[:2]) + b"half"
+    assert watched.end() == b"".join(LINES[:2]) + b"half"
     watched.prints(2, b"half a line\n")
     assert watched.keep() == b"".join(LINES[:2]) + b"half a line\n"
 

@@ -430,7 +430,9 @@ def test_what_pods_printed_before_their_controller_deleted_them_is_in_the_bundle
     assert scheduler_of(cluster).files(handed), "suite clean knows what was kept"
 
 
-def test_what_pods_print_is_followed_without_events(cluster: MemoryCluster, handed: Submission) -> None:
+@pytest.mark.parametrize("zone", [b"Z", b"+05:30"])
+def test_what_pods_print_is_followed_without_events(cluster: MemoryCluster, handed: Submission, zone: bytes) -> None:
+    cluster.zone = zone
     name = add_pod(cluster, handed, 0, "Running")
     cluster.logs[name] = b"one\ntwo\n" + printed(handed, 0) + b"three\n"
     scheduler, place = scheduler_of(cluster), {}

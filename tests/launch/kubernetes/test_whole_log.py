@@ -27,21 +27,25 @@ class Node:
         self.lines, self.breaks = lines, breaks or []
         self.asked: list[str | None] = []
         self.piece = 7
+        self.zone = "Z"
         self.gone_after: int | None = None
 
-    def answer(self, second: str | None) -> tuple[bytes, bool]:
+    def answer(self, since: str | None) -> tuple[bytes, bool]:
         """All from a second on, and whether it is all."""
+        assert since is None or since[19:] == self.zone
         whole = b"".join(
-            moment.encode() + b"Z " + text for moment, text in self.lines if second is None or moment[:19] >= second
+            f"{moment}{self.zone} ".encode() + text
+            for moment, text in self.lines
+            if since is None or moment[:19] >= since[:19]
         )
         end = self.breaks.pop(0) if self.breaks else None
         return (whole, True) if end is None or end >= len(whole) else (whole[:end], False)
 
-    def log_from(self, pod: str, container: str, second: str | None) -> Iterator[bytes]:
+    def log_from(self, pod: str, container: str, since: str | None) -> Iterator[bytes]:
         if self.gone_after is not None and len(self.asked) >= self.gone_after:
             raise Refused("no such pod", 404, "not found")
-        self.asked.append(second)
-        text, is_whole = self.answer(second)
+        self.asked.append(since)
+        text, is_whole = self.answer(since)
         yield from (text[start : start + self.piece] for start in range(0, len(text), self.piece))
         if not is_whole:
             raise Unanswered("it breaks off")
@@ -77,6 +81,13 @@ def test_no_line_is_lost_or_doubled_wherever_answers_break_off(breaks: list[int]
     node = Node(of_seconds(LINES, each), list(breaks))
     node.piece = piece
     assert read(node) == WHOLE
+
+
+def test_a_node_that_writes_no_utc_is_asked_in_its_own_zone() -> None:
+    node = Node(of_seconds(LINES), [500, 300])
+    node.zone = "+05:30"
+    assert read(node) == WHOLE
+    assert len(node.asked) == 3
 
 
 def test_two_streams_a_moment_out_of_order_lose_nothing() -> None:
@@ -134,7 +145,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
             assert query["timestamps"] == ["true"] and "limitBytes" not in query
             since = query.get("sinceTime", [None])[0]
             node.asked.append(since)
-            text, is_whole = node.answer(since and since.removesuffix("Z"))
+            text, is_whole = node.answer(since)
             self.send_response(200)
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()

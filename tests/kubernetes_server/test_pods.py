@@ -1,0 +1,249 @@
+"""Runs in real pods: a kubelet and containerd on this machine start what the suite renders, and bundles come back.
+
+The API server, the kubelet, containerd, runc, the network of the pods and their control groups are real. The Job
+controller, the scheduler and the names are stand-ins (tests/kubernetes_server/controllers.py, names.py).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite.launch.cluster.submission import submissions
+from suite.launch.kubernetes import diagnose
+from suite.launch.kubernetes.scheduler import KubernetesScheduler
+from tests.kubernetes_server.controllers import Controllers
+from tests.kubernetes_server.field import Field, quick_looks, wait_for
+from tests.kubernetes_server.node import NAME, Node
+from tests.kubernetes_server.node_image import ENGINES, SCRIPTED
+from tests.kubernetes_server.server import ROOT
+
+pytestmark = [pytest.mark.daemon, pytest.mark.kubelet, pytest.mark.timeout(300)]
+PLACE = ("--device", "cpu", "--nodes", "2", "--gpus-per-node", "1", "--shared-memory", "64Mi")
+LOOK_SECONDS, END_SECONDS = 0.5, 120.0
+#: a run of some seconds in which something can be done to its pods
+SLOW = {"sleep": True, "seconds": 1.0}
+
+
+@pytest.fixture
+def pods(node: Node, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Field]:
+    """A namespace whose Jobs get pods of the ranks that follow a script; afterwards nothing of it may be left."""
+    monkeypatch.setenv("KUBECONFIG", str(node.server.kubeconfig(namespace=namespace)))
+    quick_looks(monkeypatch, LOOK_SECONDS)
+    field = Field(node.server, namespace, tmp_path, (*PLACE, "--image", SCRIPTED))
+    with Controllers(field.cluster, NAME).at_work():
+        yield field
+        for job in field.cluster.find("Job"):
+            field.cluster.delete("Job", job["metadata"]["name"])
+        nothing_left(field, node)
+
+
+@contextmanager
+def going_on(field: Field, *more: str, script: dict[str, Any] = SLOW, iterations: int = 12) -> Iterator[str]:
+    """A run whose ranks iterate and whose driver is gone; the id of it."""
+    assert field.submit("--detach", *more, script=script, iterations=iterations).exit_code == 0
+    (submission,) = submissions(field.runs)
+    wait_for(field.says("iteration [1-9]"))
+    yield submission.run_id
+
+
+@contextmanager
+def meanwhile(act: Callable[[], None]) -> Iterator[None]:
+    """Do something while the block runs; what goes wrong in it is raised at the end."""
+    trouble: list[BaseException] = []
+
+    def do() -> None:
+        try:
+            act()
+        except BaseException as error:  # noqa: BLE001 - the test's thread raises it
+            trouble.append(error)
+
+    thread = threading.Thread(target=do)
+    thread.start()
+    yield
+    thread.join()
+    if trouble:
+        raise trouble[0]
+
+
+def iterates(field: Field, pattern: str) -> bool:
+    """Whether the run says so of itself; the command that says it as well is for the main thread."""
+    return any(re.search(pattern, KubernetesScheduler().look(each).detail) for each in submissions(field.runs))
+
+
+def nothing_left(field: Field, node: Node) -> None:
+    """A kubelet takes its time to give back what a pod had."""
+    wait_for(lambda: field.left() == [] and node.running() == [], END_SECONDS)
+
+
+def pod_of_node(field: Field, number: int) -> str:
+    return next(
+        str(pod["metadata"]["name"])
+        for pod in field.cluster.find("Pod")
+        if f"-{number}-stand" in pod["metadata"]["name"]
+    )
+
+
+@pytest.mark.ranks
+def test_deepspeed_ranks_measure_over_two_pods(pods: Field) -> None:
+    stack = ("--stack", f"torch={version('torch')}")  # a CPU build has a version of its own
+    done = pods.submit("--image", ENGINES, *stack, "--memory-per-rank", "3g", iterations=2)
+    assert done.exit_code == 0, done.output
+    record = pods.record()
+    assert record.status == "ok"
+    assert record.run.ranks == 2
+    assert record.environment.worker is not None
+    assert record.environment.worker["image"] == ENGINES
+    bodies = pods.cluster.find("Pod")
+    assert len({body["status"]["podIP"] for body in bodies}) == 2
+    assert all(
+        one["containerID"].startswith("containerd://") for body in bodies for one in body["status"]["containerStatuses"]
+    )
+
+
+@contextmanager
+def empty_registry() -> Iterator[str]:
+    """Where a registry answers that knows no image."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = b'{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}'
+            self.send_response(404)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(body)
+
+        do_HEAD = do_GET
+
+        def log_message(self, *arguments: Any) -> None:
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_an_image_that_no_registry_has_ends_the_run_long_before_its_deadline(
+    pods: Field, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnose, "_SOME_TRIES_SECONDS", 15.0)
+    begin = time.monotonic()
+    with empty_registry() as registry:
+        image = f"{registry}/lab/suite-engines@sha256:{'5' * 64}"
+        done = pods.submit("--image", image, "--timeout", "1h", "--pending-timeout", "1h")
+    assert done.exit_code == 1, done.output
+    assert time.monotonic() - begin < 60
+    failure = pods.record().failure
+    assert failure is not None and failure.kind == "image_pull"
+    assert image in "\n".join(failure.evidence)
+    nothing_left(pods, node)
+
+
+def test_a_container_that_the_kernel_kills_for_its_memory_is_out_of_host_memory(pods: Field) -> None:
+    script = {"at": {"iteration": 2, "rank": 1, "do": "eat", "others": "hang"}, "sleep": True, "seconds": 0.2}
+    done = pods.submit("--memory-per-rank", "64m", "--shared-memory", "16Mi", script=script)
+    assert done.exit_code == 1, done.output
+    record = pods.record()
+    assert record.failure is not None and record.failure.kind == "oom_host"
+    assert "OOMKilled" in "\n".join(record.failure.evidence)
+
+
+def test_a_pod_that_is_evicted_for_its_disk_is_a_full_disk(pods: Field) -> None:
+    script = {"at": {"iteration": 2, "rank": 1, "do": "fill", "mebibytes": 32, "others": "hang"}, **SLOW}
+    done = pods.submit("--scratch", "8Mi", script=script)
+    assert done.exit_code == 1, done.output
+    failure = pods.record().failure
+    assert failure is not None and failure.kind == "disk_full"
+    assert "EmptyDir" in "\n".join(failure.evidence)
+
+
+def test_a_deleted_pod_ends_the_run_and_what_was_measured_before_is_kept(pods: Field) -> None:
+    def delete() -> None:
+        wait_for(lambda: iterates(pods, "iteration [2-9]"))
+        pods.core.delete_namespaced_pod(pod_of_node(pods, 1), pods.namespace, grace_period_seconds=1)
+
+    with meanwhile(delete):
+        done = pods.submit(script=SLOW, iterations=30)
+    assert done.exit_code == 1, done.output
+    record = pods.record()
+    assert record.failure is not None and record.failure.kind == "rank_lost"
+    assert len(record.iterations.seconds) >= 2
+
+
+def test_a_kubelet_that_is_killed_and_started_again_does_not_lose_the_run(pods: Field, node: Node) -> None:
+    def restart() -> None:
+        wait_for(lambda: iterates(pods, "iteration [1-9]"))
+        node.kill_kubelet()
+        time.sleep(3)
+        node.start_kubelet()
+
+    with meanwhile(restart):
+        done = pods.submit(script=SLOW, iterations=9)
+    assert done.exit_code == 0, done.output
+    assert len(pods.record().iterations.seconds) == 10
+
+
+def test_a_run_that_ends_while_the_kubelet_is_away_is_collected_when_it_is_back(pods: Field, node: Node) -> None:
+    with going_on(pods, iterations=5) as run:
+        node.kill_kubelet()
+        wait_for(lambda: len(node.running()) == 2)  # the containers that hold the namespaces
+        node.start_kubelet()
+        collected = pods.suite("collect", run, "--wait")
+    assert collected.exit_code == 0, collected.output
+    assert len(pods.record().iterations.seconds) == 6
+
+
+def test_a_cancelled_run_leaves_no_pod_and_no_container(pods: Field, node: Node) -> None:
+    with going_on(pods, iterations=60) as run:
+        assert pods.suite("cancel", run).exit_code == 0
+        nothing_left(pods, node)
+        assert pods.suite("collect", run).exit_code == 1
+    record = pods.record()
+    assert record.status == "interrupted"
+    assert record.iterations.seconds
+
+
+def test_ctrl_c_leaves_the_run_in_the_cluster_and_cancel_ends_it(pods: Field, node: Node) -> None:
+    command = [*pods.command(script=SLOW, iterations=60), "--runs", str(pods.runs)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with (pods.folder / "driver.log").open("wb") as log:
+        driver = subprocess.Popen([sys.executable, "-m", "suite", *command], env=environment, stdout=log, stderr=log)
+    wait_for(pods.says("iteration [1-9]"))
+    driver.send_signal(signal.SIGINT)
+    assert driver.wait(30) == 130
+    assert len(pods.cluster.find("Pod")) == 2
+    (submission,) = submissions(pods.runs)
+    assert pods.suite("cancel", submission.run_id).exit_code == 0
+    nothing_left(pods, node)
+
+
+def test_logs_that_the_kubelet_cut_come_home_whole(pods: Field) -> None:
+    # ten megabytes in the third iteration: five times what the kubelet keeps in one file
+    script = {"at": {"iteration": 2, "do": "flood"}, "sleep": True, "seconds": 4.0}
+    done = pods.submit(script=script, iterations=8)
+    assert done.exit_code == 0, done.output
+    assert len(pods.record().iterations.seconds) == 9
+    (bundle,) = [path for path in pods.runs.iterdir() if not path.name.startswith(".")]
+    for number in range(2):
+        assert (bundle / "logs" / f"node-{number}.log").read_text().count("x" * 1023) == 10 * 1024
