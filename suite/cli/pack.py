@@ -85,6 +85,8 @@ def _told(done: Packed, output: Path) -> Iterator[str]:
     index = done.index
     yield f"wrote {output}: {len(index.runs)} run{'s' * (len(index.runs) != 1)}, {done.bytes:,} bytes"
     yield scrubbed_line(index)
+    if index.sboms:
+        yield f"lists of what images hold: {', '.join(index.sboms)}"
     for left in index.left_out:
         yield f"left out: {left.path}: {left.reason}"
     other = [run for run in index.runs if run.verified != "equal"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from suite.bundle.archive.opening import Opened, opened
-from suite.bundle.cache.lines import RunLine, line_of
+from suite.bundle.cache.lines import LINES, RunLine, line_of
 from suite.bundle.cache.records import DerivedRecords
 from suite.bundle.derive import StillRunning
 from suite.bundle.imported.record import MARK, ImportedRecord
@@ -157,11 +157,17 @@ def read_listing(paths: Sequence[Path], progress: Progress | None = None) -> Lis
         tags, problems = tags_by_path([*(bundle.path for bundle in bundles), *(each.path for each in imports)])
         found = []
         due = time.monotonic() + _FIRST_TOLD_SECONDS
+
+        def tell(done: int) -> None:
+            nonlocal due
+            if progress is not None and time.monotonic() > due:
+                progress(done, len(bundles))
+                due = time.monotonic() + _TOLD_SECONDS
+
+        records.ahead([each for each in bundles if places.archive_of(each.path) is None], LINES, tell)
         for bundle in bundles:
             found.append(_listed(bundle, tags.get(bundle.path.as_posix(), ()), records, places))
-            if progress is not None and time.monotonic() > due:
-                progress(len(found), len(bundles))
-                due = time.monotonic() + _TOLD_SECONDS
+            tell(len(found))
         found += [_listed_import(each, tags.get(each.path.as_posix(), ()), places) for each in imports]
     return Listing(tuple(found), tuple(problems))
 

@@ -67,6 +67,7 @@ def _read(places: Opened, with_imported: bool) -> Found:
     damaged += unreadable
     digests += [row.digest for row in imported] + [None] * len(unreadable)
     with DerivedRecords() as records:
+        records.ahead([each for each in bundles if places.archive_of(each.path) is None], {})
         for bundle in bundles:
             try:
                 derived = records.of(bundle, is_alone=places.archive_of(bundle.path) is not None)

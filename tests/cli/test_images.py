@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -147,3 +148,15 @@ def test_nothing_heavy_is_imported_to_explain_the_commands() -> None:
     code = "import sys, suite.cli.images; print(*{name.split('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert not {"docker", "pydantic", "requests", "rich"} & set(done.stdout.split())
+
+
+def test_check_copies_the_list_out_and_keeps_it_for_archives(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    kept: list[tuple[str, bytes]] = []
+    image_id = f"sha256:{'a' * 64}"
+    api = SimpleNamespace(inspect_image=lambda tag: {"Id": image_id})
+    monkeypatch.setattr("suite.launch.docker.connection.connect", lambda: SimpleNamespace(api=api))
+    monkeypatch.setattr("suite.images.check.check_image", lambda *_: [])
+    monkeypatch.setattr("suite.images.inside.copy_out", lambda *_: b"{}")
+    monkeypatch.setattr("suite.bundle.archive.sboms.keep_sbom", lambda *given: kept.append(given))
+    assert run("check", "engines", "--sbom", str(tmp_path / "list.json")) == 0
+    assert (tmp_path / "list.json").read_bytes() == b"{}" and kept == [(image_id, b"{}")]

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic_core import from_json
 
+from suite.bundle.cache.ahead import Texts
 from suite.bundle.cache.packing import Derived
 from suite.bundle.cache.records import DerivedRecords
 from suite.bundle.record import Status
@@ -57,7 +58,7 @@ class RunLine:
 
 def line_of(records: DerivedRecords, bundle: Bundle, is_alone: bool = False) -> RunLine:
     """``is_alone`` and what is raised: as of ``DerivedRecords.of``."""
-    body: dict[str, Any] = from_json(records.text_of(bundle, _KIND, _text, is_alone))
+    body: dict[str, Any] = from_json(records.text_of(bundle, _KIND, LINES[_KIND], is_alone))
     return RunLine(**{**body, "findings": tuple(body["findings"])})
 
 
@@ -92,3 +93,7 @@ def _text(derived: Derived) -> bytes:
         digest=derived.digest,
     )
     return json.dumps(asdict(line)).encode()
+
+
+#: What a list asks of every run.
+LINES: Texts = {_KIND: _text}

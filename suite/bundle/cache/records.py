@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 
+from suite.bundle.cache.ahead import MANY, Ahead, Texts, derive_ahead, derived_of
 from suite.bundle.cache.code import code_key
 from suite.bundle.cache.database import Database
 from suite.bundle.cache.packing import Derived, Unpacking, manifest_of, packed
@@ -51,6 +52,32 @@ class DerivedRecords:
     ) -> None:
         self._database.close()
 
+    def ahead(self, bundles: Sequence[Bundle], texts: Texts, done: Callable[[int], None] | None = None) -> None:
+        """Derive those of which nothing is known, on all cores, where they are many; asking for them is then quick.
+
+        ``bundles``: such as can be found again, so none of an archive. ``texts``: what ``text_of`` will be asked for.
+        ``done`` is called with how many were derived.
+        """
+        if not self._database.is_open or len(bundles) < MANY:
+            return
+        new = [bundle for bundle in bundles if self._database.get(self._place(self._folder(bundle))) is None]
+        self._database.flush()  # whoever keeps records now may not write while this one reads
+        for count, one in enumerate(derive_ahead(new, texts), start=1):
+            if one is not None:
+                self._keep_ahead(one)
+            if done is not None:
+                done(count)
+
+    def _keep_ahead(self, one: Ahead) -> None:
+        name = self._name(one.bundle, one.evidence)
+        self._database.put(b"record " + name, one.body)
+        self._database.put(b"manifest " + manifest_of(one.body).encode(), one.manifest)
+        for kind, text in one.texts.items():
+            self._database.put(kind + name, text)
+        self._database.put(self._place(self._folder(one.bundle)), one.signature + name)
+        self._new += 1
+        self._flush_many()
+
     def of(self, bundle: Bundle, is_alone: bool = False) -> Derived:
         """What the bundle's evidence gives. ``is_alone``: nobody else can change its files, which lie where they are
         for this once. Raises DamagedBundle, and StillRunning while a driver holds the run.
@@ -58,7 +85,7 @@ class DerivedRecords:
         _refuse_running(bundle)
         if not self._database.is_open:
             return self._derived(bundle, _evidence(bundle))[0]
-        folder = os.path.join(self._here, bundle.path)
+        folder = self._folder(bundle)
         place, before = self._place(folder), signature_of(folder)
         seen = self._database.get(place) if before else None
         if seen is not None and before is not None and seen[:_SIGNATURE_BYTES] == before.value:
@@ -98,12 +125,15 @@ class DerivedRecords:
         """The name under which is kept what the bundle gives; null where that is not known without reading it."""
         if not self._database.is_open:
             return None
-        folder = os.path.join(self._here, bundle.path)
+        folder = self._folder(bundle)
         seen = self._database.get(self._place(folder))
         now = None if seen is None else signature_of(folder)
         if seen is None or now is None or seen[:_SIGNATURE_BYTES] != now.value:
             return None
         return seen[_SIGNATURE_BYTES:]
+
+    def _folder(self, bundle: Bundle) -> str:
+        return os.path.join(self._here, bundle.path)
 
     def _place(self, folder: str) -> bytes:
         return b"folder %s %s" % (self._code, os.fsencode(folder))
@@ -139,14 +169,9 @@ class DerivedRecords:
 
     def _derived(self, bundle: Bundle, evidence: Evidence | None) -> tuple[Derived, bytes]:
         """Now, and as it is kept; raises DamagedBundle."""
-        found = examined(bundle, evidence)
-        difference = ""
-        if found.differences:
-            more = f" and {len(found.differences) - 1} more" if len(found.differences) > 1 else ""
-            difference = f"{found.differences[0]}{more}"
-        digest = None if evidence is None else evidence.digest
-        body = packed(Derived(found.manifest, found.record, digest, found.findings, difference))
-        manifest = self._manifests.setdefault(found.manifest.hash, found.manifest)
+        derived = derived_of(examined(bundle, evidence), evidence)
+        body = packed(derived)
+        manifest = self._manifests.setdefault(derived.manifest.hash, derived.manifest)
         return self._unpacking.unpacked(body, manifest), body
 
     def _keep(self, place: bytes | None, seen: bytes, name: bytes, body: bytes | None) -> None:
@@ -157,6 +182,10 @@ class DerivedRecords:
             self._new += 1
         if place is not None:
             self._database.put(place, seen)
+        self._flush_many()
+
+    def _flush_many(self) -> None:
+        """Many are written together."""
         if self._new >= _BATCH:
             self._database.flush()
             self._new = 0

@@ -54,11 +54,11 @@ const tell = () => {
   }
   parts.push(verdict);
   const apart = Object.keys(data.names).filter((name) => first.facts[name] !== second.facts[name]);
-  if (apart.length) parts.push(table("The two series differ:", ["", "A", "B"],
+  if (apart.length) parts.push(table("The two series differ:", ["what", "A", "B"],
     apart.map((name) => [data.names[name], String(first.facts[name]), String(second.facts[name])])));
   const [before, after] = [data.versions[one[5]], data.versions[two[5]]];
   const names = [...new Set([...Object.keys(before), ...Object.keys(after)])].filter((n) => before[n] !== after[n]).sort();
-  parts.push(names.length ? table("Versions that differ:", ["", "A", "B"],
+  parts.push(names.length ? table("Versions that differ:", ["what", "A", "B"],
     names.map((name) => [name, before[name] ?? "-", after[name] ?? "-"])) : paragraph("All versions that are told are the same."));
   const phases = Object.keys(one[6]).filter((name) => name in two[6]);
   if (phases.length) parts.push(table("Seconds of an iteration by phase:", ["phase", "A", "B", "rate of B over A"],
@@ -66,7 +66,9 @@ const tell = () => {
       two[6][name] > 0 && one[6][name] > 0 ? shown(one[6][name] / two[6][name]) : "-"])));
   if (one[4] !== two[4]) {
     parts.push(paragraph("Phases and memory with their intervals, and all that differs, where the results folders are:"));
-    const command = document.createElement("pre");
+    const command = Object.assign(document.createElement("pre"), { tabIndex: 0 });
+    command.setAttribute("role", "region");
+    command.setAttribute("aria-label", "command");
     command.textContent = `suite compare ${one[4]} ${two[4]} --phases`;
     parts.push(command);
   }

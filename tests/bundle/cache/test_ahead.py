@@ -1,0 +1,78 @@
+"""Many new bundles are derived in processes of their own, and are then as if each had been asked for alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import suite.bundle.cache.ahead as ahead
+import suite.bundle.cache.records as records
+from suite.report.listing import DAMAGED, read_listing
+from suite.report.reading import read_entries
+from tests.synthetic import make_bundle, synthetic_manifest
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Five runs, of which one is damaged."""
+    monkeypatch.setattr("suite.bundle.cache.signature.SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1})
+    for repeat in range(1, 6):
+        make_bundle(tmp_path / "runs", synthetic_manifest(repeat=repeat), float(repeat))
+    (next(iter(sorted((tmp_path / "runs").iterdir()))) / "manifest.json").write_text("{")
+    return tmp_path / "runs"
+
+
+def few(monkeypatch: pytest.MonkeyPatch, many: int, cache: Path) -> None:
+    monkeypatch.setenv("SUITE_CACHE", str(cache))
+    for module in (ahead, records):
+        monkeypatch.setattr(module, "MANY", many)
+
+
+def refuse(*arguments: object) -> None:
+    raise AssertionError("it was derived in the process that lists")
+
+
+def test_a_list_is_the_same_and_is_not_derived_in_its_own_process(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few(monkeypatch, 1000, tmp_path / "one")
+    alone = read_listing([runs])
+    few(monkeypatch, 3, tmp_path / "many")
+    told: list[tuple[int, int]] = []
+    monkeypatch.setattr("suite.report.listing._FIRST_TOLD_SECONDS", 0.0)
+    monkeypatch.setattr("suite.report.listing._TOLD_SECONDS", 0.0)
+    derived = records.DerivedRecords._derived
+    monkeypatch.setattr(records.DerivedRecords, "_derived", _of_damaged_alone(derived))
+    assert read_listing([runs], lambda done, total: told.append((done, total))) == alone
+    assert [run.status for run in alone.runs].count(DAMAGED) == 1
+    assert told and told[0] == (1, 5)
+    monkeypatch.setattr(ahead, "examined", refuse)
+    assert read_listing([runs]) == alone, "what was kept is found again"
+
+
+def _of_damaged_alone(derived: object) -> object:
+    def checked(self: object, bundle: object, evidence: object) -> object:
+        assert (bundle.path / "manifest.json").stat().st_size < 10, "it was derived in the process that lists"  # type: ignore[attr-defined]
+        return derived(self, bundle, evidence)  # type: ignore[operator]
+
+    return checked
+
+
+def test_a_report_is_the_same(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few(monkeypatch, 1000, tmp_path / "one")
+    alone = read_entries([runs])
+    few(monkeypatch, 3, tmp_path / "many")
+    found = read_entries([runs])
+    assert found.entries == alone.entries and found.damaged == alone.damaged and len(found.entries) == 4
+
+
+def test_a_run_that_goes_on_is_left_to_who_asks(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from suite.bundle.store import find_bundles
+
+    few(monkeypatch, 3, tmp_path / "many")
+    bundles = find_bundles([runs])
+    with bundles[-1].hold():
+        found = list(ahead.derive_ahead(bundles, {}))
+    assert [one is None for one in found] == [True, False, False, False, True]

@@ -1,0 +1,129 @@
+"""The site in a real Chromium: narrow and wide, light and dark, by axe's rules, and its figures against Python's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from suite.report.site.gathering import gather
+from suite.report.site.history import Point, histories
+from suite.report.site.output import write_site
+from suite.stats.compare import ratio_interval
+from tests.browser import Tab, browser
+from tests.report.site.nights import night, nights
+from tests.report.test_page_in_a_browser import violations
+
+pytestmark = pytest.mark.browser
+
+#: A site's scripts have run when the page is complete.
+COMPLETE = "true"
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    with browser(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two backends over twelve nights, one of which got slower; a night with a single run, and one that failed."""
+    folder = tmp_path_factory.mktemp("site")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SUITE_CACHE", str(folder / "cache"))
+        nights(folder / "runs", [1.0] * 8 + [1.2] * 4, ["a" * 40] * 8 + ["b" * 40] * 4, repeats=3)
+        nights(folder / "runs", [1.1] * 6, backend="megatron", repeats=2)
+        night(folder / "runs", 12, 1.2, repeats=1)
+        failure = {"failure": "oom_device", "phase": "train", "iteration": 1, "evidence": ["out of memory"]}
+        night(folder / "runs", 13, 1.2, repeats=1, failure=failure)
+        write_site(folder / "site", [folder / "runs"])
+    return folder / "site"
+
+
+def compared(before: Point, after: Point) -> list[float]:
+    """The ratio of the later rate to the earlier one, with its bounds where there are any."""
+    found = ratio_interval(after.measured, before.measured)
+    return [one for one in (found.value, found.low, found.high) if one is not None]
+
+
+def points_of(site: Path) -> dict[str, Point]:
+    """By the id that a page knows them by."""
+    folders = [site.parent / "runs"]
+    return {
+        f"{series.id} {point.id}": point for series in histories(gather(folders), folders) for point in series.points
+    }
+
+
+def pages(site: Path) -> list[Path]:
+    return [site / "index.html", site / "compare.html", *sorted((site / "series").glob("*.html"))]
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_every_page_is_whole_and_has_no_violation(tab: Tab, site: Path, width: int) -> None:
+    assert len(pages(site)) == 4
+    for page in pages(site):
+        tab.look(width, 800, "light")
+        tab.open(page, COMPLETE)
+        for theme in ("light", "dark"):
+            tab.look(width, 800, theme)
+            assert tab.value("document.documentElement.scrollWidth") <= width, page.name
+            is_dark = tab.value("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).every(one => one < 60)")
+            assert is_dark == (theme == "dark"), page.name
+            assert tab.troubles() == [] and violations(tab, theme) == [], page.name
+
+
+def test_any_two_points_are_compared_as_python_compares_them(tab: Tab, site: Path) -> None:
+    """Every pair of points of the two series: ratio and bounds of the page's script against the suite's own."""
+    tab.look(1280, 800, "light")
+    tab.open(site / "compare.html", COMPLETE)
+    data = json.loads(tab.value("document.getElementById('data').textContent"))
+    known = points_of(site)
+    tested = singles = 0
+    for one, first in enumerate(data["series"]):
+        for two, second in enumerate(data["series"]):
+            if first["work"] != second["work"]:
+                continue
+            found = tab.value(f"data.series[{one}].points.map(a => data.series[{two}].points.map(b => ratio(b, a)))")
+            for before, row in zip(first["points"], found, strict=True):
+                for after, shown in zip(second["points"], row, strict=True):
+                    expected = compared(known[f"{first['id']} {before[7]}"], known[f"{second['id']} {after[7]}"])
+                    assert shown == pytest.approx(expected, rel=1e-3)
+                    tested += len(expected) == 3
+                    singles += len(expected) == 1
+    assert tested > 100 and singles > 10
+
+
+def test_what_is_chosen_is_in_the_address_and_the_verdict_in_words(tab: Tab, site: Path) -> None:
+    tab.look(1280, 800, "light")
+    tab.open(site / "compare.html", COMPLETE)
+    tab.value("pointA.value = '0'; pointA.dispatchEvent(new Event('change')); null")
+    tab.value("pointB.value = '9'; pointB.dispatchEvent(new Event('change')); null")
+    data = json.loads(tab.value("document.getElementById('data').textContent"))
+    at = int(tab.value("selectA.value"))
+    series, known = data["series"][at], points_of(site)
+    before, after = (known[f"{series['id']} {series['points'][place][7]}"] for place in (0, 9))
+    value, low, high = compared(before, after)
+    assert high < 1, "the tenth night is slower"
+    told = tab.value("document.getElementById('verdict').textContent")
+    assert "slower" in told and f"{value:.3f} [{low:.3f}"[:-1] in told
+    address = tab.value("location.hash")
+    tab.open(site / "index.html", COMPLETE)
+    tab.value(f"location.href = 'compare.html' + {address!r}; null")
+    tab.until("document.getElementById('verdict')")
+    assert tab.value("document.getElementById('verdict').textContent") == told
+
+
+def test_the_index_is_filtered_and_ordered(tab: Tab, site: Path) -> None:
+    tab.look(1280, 800, "light")
+    tab.open(site / "index.html", COMPLETE)
+    rows = "[...document.querySelectorAll('table.sortable tbody tr')].filter(one => !one.hidden).length"
+    assert tab.value(rows) == 2
+    tab.value("document.getElementById('filter').focus()")
+    tab.type("megatron")
+    assert tab.value(rows) == 1 and tab.value("document.getElementById('count').textContent") == "1 of 2 series"
+    tab.value("document.querySelector('table.sortable thead button').click()")
+    assert tab.value("document.querySelector('table.sortable th[aria-sort]').getAttribute('aria-sort')") == "ascending"
+    assert tab.troubles() == []
