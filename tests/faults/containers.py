@@ -30,8 +30,9 @@ SILENCE = ("--silence", "20s")
 SCRIPT = {"seconds": 0.04, "sleep": True, "measured": True}
 RUN = ("--backend", "deepspeed", "--device", "cpu", "--size", "1M", "--workload", "cpu", "--ranks", "2")
 MEASURE = ("--repeats", "1", "--warmup", "1", "--iterations", str(ITERATIONS - 1), "--oversubscribe", *SILENCE)
-#: of each rank
-MEMORY = ("--memory", "256m")
+#: of each rank; and as many iterations as it takes to fill a container's memory
+MEMORY_ITERATIONS = 5 * ITERATIONS
+MEMORY = ("--memory", "256m", "--iterations", str(MEMORY_ITERATIONS - 1))
 WORK = "stand-in worker, 2 ranks"
 
 
@@ -95,12 +96,12 @@ def started(data: Path = DATA / "data") -> Iterator[Site]:
         yield Site(runtime)
 
 
-def goes_on(site: Site, scene: Scene, *options: str) -> None:
+def goes_on(site: Site, scene: Scene, *options: str, iterations: int = ITERATIONS) -> None:
     code = scene.run(site.command(scene, *options))
     if code != 0:
         raise Wrong(f"the command after it ends with exit code {code}: {scene.output()[-500:]}")
     record = scene.record()
-    if record is None or record.status != "ok" or len(record.iterations.seconds) != ITERATIONS:
+    if record is None or record.status != "ok" or len(record.iterations.seconds) != iterations:
         raise Wrong(f"after it the run is {told(record)}")
     scene.check_bundles()
 
@@ -135,6 +136,7 @@ def after(
     kinds: tuple[str, ...],
     words: str = "",
     options: tuple[str, ...] = (),
+    iterations: int = ITERATIONS,
 ) -> Verdict:
     check_output(scene)
     record = scene.record()
@@ -150,7 +152,7 @@ def after(
     site_is_back = site.runtime.process is not None and site.runtime.answers()
     if not site_is_back:
         site.restore()
-    goes_on(site, scene, *again, *options)
+    goes_on(site, scene, *again, *options, iterations=iterations)
     return Verdict(f"{moment}: {failure.kind}", lost, "--retry-failed" if again else "the same command")
 
 
@@ -182,7 +184,8 @@ def container_memory(site: Site, scene: Scene, random: Random) -> Verdict:
         Path(f"/proc/{victim.pid}/oom_score_adj").write_text("1000")
     site.runtime.docker("exec", name, "python3", "-c", "held = [b'x' * (1 << 24) for _ in range(1 << 10)]")
     where = f"{moment}, rank {rank}"
-    return after(site, scene, where, before, scene.ended(driver), ("oom_host",), "emory", MEMORY)
+    code = scene.ended(driver)
+    return after(site, scene, where, before, code, ("oom_host",), "emory", MEMORY, MEMORY_ITERATIONS)
 
 
 def container_paused(site: Site, scene: Scene, random: Random) -> Verdict:

@@ -34,6 +34,8 @@ OF_RESULTS = (".submitted", ".smoke")
 #: of the runtimes and schedulers that the harness itself has started
 DAEMONS = ("dockerd", "containerd", "munged", "slurmctld", "slurmscriptd", "slurmd", "docker-proxy")
 Command = Sequence[str]
+#: what verify finds of times that do not fit
+OF_TIMES = {"run-times", "event-times", "phase-times", "rank-times"}
 
 
 class Scene:
@@ -59,6 +61,8 @@ class Scene:
         self.outputs: list[Path] = []
         #: the run that all is asked of, by its id or a pattern
         self.which = "*"
+        #: the ranks tell times that they were given, which no busy machine keeps to
+        self.has_made_up_times = False
         #: kind of what may be left behind -> what is there of it
         self.looks: dict[str, Callable[[], list[str]]] = {
             "processes": self._left_processes,
@@ -179,7 +183,8 @@ class Scene:
         kept = [Bundle(path) for path in sorted(attic.iterdir())] if attic.exists() else []
         for bundle in [*(find_bundles([self.runs]) if self.runs.exists() else ()), *kept]:
             found = verify(bundle)
-            if found.status != "equal":
+            is_time = self.has_made_up_times and {finding.name for finding in found.findings} <= OF_TIMES
+            if found.status != "equal" and (found.differences or not is_time):
                 raise Wrong(f"{bundle.id}: verify says {found.status}: {found.differences} {found.findings}")
 
     def left(self) -> dict[str, list[str]]:

@@ -32,13 +32,11 @@ from tests.faults.judging import (
     told,
     unmoved,
 )
-from tests.faults.scene import Scene, scripted_command
+from tests.faults.scene import OF_TIMES, Scene, scripted_command
 from tests.faults.tries import Missed, Verdict, Wrong
 
 Driver = subprocess.Popen
 DRIVERS = 8
-#: what verify finds of times that do not fit
-OF_TIMES = {"run-times", "event-times", "phase-times", "rank-times"}
 MIB = 1 << 20
 
 

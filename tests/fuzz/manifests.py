@@ -125,8 +125,9 @@ CONFIGS: list[Any] = [
 
 def read_workload(data: bytes) -> None:
     body = parse_object(text_of(data), "workload")
-    workload = Workload.model_validate(body.get("workload"))
-    layout = Layout.model_validate(body.get("layout"))
+    # from text, as all that others wrote is: pydantic's own error has no form for half a character in a mapping
+    workload = Workload.model_validate_json(json.dumps(body.get("workload")))
+    layout = Layout.model_validate_json(json.dumps(body.get("layout")))
     changes = body.get("changes")
     changed = workload.changed(changes if isinstance(changes, dict) else {})
     resolve_work(GPT, changed, layout)

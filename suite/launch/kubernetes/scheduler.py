@@ -325,7 +325,11 @@ def read_claim(cluster: Cluster, submission: Submission, settings: KubernetesSet
 
 
 def _settings(submission: Submission) -> KubernetesSettings:
-    return KubernetesSettings.model_validate(submission.fact("settings", dict))
+    try:
+        return KubernetesSettings.model_validate(submission.fact("settings", dict))
+    except ValueError as error:
+        why = " ".join(ascii(str(error))[1:-1].split())[:200]
+        raise UsageError(f"{submission.run_id}: its submission's settings are none of Kubernetes: {why}") from error
 
 
 def _spool(submission: Submission) -> Path:

@@ -304,6 +304,15 @@ class TestComingHome:
             with pytest.raises(UsageError, match="in its submission is no object of a run"):
                 ask(handed.with_scheduler(objects=objects))
 
+    @pytest.mark.parametrize("settings", [{"rdma_count": "\ud800"}, {"variant": "none"}, {"namespace": 1}])
+    def test_settings_that_are_none_are_one_line(
+        self, cluster: MemoryCluster, handed: Submission, settings: dict[str, Any]
+    ) -> None:
+        changed = {**handed.scheduler["settings"], **settings}
+        with pytest.raises(UsageError, match="its submission's settings are none of Kubernetes") as refusal:
+            scheduler_of(cluster).look(handed.with_scheduler(settings=changed))
+        assert str(refusal.value).isprintable()
+
     def test_what_is_over_or_gone_is_not_cancelled(self, cluster: MemoryCluster, handed: Submission) -> None:
         finish(cluster, handed)
         scheduler_of(cluster).cancel(handed)
