@@ -19,7 +19,7 @@ def site(
         typer.Option(
             "--from",
             metavar="FOLDER",
-            help="results folder, searched with all below it; can be given several times "
+            help="results folder, searched with all below it, or archive; can be given several times "
             "[default: those of the last time]",
         ),
     ] = None,

@@ -116,12 +116,13 @@ class Series:
         return self.points[-1] if self.points else None
 
 
-def histories(found: Gathered, folders: Sequence[Path]) -> tuple[Series, ...]:
-    """Every series, by machine, then size, then the rest of its name."""
+def histories(found: Gathered, names: Mapping[Path, str]) -> tuple[Series, ...]:
+    """Every series, by machine, then size, then the rest of its name. ``names``: of each folder that was read, what
+    pages call it."""
     by_series: dict[str, list[RunFacts]] = defaultdict(list)
     for run, series in zip(found.runs, _series_of(found), strict=True):
         by_series[series].append(run)
-    labels = _Labels(folders)
+    labels = _Labels(names)
     made = [_series(name, found.series[name], runs, found.versions, labels) for name, runs in sorted(by_series.items())]
     return tuple(sorted(made, key=_order))
 
@@ -160,8 +161,8 @@ def _without_outcome(facts: Mapping[str, Any]) -> tuple:
 class _Labels:
     """How pages call folders: below the last part of what was named, so that no page tells where that lies."""
 
-    def __init__(self, folders: Sequence[Path]) -> None:
-        self._names = {folder.as_posix(): folder.resolve().name or "results" for folder in folders}
+    def __init__(self, names: Mapping[Path, str]) -> None:
+        self._names = {folder.as_posix(): name for folder, name in names.items()}
 
     def of(self, path: str) -> str:
         """Of the folder that a bundle lies in."""

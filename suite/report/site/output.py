@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from suite.bundle.archive.opening import Opened, opened
 from suite.bundle.cache.code import ROOMS, code_key
 from suite.bundle.cache.database import Database
 from suite.bundle.cache.place import cache_folder
@@ -109,17 +110,20 @@ def _point_json(series: Series, place: int) -> dict[str, Any]:
 
 
 def write_site(path: Path, folders: Sequence[Path], title: str | None = None, base: str | None = None) -> WrittenSite:
-    """Make or extend the site in ``path`` from results folders; without any from those it was made from before.
+    """Make or extend the site in ``path`` from results folders and archives; without any from those it was made from
+    before.
 
     Raises UsageError where ``path`` holds something else, a folder is none, there is no run, or nothing can be written.
     """
     before = _before(path)
     folders = folders or _remembered(path)
-    found = gather(folders)
+    with opened(folders) as readable:
+        found = gather(readable.folders)
+        found.told = list(map(readable.shown, found.told))
+        series = histories(found, _names(folders, readable))
     if not found.runs:
         detail = f"; {found.told[0]}" if found.told else ""
         raise UsageError(f"no run to show in {', '.join(str(folder) for folder in folders)}{detail}")
-    series = histories(found, folders)
     title = title or before.get("title") or TITLE
     base = base or before.get("url")
     site = Site(title, series, found.versions, tuple(found.told))
@@ -228,6 +232,15 @@ def _checked(body: dict[str, Any]) -> dict[str, Any]:
             and all(isinstance(value, str) for value in one.values())
         }
     return kept
+
+
+def _names(given: Sequence[Path], readable: Opened) -> dict[Path, str]:
+    """What pages call each folder: the last part of its path, and an archive by its file."""
+    names = {}
+    for path, folder in zip(given, readable.folders, strict=True):
+        archive = readable.archive_of(folder)
+        names[folder] = Path(archive.name).name if archive else path.resolve().name or "results"
+    return names
 
 
 def _remember(path: Path, folders: Sequence[Path]) -> None:

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import suite.report.site.gathering as gathering
+from suite.bundle.archive.packing import Packing, pack
 from suite.bundle.store import Bundle
 from suite.cli.app import app
 from suite.report.site.output import write_site
@@ -250,6 +251,18 @@ def test_pages_do_not_tell_where_results_lie(tmp_path: Path) -> None:
     told("out", "--from", str(tmp_path / "secret" / "runs"))
     for name, text in pages(Path("out")).items():
         assert "secret" not in text and str(tmp_path) not in text, name
+
+
+def test_an_archive_is_read_as_the_folder_that_it_holds(tmp_path: Path) -> None:
+    nights(Path("runs"), [1.0] * 8 + [0.7] * 8)
+    pack(Path("runs"), Path("nights.suite.zip"), Packing())
+    of_folder, of_archive = told("out", "--from", "runs"), told("other", "--from", "nights.suite.zip")
+    assert [len(one["changes"]) for one in of_archive["series"]] == [len(one["changes"]) for one in of_folder["series"]]
+    assert of_archive["runs"] == of_folder["runs"] == 48
+    everything = "".join(pages(Path("other")).values())
+    assert "nights.suite.zip" in everything and "suite-archive-" not in everything and str(tmp_path) not in everything
+    before = pages(Path("other"))
+    assert told("other")["runs"] == 48 and pages(Path("other")) == before, "it is remembered by its name"
 
 
 @pytest.mark.parametrize(

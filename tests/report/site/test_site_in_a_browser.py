@@ -51,10 +51,9 @@ def compared(before: Point, after: Point) -> list[float]:
 
 def points_of(site: Path) -> dict[str, Point]:
     """By the id that a page knows them by."""
-    folders = [site.parent / "runs"]
-    return {
-        f"{series.id} {point.id}": point for series in histories(gather(folders), folders) for point in series.points
-    }
+    folder = site.parent / "runs"
+    every = histories(gather([folder]), {folder: "runs"})
+    return {f"{series.id} {point.id}": point for series in every for point in series.points}
 
 
 def pages(site: Path) -> list[Path]:
