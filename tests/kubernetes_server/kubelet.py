@@ -345,6 +345,13 @@ def _make_node(core: CoreV1Api, name: str, port: int) -> None:
     core.patch_node_status(name, {"status": status})
 
 
+def _stamped(lines: list[bytes], since: str) -> list[bytes]:
+    """Lines with a moment before each, a second apart; those from a second on."""
+    moments = [_now(number).encode() for number in range(len(lines))]
+    pairs = zip(moments, lines, strict=True)
+    return [moment + b" " + line for moment, line in pairs if moment.decode() >= since]
+
+
 def _log_server(folder: Path) -> ThreadingHTTPServer:
     """What of a kubelet serves logs: /containerLogs/NAMESPACE/POD/CONTAINER."""
 
@@ -357,7 +364,10 @@ def _log_server(folder: Path) -> ThreadingHTTPServer:
                 self.send_error(404)
                 return
             lines = log.read_bytes().splitlines(keepends=True)
-            tail = parse_qs(asked.query).get("tailLines")
+            how = parse_qs(asked.query)
+            if "timestamps" in how:
+                lines = _stamped(lines, how.get("sinceTime", [""])[0])
+            tail = how.get("tailLines")
             self.send_response(200)
             self.end_headers()
             self.wfile.write(b"".join(lines[-int(tail[0]) :] if tail else lines))
