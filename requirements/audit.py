@@ -37,6 +37,9 @@ def report(done: Done) -> dict[str, Any]:
         raise NotAsked(lines[-1][:300] if lines else f"exit code {done.returncode}") from None
     if not isinstance(found, dict) or "dependencies" not in found:
         raise NotAsked("pip-audit's answer has no dependencies")
+    unknown, all_of_them = skipped(found), found["dependencies"]
+    if len(unknown) * 2 > len(all_of_them):  # a mirror that has packages and no advisories knows none of them
+        raise NotAsked(f"the service does not know {len(unknown)} of {len(all_of_them)} packages")
     return found
 
 

@@ -64,6 +64,13 @@ def test_a_service_that_nobody_reaches_is_neither(
     assert told.out == "" and told.err.startswith("not audited: a.lock: ")
 
 
+def test_a_mirror_that_knows_no_package_is_no_clean_answer(
+    audit: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert audit.main(["a.lock"], lambda lock: answer(OWN, {**CLEAN, "skip_reason": "no"}, CLEAN)) == 3
+    assert capsys.readouterr().err == "not audited: a.lock: the service does not know 2 of 3 packages\n"
+
+
 def test_make_asks_about_every_lock_in_an_environment_of_its_own() -> None:
     recipe = subprocess.run(
         ["make", "--no-print-directory", "-n", "-B", "audit"], cwd=ROOT, capture_output=True, text=True, check=True

@@ -158,7 +158,7 @@ def torchrun_killed(site: Site, scene: Scene, random: Random) -> Verdict:
         raise Missed("no torchrun is there")
     with suppress(psutil.NoSuchProcess):
         random.choice(victims).kill()
-    return brought_home(scene, before, moment, ("rank_lost", "unknown", "interrupted"))
+    return brought_home(scene, before, moment, ("rank_lost",))
 
 
 def daemon_killed(command: tuple[str, ...], site: Site, scene: Scene, random: Random) -> Verdict:
@@ -232,13 +232,12 @@ def started() -> Iterator[Site]:
 
 
 LOST = "collected as failed, with its cause and what was measured; --retry-failed does it again"
-TOLD = "collected as failed, with what was measured, whether or not a cause is known"
 KEPT = "the job goes on, or is collected as lost and done again"
 _MAKERS = (
     ("SIGKILL of a rank", partial(rank_signal, signal.SIGKILL, ("rank_lost",)), LOST, False),
     ("SIGTERM of a rank", partial(rank_signal, signal.SIGTERM, ("rank_lost",)), LOST, False),
     ("SIGSTOP of a rank", partial(rank_signal, signal.SIGSTOP, ("hang", "timeout", "rank_lost")), LOST, True),
-    ("SIGKILL of torchrun", torchrun_killed, TOLD, True),
+    ("SIGKILL of torchrun", torchrun_killed, LOST, True),
     ("SIGKILL of slurmd", partial(daemon_killed, node_daemon(NODES[0])), KEPT, True),
     ("SIGKILL of slurmctld", partial(daemon_killed, CONTROLLER), KEPT, True),
     ("scancel", cancelled, "collected as interrupted, the same command does it again", False),
