@@ -16,6 +16,7 @@ _ENGINE_TENSOR = re.compile(r"->\s*TP(\d+)|->\s*DP\d+\b")
 _FILLED = 0.95
 #: Devices of the same chip under another name, and the share of the link that is left of them.
 SAME_CHIP = {"H800": ("H100-SXM", 4 / 9), "A800": ("A100-SXM", 2 / 3)}
+_LONGEST = re.compile(r"longest response in the batch (\d{1,7})")
 _USUAL_MICRO, _USUAL_STEPS, _USUAL_PROMPT = 4.0, 4.0, 120.0
 _EAGER_VERL = re.compile(r"verl (0\.[0-4]\b|0\.\d-0\.4|2024)")
 
@@ -110,7 +111,9 @@ def lengths_of(
     cap = number(cells.get("resp_len_max")) or sequence or 8 * response
     cap = max(response, cap - prompt if cap == sequence else cap)
     spread = min(USUAL_SPREAD, max(0.05, math.log(cap / response)))
-    longest = metrics.get("resp_len_max_in_batch") or float(expected_longest(response, spread, cap, samples))
+    told = _LONGEST.search(cells.get("notes", ""))
+    longest = metrics.get("resp_len_max_in_batch") or (number(told.group(1)) if told else None)
+    longest = longest or float(expected_longest(response, spread, cap, samples))
     return {
         "prompt": prompt,
         "response": response,

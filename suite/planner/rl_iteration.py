@@ -316,7 +316,10 @@ def generation_parts(
         read = jobs.layers * jobs.read_elements(tokens / np.maximum(count, 1)) + jobs.vocab * jobs.hidden
         weights = count * gen.weight_bytes * read / tensor / bandwidth
         device, latency = weights + cache, count * each + waits
-        return prefill + device + overlapped(device, products, SHARPNESS) + latency, weights, latency
+        busy = device + overlapped(device, products, SHARPNESS)
+        # A graph's kernels wait for each other; uncaptured ones are launched while the device works on those before.
+        more = np.where(np.asarray(gen.eager) > 0, overlapped(busy, latency, SHARPNESS), latency)
+        return prefill + busy + more, weights, latency
 
     whole, weights, latency = decoded(steps)
     bulk = decoded(engine.refilled_steps(samples, gen.response, ahead))[0]
