@@ -5,6 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -52,8 +55,9 @@ def derive_ahead(bundles: Sequence[Bundle], texts: Texts) -> Iterator[Ahead | No
     cores = len(os.sched_getaffinity(0))
     if len(bundles) < MANY or cores < 2:
         return
-    with multiprocessing.get_context("fork").Pool(cores) as pool:
-        yield from pool.imap(partial(_one, texts=dict(texts)), bundles, _CHUNK)
+    context = multiprocessing.get_context("fork")
+    with suppress(BrokenProcessPool), ProcessPoolExecutor(cores, mp_context=context) as pool:
+        yield from pool.map(partial(_one, texts=dict(texts)), bundles, chunksize=_CHUNK)
 
 
 def _one(bundle: Bundle, texts: Texts) -> Ahead | None:

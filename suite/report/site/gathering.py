@@ -7,6 +7,9 @@ import multiprocessing
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -119,8 +122,13 @@ def _results(bundles: Sequence[Bundle]) -> Iterator[_Result]:
                 except (StillRunning, DamagedBundle) as error:
                     yield error
         return
-    with multiprocessing.get_context("fork").Pool(cores) as pool:
-        yield from pool.imap(_read_one, [str(bundle.path) for bundle in bundles], _CHUNK)
+    paths = [str(bundle.path) for bundle in bundles]
+    done = 0
+    with suppress(BrokenProcessPool), ProcessPoolExecutor(cores, multiprocessing.get_context("fork")) as pool:
+        for result in pool.map(_read_one, paths, chunksize=_CHUNK):
+            yield result
+            done += 1
+    yield from map(_read_one, paths[done:])  # where one of the processes was killed
 
 
 def _read_one(path: str) -> _Result:

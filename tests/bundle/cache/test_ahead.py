@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -76,3 +78,13 @@ def test_a_run_that_goes_on_is_left_to_who_asks(runs: Path, tmp_path: Path, monk
     with bundles[-1].hold():
         found = list(ahead.derive_ahead(bundles, {}))
     assert [one is None for one in found] == [True, False, False, False, True]
+
+
+def test_a_process_that_is_killed_costs_time_and_no_run(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few(monkeypatch, 1000, tmp_path / "one")
+    alone = read_listing([runs])
+    few(monkeypatch, 3, tmp_path / "many")
+    monkeypatch.setattr(ahead, "evidence_of", lambda bundle: os.kill(os.getpid(), signal.SIGKILL))
+    assert read_listing([runs]) == alone
