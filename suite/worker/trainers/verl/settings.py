@@ -15,8 +15,6 @@ _DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 #: vLLM takes no more tokens into one pass unless told to; verl's default
 _BATCHED_TOKENS = 8192
 _LEAST_BUCKET_MIB = 16
-#: imported beside a model whose output head is its embedding
-TIED = "suite.worker.trainers.verl.tied"
 _PROMPT_COLUMNS = ("data_source", "prompt", "ability", "reward_model", "extra_info")
 
 Settings = Dict[str, Any]
@@ -167,7 +165,6 @@ def _actor(manifest: Dict[str, Any], folders: Dict[str, str]) -> Settings:
     found = {
         both + "model.path": folders["model"],
         both + "model.tokenizer_path": folders["tokenizer"],
-        both + "model.external_lib": TIED if manifest["size"]["tied_embeddings"] else None,
         both + "model.enable_gradient_checkpointing": manifest["layout"]["recompute"] == "full",
         both + "actor.strategy": "fsdp2",
         both + "ref.strategy": "fsdp2",
@@ -237,15 +234,16 @@ def _rollout(manifest: Dict[str, Any], folders: Dict[str, str]) -> Settings:
 def _on_cpu(size: Dict[str, Any], has_critic: bool) -> Settings:
     """No compiler, no CUDA graphs, no memory that sleeps, attention as PyTorch has it; one process of each service.
 
-    Weights come in buckets of shared memory, of which each holds the largest of them at least.
+    All weights fit into one bucket of shared memory: vLLM refuses a tied output head that comes without its embedding.
     """
-    largest = 4 * size["hidden"] * max(size["vocab"], size["ffn"], size["hidden"])
+    hidden, layer = size["hidden"], 4 * size["hidden"] + 3 * size["ffn"]
+    weights = 4 * hidden * (2 * size["vocab"] + size["positions"] + size["layers"] * (layer + 16))
     rollout, models = "actor_rollout_ref.rollout.", ["actor_rollout_ref.model."] + ["critic.model."] * has_critic
     found: Settings = {
         rollout + "enforce_eager": True,
         rollout + "free_cache_engine": False,
         rollout + "enable_sleep_mode": False,
-        rollout + "checkpoint_engine.update_weights_bucket_megabytes": max(_LEAST_BUCKET_MIB, -(-largest // 2**20)),
+        rollout + "checkpoint_engine.update_weights_bucket_megabytes": max(_LEAST_BUCKET_MIB, -(-weights // 2**20)),
         rollout + "agent.num_workers": 1,
         rollout + "engine_kwargs.vllm.distributed_executor_backend": "uni",
         "reward.num_workers": 1,

@@ -24,8 +24,6 @@ def notes(manifest: Dict[str, Any], attention: str) -> List[str]:
         "hidden from verl's processes, which would import them and not use them: {}".format(", ".join(HIDDEN)),
         "sync is the last phase of an iteration: the weights that the next one generates with",
     ]
-    if manifest["size"]["tied_embeddings"]:
-        found.append("the output head is the embedding, and goes to vLLM once, under the embedding's name (tied)")
     if manifest["layout"].get("sampler") == "fast":
         found.append("a custom sampler looks for finished samples every 0.02 s, where verl's own looks every 2 s")
     else:
