@@ -235,7 +235,9 @@ def by_slurm(asked: Asked, queue: SlurmSettings) -> Seen:
     script = batch_script([SlurmRun(manifest, job)], queue, Path("/here/runs"))
     options = dict(_option(line) for line in script.splitlines() if line.startswith("#SBATCH"))
     step = shlex.split(script.partition("command=(\n")[2].partition("\n)\n")[0])
-    task = shlex.split(step[-1].partition("manifest.json || exit 1\n")[2].replace(" \\\n", " "))
+    line = step[-1].partition("exec 8>&2 2>/dev/null\n")[2].strip()
+    assert line.endswith(" 2>&8 8>&-"), "the ranks' errors are shown, the shell's are not"
+    task = shlex.split(line.removesuffix(" 2>&8 8>&-").replace(" \\\n", " "))
     before, _, inside = _partition(task, "env")
     _check_container(queue, step, before, job)
     count = next((index for index, word in enumerate(inside) if "=" not in word), 0)

@@ -163,11 +163,13 @@ class KubernetesScheduler:
 
 
 def _ranks(pod: Pod, job: Job) -> tuple[int, ...]:
-    """Whose output a pod's log holds: a submitter's that of all."""
+    """Whose output a pod's log holds: a submitter's that of all, none where its number is of no node of the job."""
     if pod.role == "submitter":
         return tuple(range(job.ranks))
+    if pod.role != "node" or pod.number >= job.nodes:
+        return ()
     first = pod.number * job.ranks_per_node
-    return tuple(range(first, first + job.ranks_per_node)) if pod.role == "node" else ()
+    return tuple(range(first, first + job.ranks_per_node))
 
 
 def _of_deleted(spool: Path, told: set[str], job: Job) -> list[Stream]:
@@ -224,7 +226,8 @@ def _warnings(cluster: Cluster, name: str) -> list[str]:
         events = cluster.find("Event", fieldSelector="type=Warning")
     except Refused:
         return []
-    own = [event for event in events if str(event["involvedObject"].get("name", "")).startswith(name)]
+    # behind the name a dash, so that the tenth run's are not the first one's
+    own = [event for event in events if f"{event['involvedObject'].get('name', '')}-".startswith(f"{name}-")]
     own.sort(key=lambda event: str(event.get("lastTimestamp") or event["metadata"].get("creationTimestamp")))
     return list(
         dict.fromkeys(readable(" ".join(f"{event.get('reason')}: {event.get('message')}".split())) for event in own)

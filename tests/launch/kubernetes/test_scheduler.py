@@ -207,6 +207,17 @@ class TestLooking:
         }
         assert scheduler_of(cluster).look(handed).detail == "0 of 2 pods run; FailedCreate: exceeded quota"
 
+    def test_warnings_of_a_run_whose_name_goes_on_are_not_this_runs(
+        self, cluster: MemoryCluster, handed: Submission
+    ) -> None:
+        cluster.objects["Event", "e"] = {
+            "metadata": {"name": "e"},
+            "involvedObject": {"name": f"{job_name(handed)}0"},
+            "reason": "FailedCreate",
+            "message": "exceeded quota",
+        }
+        assert scheduler_of(cluster).look(handed).detail == "0 of 2 pods run"
+
     def test_a_queue_that_holds_the_run_back_is_told(self, cluster: MemoryCluster, handed: Submission) -> None:
         cluster.objects["Job", job_name(handed)]["spec"]["suspend"] = True
         state = scheduler_of(cluster).look(handed)
@@ -245,6 +256,15 @@ class TestComingHome:
         assert record.run.launcher == "kubernetes"
         bundle = Bundle(tmp_path / handed.run_id)
         assert (bundle.path / "logs" / "node-1.log").read_bytes() == b"a line of the stack\n"
+
+    def test_a_pod_with_a_number_of_no_node_is_read_for_no_rank(
+        self, cluster: MemoryCluster, handed: Submission, tmp_path: Path
+    ) -> None:
+        for node in (*range(NODES), 77):
+            name = add_pod(cluster, handed, node, "Succeeded" if node < NODES else "Failed")
+            cluster.logs[name] = printed(handed, node) if node < NODES else b"who am I\n"
+        finish(cluster, handed)
+        assert collect(tmp_path, handed, scheduler_of(cluster).gather(handed)).status == "ok"
 
     def test_a_good_run_whose_log_cannot_be_read_now_is_collected_later(
         self, cluster: MemoryCluster, handed: Submission, tmp_path: Path

@@ -116,6 +116,7 @@ def run(folder: Path, **layout: Any) -> tuple[Manifest, Finished]:
 
 
 @pytest.mark.ranks
+@pytest.mark.thorough  # test_families_agreement compares padded and packed batches in every round
 @pytest.mark.timeout(200)
 def test_padded_under_zero_2_and_packed_under_zero_3_are_the_same_iterations(tmp_path: Path) -> None:
     told = []
