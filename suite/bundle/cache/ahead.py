@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+from suite.bundle.cache.cores import on_all_cores, worth_it
 from suite.bundle.cache.packing import Derived, packed
 from suite.bundle.cache.signature import signature_of
 from suite.bundle.derive import StillRunning
@@ -20,9 +17,6 @@ from suite.bundle.record import Evidence
 from suite.bundle.store import Bundle
 from suite.bundle.verify import Examined, examined
 
-#: From so many on; for fewer it is not worth starting processes.
-MANY = 200
-_CHUNK = 25
 #: Of a kind of text what it says of a run (``DerivedRecords.text_of``).
 Texts = Mapping[bytes, Callable[[Derived], bytes]]
 
@@ -52,12 +46,8 @@ def derived_of(found: Examined, evidence: Evidence | None) -> Derived:
 def derive_ahead(bundles: Sequence[Bundle], texts: Texts) -> Iterator[Ahead | None]:
     """In the order of the bundles; null for one that is damaged, being run, or was written to meanwhile: whoever asks
     for it is told why. Nothing where there are few, or one core."""
-    cores = len(os.sched_getaffinity(0))
-    if len(bundles) < MANY or cores < 2:
-        return
-    context = multiprocessing.get_context("fork")
-    with suppress(BrokenProcessPool), ProcessPoolExecutor(cores, mp_context=context) as pool:
-        yield from pool.map(partial(_one, texts=dict(texts)), bundles, chunksize=_CHUNK)
+    if worth_it(len(bundles)):
+        yield from on_all_cores(partial(_one, texts=dict(texts)), bundles)
 
 
 def _one(bundle: Bundle, texts: Texts) -> Ahead | None:

@@ -7,8 +7,9 @@ import os
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
-from suite.bundle.cache.ahead import MANY, Ahead, Texts, derive_ahead, derived_of
+from suite.bundle.cache.ahead import Ahead, Texts, derive_ahead, derived_of
 from suite.bundle.cache.code import code_key
+from suite.bundle.cache.cores import worth_it
 from suite.bundle.cache.database import Database
 from suite.bundle.cache.packing import Derived, Unpacking, manifest_of, packed
 from suite.bundle.cache.place import cache_folder
@@ -58,7 +59,7 @@ class DerivedRecords:
         ``bundles``: such as can be found again, so none of an archive. ``texts``: what ``text_of`` will be asked for.
         ``done`` is called with how many were derived.
         """
-        if not self._database.is_open or len(bundles) < MANY:
+        if not self._database.is_open or not worth_it(len(bundles)):
             return
         new = [bundle for bundle in bundles if self._database.get(self._place(self._folder(bundle))) is None]
         self._database.flush()  # whoever keeps records now may not write while this one reads

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +13,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from suite.bundle.cache.code import ROOMS, code_key
+from suite.bundle.cache.cores import on_all_cores, worth_it
 from suite.bundle.cache.database import Database
 from suite.bundle.cache.packing import Derived
 from suite.bundle.cache.place import cache_folder
@@ -29,10 +26,6 @@ from suite.bundle.store import Bundle, DamagedBundle, find_bundles
 from suite.bundle.verify import examined
 from suite.report.site.runs import ReadRun, RunFacts, read_run
 from suite.report.trust import few
-
-#: From so many new bundles on they are derived on all cores; fewer go by way of the records that other commands keep.
-MANY = 200
-_CHUNK = 25
 
 
 @dataclass
@@ -112,9 +105,8 @@ _Result = ReadRun | StillRunning | DamagedBundle
 
 
 def _results(bundles: Sequence[Bundle]) -> Iterator[_Result]:
-    """In the order of the bundles."""
-    cores = len(os.sched_getaffinity(0))
-    if len(bundles) < MANY or cores < 2:
+    """In the order of the bundles: many on all cores, few by way of the records that other commands keep."""
+    if not worth_it(len(bundles)):
         with DerivedRecords() as records:
             for bundle in bundles:
                 try:
@@ -124,10 +116,9 @@ def _results(bundles: Sequence[Bundle]) -> Iterator[_Result]:
         return
     paths = [str(bundle.path) for bundle in bundles]
     done = 0
-    with suppress(BrokenProcessPool), ProcessPoolExecutor(cores, multiprocessing.get_context("fork")) as pool:
-        for result in pool.map(_read_one, paths, chunksize=_CHUNK):
-            yield result
-            done += 1
+    for result in on_all_cores(_read_one, paths):
+        yield result
+        done += 1
     yield from map(_read_one, paths[done:])  # where one of the processes was killed
 
 

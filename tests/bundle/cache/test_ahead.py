@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import suite.bundle.cache.ahead as ahead
+import suite.bundle.cache.cores as cores
 import suite.bundle.cache.records as records
 from suite.report.listing import DAMAGED, read_listing
 from suite.report.reading import read_entries
@@ -28,8 +29,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def few(monkeypatch: pytest.MonkeyPatch, many: int, cache: Path) -> None:
     monkeypatch.setenv("SUITE_CACHE", str(cache))
-    for module in (ahead, records):
-        monkeypatch.setattr(module, "MANY", many)
+    monkeypatch.setattr(cores, "MANY", many)
 
 
 def refuse(*arguments: object) -> None:

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner, Result
 
-import suite.report.site.gathering as gathering
+import suite.bundle.cache.cores as cores
 from suite.bundle.archive.packing import Packing, pack
 from suite.bundle.store import Bundle
 from suite.cli.app import app
@@ -160,7 +160,7 @@ def test_read_on_all_cores_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> No
     (broken / "manifest.json").write_text("{")
     told("one", "--from", "runs")
     shutil.rmtree("cache")
-    monkeypatch.setattr(gathering, "MANY", 2)
+    monkeypatch.setattr(cores, "MANY", 2)
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1})
     found = told("two", "--from", "runs")
     assert pages(Path("one")) == pages(Path("two"))
