@@ -12,6 +12,7 @@ import pytest
 
 from suite.bundle.derive import derive
 from suite.bundle.store import Bundle
+from suite.bundle.validity import CPU_SHARE
 from tests.synthetic import as_lines, driver_events
 from tests.worker.tiny import run_tiny, tiny_manifest
 
@@ -41,5 +42,5 @@ def test_a_rank_that_shares_its_only_cpu_with_a_busy_loop_is_suspect(tmp_path: P
     assert validity.status == "suspect"
     assert any("waited for a CPU" in reason for reason in validity.reasons), validity
     assert any(reason.startswith("others used") for reason in validity.reasons), validity
-    assert noise.cpu_share is not None and noise.cpu_share.worst < 0.9
+    assert noise.cpu_share is not None and noise.cpu_share.worst < CPU_SHARE
     assert noise.involuntary_switches is not None and noise.involuntary_switches.worst > 10

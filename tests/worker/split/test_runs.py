@@ -43,12 +43,15 @@ def told(bundle: Bundle, rank: int, kind: str) -> list[Event]:
 
 
 def test_two_sides_do_the_work_of_two_colocated_ranks_one_step_off_policy(tmp_path: Path) -> None:
-    # training takes many times as long as generation, so that what is left to wait for is small
-    manifest = manifest_of("deepspeed", workload={"ppo_epochs": 8, "reward": {"kind": "token-below", "threshold": 64}})
+    # Training takes longer than generation, which takes longer than a busy machine keeps a rank waiting: what is left
+    # to wait for is small beside both.
+    workload = {"ppo_epochs": 8, "new_tokens": 88, "reward": {"kind": "token-below", "threshold": 64}}
+    shape = {"positions": 96}
+    manifest = manifest_of("deepspeed", workload=workload, shape=shape)
     bundle, record = run(manifest, tmp_path)
     assert record.status == "ok", record.failure
     assert verify(bundle).status == "equal"
-    colocated = tiny_manifest(2, workload={"ppo_epochs": 8, "reward": {"kind": "token-below", "threshold": 64}})
+    colocated = tiny_manifest(2, workload=workload, shape=shape)
     assert colocated.work_hash == manifest.work_hash
     plain = colocated.model_dump(mode="json")
     assert record.counts is not None
