@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from suite.bundle.derive import derive
 from suite.bundle.store import Bundle
 from suite.launch.cluster.submission import write_submission
+from tests.forked_suite import forked_suite
 from tests.launch.cluster.test_submission import submission
 from tests.synthetic import driver_events, rank_events, write_bundle
 
@@ -26,10 +26,7 @@ BIG = ("--backend", "megatron", "--size", "66B", "--nodes", "4", "--image", ENGI
 def suite(*arguments: str) -> subprocess.CompletedProcess[str]:
     """The command, with a scripted worker, where there is no Slurm."""
     environment = {name: value for name, value in os.environ.items() if name != "SLURM_CONF"}
-    command = [sys.executable, str(ROOT / "tests/scripted_suite.py"), *arguments]
-    return subprocess.run(
-        command, env={**environment, "PATH": "/nowhere"}, cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
+    return forked_suite(*arguments, scripted=True, environment={**environment, "PATH": "/nowhere"})
 
 
 @pytest.mark.parametrize("command", ["status", "cancel", "collect", "render slurm", "submit slurm"])

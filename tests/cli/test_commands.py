@@ -13,14 +13,14 @@ from suite.bundle.derive import derive
 from suite.bundle.store import Bundle
 from suite.cli.app import app
 from suite.spec.presets import presets
+from tests.forked_suite import forked_suite
 from tests.synthetic import make_bundle, synthetic_manifest
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def suite(*arguments: str, scripted: bool = True) -> subprocess.CompletedProcess[str]:
-    start = [str(ROOT / "tests/scripted_suite.py")] if scripted else ["-m", "suite"]
-    return subprocess.run([sys.executable, *start, *arguments], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    return forked_suite(*arguments, scripted=scripted)
 
 
 COMMANDS = ("run", "plan", "report", "compare", "verify", "rerun", "sizes", "backends", "doctor")

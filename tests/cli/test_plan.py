@@ -13,14 +13,13 @@ import pytest
 
 from suite.planner.parameters import load_parameters
 from tests.fitting.rows import PUBLISHED, write_rows
+from tests.forked_suite import forked_suite
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def plan(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "suite", "plan", *arguments], capture_output=True, text=True, cwd=ROOT, timeout=60
-    )
+    return forked_suite("plan", *arguments)
 
 
 def test_the_answer_is_one_screen_with_layouts_memory_and_misses():
