@@ -1,6 +1,7 @@
 """The simulator of one iteration: the closed forms where they are exact, and what it says where they are not."""
 
 import json
+import shutil
 from itertools import pairwise
 from pathlib import Path
 
@@ -168,6 +169,17 @@ def test_slow_ranks_are_drawn_from_what_real_runs_measured():
     assert slow.seconds > quiet.seconds and slow.causes[SLOW] == pytest.approx(slow.seconds - quiet.seconds)
 
 
-def test_a_folder_without_iterations_tells_nothing_of_slow_ranks(tmp_path):
-    with pytest.raises(UsageError, match="no finished iterations"):
+def test_a_run_that_failed_tells_nothing_of_slow_ranks(tmp_path):
+    run = next(path for path in sorted(RUNS.iterdir()) if "-n2-" in path.name)
+    copied = shutil.copytree(run, tmp_path / run.name) / "record.json"
+    assert measured([tmp_path]).runs == 1
+    record = json.loads(copied.read_text())
+    failure = {"kind": "rank_lost", "phase": None, "iteration": None, "evidence": ["rank 1 ended by SIGKILL"]}
+    copied.write_text(json.dumps({**record, "status": "failed", "failure": failure}))
+    with pytest.raises(UsageError, match="no finished runs"):
+        measured([tmp_path])
+
+
+def test_a_folder_without_runs_tells_nothing_of_slow_ranks(tmp_path):
+    with pytest.raises(UsageError, match="no finished runs"):
         measured([tmp_path])

@@ -51,9 +51,11 @@ def measured(folders: Iterable[Path]) -> Stragglers:
     runs = 0
     for bundle in find_bundles(folders):
         try:
-            manifest = bundle.manifest()
+            manifest, record = bundle.manifest(), bundle.record()
             events = bundle.events()
         except DamagedBundle:
+            continue
+        if record is None or record.status != "ok":
             continue
         seconds: dict[tuple[int, str], list[float]] = defaultdict(list)
         for event in events.of_all("phase"):
@@ -64,5 +66,5 @@ def measured(folders: Iterable[Path]) -> Stragglers:
                 factors[_PHASES[phase]] += (np.array(found) / np.median(found)).tolist()
         runs += bool(seconds)
     if not factors:
-        raise UsageError("these folders hold no finished iterations to learn from how uneven ranks are")
+        raise UsageError("these folders hold no finished runs to learn from how uneven ranks are")
     return Stragglers({phase: np.array(found) for phase, found in factors.items()}, runs)
