@@ -79,7 +79,7 @@ def test_a_recorder_beats_at_each_forward_call_of_what_it_watches(progress: Prog
 
 @pytest.mark.ranks
 @pytest.mark.timeout(100)
-@pytest.mark.parametrize("backend", ["deepspeed", "megatron"])
+@pytest.mark.parametrize("backend", ["deepspeed", pytest.param("megatron", marks=pytest.mark.thorough)])
 def test_a_long_generation_beats_and_short_phases_do_not(tmp_path: Path, backend: str) -> None:
     tokens = 1500
     manifest = tiny_manifest(

@@ -35,7 +35,9 @@ def of_kind(events: list[dict[str, Any]], kind: str, *fields: str) -> list[list[
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize(("backend", "ranks"), [("deepspeed", 1), ("megatron", 2)])
+@pytest.mark.parametrize(
+    ("backend", "ranks"), [pytest.param("deepspeed", 1, marks=pytest.mark.thorough), ("megatron", 2)]
+)
 def test_a_forked_run_is_a_spawned_one_but_for_its_start(tmp_path: Path, backend: str, ranks: int) -> None:
     layout = {"zero_stage": 2} if backend == "deepspeed" else {"distributed_optimizer": True}
     manifest = tiny_manifest(ranks, backend=backend, layout=layout, stack={})

@@ -12,12 +12,12 @@ import pytest
 from suite.bundle.store import find_bundles
 from suite.bundle.verify import verify
 from suite.images.build import Built
-from suite.spec.catalogue import find_ladder
 from tests.container_runtime import Runtime
 
 pytestmark = [pytest.mark.daemon, pytest.mark.ranks, pytest.mark.timeout(600)]
 
 SHORT = ("--device", "cpu", "--warmup", "1", "--iterations", "2", "--repeats", "1")
+SIZES = ("1M", "3M")
 BOTH = ("--backend", "deepspeed", "--backend", "megatron")
 
 
@@ -34,21 +34,21 @@ def suite(runtime: Runtime, *arguments: str) -> str:
 
 @pytest.fixture(scope="module")
 def runs(runtime: Runtime, engines_image: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The CPU ladder in containers, one size of it on two ranks, and the smallest on the host."""
+    """The smaller half of the CPU ladder in containers, the next size on two ranks, and the smallest on the host."""
     folder = tmp_path_factory.mktemp("runs")
     where = ("run", "--runs", str(folder), *BOTH, *SHORT)
-    suite(runtime, *where, "--launcher", "docker", "--ladder", "cpu")
+    suite(runtime, *where, "--launcher", "docker", *(word for size in SIZES for word in ("--size", size)))
     suite(runtime, *where, "--launcher", "docker", "--size", "8M", "--ranks", "2")
     suite(runtime, *where, "--size", "1M")
     return folder
 
 
-def test_the_ladder_is_measured_in_the_image_that_the_record_names(runs: Path, engines_image: Built) -> None:
+def test_every_size_is_measured_in_the_image_that_the_record_names(runs: Path, engines_image: Built) -> None:
     records = [bundle.record() for bundle in find_bundles([runs])]
     inside = [record for record in records if record.run.launcher == "docker"]
     measured = {(record.run.backend, record.run.size, record.run.ranks) for record in inside}
-    ladder = {(backend, size, 1) for backend in ("deepspeed", "megatron") for size in find_ladder("cpu")}
-    assert measured == ladder | {("deepspeed", "8M", 2), ("megatron", "8M", 2)}
+    alone = {(backend, size, 1) for backend in ("deepspeed", "megatron") for size in SIZES}
+    assert measured == alone | {("deepspeed", "8M", 2), ("megatron", "8M", 2)}
     for record in inside:
         assert record.status == "ok", record.failure
         assert record.environment.driver["image"]["id"] == engines_image.id
@@ -69,7 +69,7 @@ def test_the_same_work_inside_and_outside_stands_in_rows_of_its_own(
     report = tmp_path / "report.md"
     suite(runtime, "report", str(runs), "-o", str(report))
     rows = [line for line in report.read_text().splitlines() if line.startswith("| 1M ") or "megatron" in line]
-    assert sum("megatron" in row and "dist-opt" in row for row in rows) >= 5
+    assert sum("megatron" in row and "dist-opt" in row for row in rows) >= 4
     assert "docker" in report.read_text() and "local" in report.read_text()
 
 

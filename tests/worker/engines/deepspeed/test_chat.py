@@ -19,7 +19,7 @@ CRITIC = {"layers": 1, "hidden": 16, "ffn": 32, "heads": 2}
 @pytest.mark.parametrize(
     ("ranks", "stage", "workload"),
     [
-        (1, 2, {"lora_rank": 3, "critic": CRITIC}),
+        pytest.param(1, 2, {"lora_rank": 3, "critic": CRITIC}, marks=pytest.mark.thorough),
         (2, 3, {"lora_rank": 3, "critic": CRITIC, "optimizer_steps": 2}),
         (1, 0, {"critic": CRITIC}),
     ],

@@ -89,7 +89,7 @@ def test_one_rank_does_the_manifests_work(tmp_path: Path, case: str) -> None:
     assert run.events(kind="memory")[0]["phase"] == "setup"
 
 
-@pytest.mark.parametrize("stage", [1, 2, 3])
+@pytest.mark.parametrize("stage", [1, pytest.param(2, marks=pytest.mark.thorough), 3])
 def test_two_ranks_share_the_work_under_zero(tmp_path: Path, stage: int) -> None:
     manifest = tiny_manifest(2, layout={"zero_stage": stage}, shape={"vocab": 100})
     run = run_tiny(tmp_path, manifest)
@@ -121,6 +121,7 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path: Pat
     assert losses(runs["first"]) != losses(runs["other"])
 
 
+@pytest.mark.thorough  # tests/conduct/running/test_engines.py has it learn in every round
 def test_it_learns_a_reward_that_can_be_learned(tmp_path: Path) -> None:
     manifest = tiny_manifest(
         workload={

@@ -90,6 +90,7 @@ def rank_program() -> None:
 
 
 @pytest.mark.ranks
+@pytest.mark.thorough  # test_chat and test_engine count them in every round, with even samples
 @pytest.mark.timeout(200)
 def test_adapters_critics_branches_and_groups_train_the_parameters_that_the_theory_counts() -> None:
     command = [sys.executable, "-m", "tests.worker.engines.deepspeed.test_uneven"]
