@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from suite.images.build_output import BuildFailed, Ended, Step, read_output
-from suite.images.locks import normal, pins_of
+from suite.images.locks import labelled_packages, normal, pins_of
 from suite.images.project import Project
 from suite.images.settle import name_leftovers, settle
 from suite.spec.base import Frozen, UsageError
@@ -180,7 +180,8 @@ def _arguments(image: Image, choices: BuildChoices) -> dict[str, str]:
 
 def _labels(image: Image, project: Project, choices: BuildChoices) -> dict[str, str]:
     """What only the build knows; a label whose value is unknown is left out. The rest is in the Dockerfile."""
-    name, _, digest = (choices.base_image or image.ground.pinned).partition("@")
+    ground = choices.arguments.get("RUN_IMAGE") or choices.base_image or image.ground.pinned
+    name, _, digest = ground.partition("@")
     known = {
         REVISION_LABEL: project.revision(),
         SOURCE_LABEL: project.source(),
@@ -189,6 +190,6 @@ def _labels(image: Image, project: Project, choices: BuildChoices) -> dict[str, 
     }
     if choices.cpu and choices.target is None:
         pins = pins_of(project.build_inputs / f"{image.cpu_stack}.lock")
-        held = {package: pins.get(normal(package)) for package in image.packages}
-        known.update(stack_labels({package: pin for package, pin in held.items() if pin}))  # vLLM's is for CUDA alone
+        held = {package: pins.get(normal(package)) for package in labelled_packages(image)}
+        known.update(stack_labels({package: pin for package, pin in held.items() if pin}))
     return {label: value for label, value in known.items() if value}

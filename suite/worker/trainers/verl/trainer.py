@@ -9,8 +9,8 @@ from suite.worker.rank import ConfigError
 from suite.worker.trainers.clock import NullClock
 from suite.worker.trainers.led import LedTrainer
 from suite.worker.trainers.tally import Tally
-from suite.worker.trainers.verl import CPU_VARIABLES, VARIABLES, inspection
-from suite.worker.trainers.verl.hooks import Sheet, install
+from suite.worker.trainers.verl import CPU_VARIABLES, VARIABLES, inspection, tied
+from suite.worker.trainers.verl.hooks import Sheet, before, install
 from suite.worker.trainers.verl.settings import check, learns_values, settings
 from suite.worker.trainers.verl.work import notes, work_differences
 from suite.worker.trainers.verl.workspace import Workspace
@@ -61,6 +61,7 @@ class VerlTrainer(LedTrainer):
         self._queue.init(configuration.transfer_queue)
         trainer = registry.get_trainer_cls(configuration.trainer.v1.trainer_mode)(config=configuration)
         self._runner.trainer = trainer
+        before(trainer, "on_init_end", lambda: self._leave_out_heads(trainer))  # which sends the first weights
         trainer.init()
         self._runner.init_agent_loop_manager()
         # verl's first step would wait for them
@@ -123,6 +124,13 @@ class VerlTrainer(LedTrainer):
         if is_cpu:
             variables.update(CPU_VARIABLES, **_CPU_CACHE)
         return variables
+
+    def _leave_out_heads(self, trainer: Any) -> None:
+        """See ``tied``. Raises ConfigError where a worker's policy is tied otherwise than the size."""
+        calls = [each.__ray_call__.remote(tied.leave_out_head) for each in trainer.actor_rollout_wg.workers]
+        found, wanted = self._ray.get(calls), self.manifest["size"]["tied_embeddings"]
+        if set(found) != {wanted}:
+            raise ConfigError("tied embeddings in verl's policies: {}; in the size: {}".format(found, wanted))
 
     def _inspect(self, trainer: Any) -> List[inspection.Found]:
         """What each worker built, checked; and that there is a vLLM server for each."""

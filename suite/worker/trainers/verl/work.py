@@ -4,6 +4,7 @@ from typing import Any, Dict, List
 
 from suite.worker.trainers.verl import HIDDEN
 from suite.worker.trainers.verl.settings import learns_values
+from suite.worker.trainers.verl.tied import NAME
 
 #: by ``cpu`` in verl's processes and ``vllm_cpu`` in vLLM's, on a CPU alone
 REPLACED = (
@@ -24,6 +25,11 @@ def notes(manifest: Dict[str, Any], attention: str) -> List[str]:
         "hidden from verl's processes, which would import them and not use them: {}".format(", ".join(HIDDEN)),
         "sync is the last phase of an iteration: the weights that the next one generates with",
     ]
+    if manifest["size"]["tied_embeddings"]:
+        found.append(
+            "{}: the output head is the embedding; verl would send it to vLLM once more, which refuses it in another "
+            "bucket than the embedding's".format(NAME)
+        )
     if manifest["layout"].get("sampler") == "fast":
         found.append("a custom sampler looks for finished samples every 0.02 s, where verl's own looks every 2 s")
     else:

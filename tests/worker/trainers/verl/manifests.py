@@ -35,10 +35,11 @@ def verl_manifest(
     sampler: str | None = None,
     stack: dict[str, str] | None = None,
     measure: dict[str, Any] | None = None,
+    shape: dict[str, Any] | None = None,
     **work: Any,
 ) -> Manifest:
-    """``work`` changes the workload."""
-    driver, size = find_backend("verl"), Shape(**SHAPE)
+    """``work`` changes the workload, ``shape`` the model."""
+    driver, size = find_backend("verl"), Shape(**{**SHAPE, **(shape or {})})
     workload = Workload.model_validate({**WORK, **work})
     return make_manifest(
         plan="tests",

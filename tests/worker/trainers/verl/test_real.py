@@ -25,6 +25,7 @@ from suite.launch.probe import stack_versions
 from suite.spec.manifest import Manifest
 from suite.worker.loop import expected_counts
 from suite.worker.trainers.processes import shared_memory_below
+from suite.worker.trainers.verl.tied import NAME
 from tests.needs import require_environment
 from tests.worker.trainers.verl.manifests import GRPO, as_read, verl_manifest
 
@@ -50,9 +51,12 @@ def for_stack(python: str, ranks: int, **more: Any) -> Manifest:
 
 
 def test_ppo_with_a_critic_on_two_workers_and_two_vllm_servers(tmp_path: Path, python: str) -> None:
-    """Two optimizer steps of two micro batches each: every way to miss or double one. The critic is GPT-2."""
+    """Two optimizer steps of two micro batches each: every way to miss or double one. The critic is GPT-2.
+
+    The policy's weights fill more than one bucket, and its output head is the embedding.
+    """
     critic = {"layers": 1, "hidden": 64, "ffn": 128, "heads": 2}
-    manifest = for_stack(python, 2, sampler="fast", optimizer_steps=2, critic=critic)
+    manifest = for_stack(python, 2, sampler="fast", optimizer_steps=2, critic=critic, shape={"vocab": 40_000})
     record = execute(manifest, tmp_path, LocalLauncher(), python, lambda event: None)
     bundle = Bundle(tmp_path / manifest.run.id)
     assert record.status == "ok", f"{record.failure}\n{(bundle.path / 'logs' / 'rank-0.log').read_text()[-3000:]}"
@@ -77,7 +81,9 @@ def test_ppo_with_a_critic_on_two_workers_and_two_vllm_servers(tmp_path: Path, p
     assert min(event["own_timers"]["gen"] for event in iterations) < 2, "nobody waits 2 s for the samples"
     worker: Any = record.environment.worker
     notes = worker["notes"]
-    assert any("every 0.02 s" in note for note in notes)
+    assert any("every 0.02 s" in note for note in notes) and any(note.startswith(NAME) for note in notes)
+    (bucket,) = [value for name, value in worker["configuration"].items() if name.endswith("bucket_megabytes")]
+    assert 4 * 64 * 40_000 < bucket * 2**20 < 2 * 4 * 64 * 40_000, "the embedding and the head, which verl would send"
     assert len([note for note in notes if note.startswith("replaced on a CPU: ")]) == 6
 
 
