@@ -57,7 +57,11 @@ class Nodes:
     python: Python = None
     stack: Annotated[
         list[str] | None,
-        typer.Option(help="PACKAGE=VERSION on the nodes, where no lock file and no interpreter here says it; repeat"),
+        typer.Option(
+            metavar="PACKAGE=VERSION|FILE",
+            help="versions on the nodes, where no lock file and no interpreter here says them, or a file of "
+            "`suite images stack`, which is found beside an image file; repeat",
+        ),
     ] = None
     env: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE for every rank, e.g. NCCL_SOCKET_IFNAME=eth0; repeat")
@@ -205,12 +209,14 @@ class Nodes:
 
         if self.device not in ("cpu", "cuda"):
             raise UsageError(f"--device of a cluster's nodes is cuda or cpu, not {self.device!r}")
+        files = [Path(text) for text in self.stack or () if "=" not in text]
         return cluster_machine(
             device="cpu" if self.device == "cpu" else "cuda",
             gpu=self.gpu,
             python=self.interpreter(launcher.image_python),
             image=self.image,
-            stack=dict(pair("--stack", text) for text in self.stack or ()),
+            stack=dict(pair("--stack", text) for text in self.stack or () if "=" in text),
+            stack_file=files[-1] if files else None,
             ranks=max(self.counts or (1,)) * self.ranks_per_node,
             variables=measured_with(self.variables()),
             manner=launcher.manner,
