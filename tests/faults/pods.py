@@ -18,6 +18,7 @@ from pathlib import Path
 from random import Random
 
 import psutil
+import urllib3
 from kubernetes import client, config
 
 from suite.launch.kubernetes.client import Cluster
@@ -51,6 +52,8 @@ class Site:
     node: Node
     cluster: Cluster
     kubeconfig: Path
+    #: folders of logs of earlier tries, which the kubelet has not removed yet
+    old_logs: frozenset[Path] = frozenset()
 
     @property
     def namespace(self) -> str:
@@ -93,6 +96,7 @@ class Site:
             for body in self._find(kind):
                 self.cluster.delete(kind, str(body["metadata"]["name"]))
         self.node.clear()
+        self.old_logs = self._logs()
 
     def rank(self, number: int) -> psutil.Process:
         """A rank's process as the host sees it. Raises Missed."""
@@ -105,7 +109,7 @@ class Site:
     def finished(self) -> int:
         """Iterations that both ranks have printed the end of, by the node's own files."""
         counts = [0, 0]
-        for path in LOGS.glob(f"{self.namespace}_*/*/*.log"):
+        for path in (path for pod in self._logs() - self.old_logs for path in pod.glob("*/*.log")):
             with suppress(OSError):
                 for line in path.read_bytes().split(b"\n")[:-1]:
                     found = _EVENT.search(line)
@@ -113,6 +117,9 @@ class Site:
                         event = json.loads(found[1]) if found else {}
                         counts[event["rank"]] += event["kind"] == "iteration"
         return min(counts)
+
+    def _logs(self) -> frozenset[Path]:
+        return frozenset(LOGS.glob(f"{self.namespace}_*"))
 
     def _find(self, kind: str) -> list[dict]:
         return self.cluster.find(kind, labelSelector=OURS)
@@ -219,7 +226,7 @@ def driver_signal(number: signal.Signals, site: Site, scene: Scene, random: Rand
     """At any moment of `suite submit`. The run stays in the cluster, and no other is sent for it."""
     driver = scene.start(submit(scene))
     if random.random() < 0.5:
-        seconds = random.uniform(0.2, 8)
+        seconds = random.uniform(0.2, 12)
         time.sleep(seconds)
         moment = f"{seconds:.2f} s after its start"
     else:
@@ -244,6 +251,7 @@ def started() -> Iterator[Site]:
     lacks = [*servers.missing(), *nodes.missing()]
     if lacks:
         raise RuntimeError(f"no {', '.join(lacks)}")
+    urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # its certificate is its own, on this machine
     with ExitStack() as ending:
         server = ending.enter_context(started_server())
         node = ending.enter_context(started_node(server))
