@@ -118,6 +118,7 @@ class Nodes:
                 "--precision 3% and --difference add runs by what those before came to, which a submitted plan cannot; "
                 "give --repeats"
             )
+        _refuse_profile(work.profile)
         machine = self.machine(launcher)
         requests, backends = self._requests(work, machine), work.backends
         plan = make_joint_plan(requests, machine.stacks(backends), machine.images(backends), machine.manner)
@@ -136,6 +137,7 @@ class Nodes:
         if extra:
             raise UsageError(f"{', '.join(extra)}: a manifest says what is measured; leave it out beside --manifest")
         wanted, _ = read_manifest(path)
+        _refuse_profile(wanted.measure.profile)
         require_layout(wanted, self.counts, self.gpus_per_node)
         layout = wanted.layout
         nodes, gpus = [str(layout.nodes)], layout.devices_per_node
@@ -245,3 +247,13 @@ class Nodes:
                 raise UsageError(f"--mount is SOURCE:TARGET or SOURCE:TARGET:rw with absolute paths, not {text!r}")
             found.append(Mount(source=source, target=target, read_only=mode != ["rw"]))
         return tuple(found)
+
+
+def _refuse_profile(is_profiled: bool) -> None:
+    from suite.spec.base import UsageError
+
+    if is_profiled:
+        raise UsageError(
+            "--profile: traces stay in the folder of the run, and from a cluster comes home what ranks print; "
+            "profile with suite run, on this machine or in a container"
+        )
