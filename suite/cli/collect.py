@@ -27,6 +27,7 @@ def collect(
 ) -> int:
     """Fetch what submitted runs have written and make their bundles. Exit 1 when one failed."""
     from suite.bundle.store import DamagedBundle
+    from suite.cli.options.handing_over import tell_network
     from suite.cli.options.reading import print_json, without_collector
     from suite.conduct.cluster.standing import (
         Standing,
@@ -37,6 +38,7 @@ def collect(
         without_hopeless,
     )
     from suite.conduct.running.outcome_line import outcome_line
+    from suite.launch.cluster.submission import SMOKE
     from suite.spec.base import UsageError, printable
 
     def show(now: Standing) -> None:
@@ -66,6 +68,9 @@ def collect(
         collected[submission.run_id] = {"status": record.status, "failure": failure and failure.kind}
         if not as_json:
             say(f"{submission.run_id}: {outcome_line(record)}")
+        if runs.name == SMOKE:
+            told = tell_network(record, lambda line: None if as_json else say(line))
+            collected[submission.run_id]["network"] = told
     if as_json:
         print_json({"collected": collected, "left": left})
     else:

@@ -67,14 +67,15 @@ COMMANDS: Mapping[str, Command | Group] = {
     "sizes": Command("sizes:sizes", "list the model sizes and the presets"),
     "backends": Command("backends:backends", "list the backends and the versions installed"),
     "images": Group(
-        "list, build, lock and check the container images",
-        "List, build, lock and check the container images that hold the training stacks.",
+        "list, build, lock, check and describe the container images",
+        "List, build, lock, check and describe the container images that hold the training stacks.",
         {
             "list": Command("images:list_images", "list the images, their bases and what is here already"),
             "build": Command("images:build", "build an image from this checkout"),
             "wheelhouse": Command("images:wheelhouse", "download what a CPU image is built from"),
             "lock": Command("images:lock", "compare the pinned digests of the bases with the registries"),
             "check": Command("images:check", "compare an image's contents with its locks and labels"),
+            "stack": Command("images:stack", "write down what an image's stack holds, for an image file"),
         },
     ),
     "claims": Group(

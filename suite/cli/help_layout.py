@@ -89,7 +89,7 @@ METAVARS = {
     "shared_memory": "SIZE",
     "shm_size": "SIZE",
     "size": "NAME",
-    "stack": "PACKAGE=VERSION",
+    "stack": "PACKAGE=VERSION|FILE",
     "starter": "torchrun|srun",
     "tag": "NAME",
     "target": "NAME",

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from suite.cli.exits import BAD_USAGE, DONE, GATE_NOT_MET, RUN_FAILED, command, complain
+from suite.cli.options.reading import Python
 from suite.spec.terminal import say
 
 AsJson = Annotated[bool, typer.Option("--json", help="print as JSON")]
@@ -180,6 +181,43 @@ def check(
     else:
         print_differences(tag, found)
     return GATE_NOT_MET if found else DONE
+
+
+@command
+def stack(
+    image: Annotated[
+        str | None,
+        typer.Argument(help="image of the container runtime, or of the catalogue [default: ask --python instead]"),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(help="image file that was made of it: write FILE.stack.json, where `suite submit` finds it"),
+    ] = None,
+    python: Python = None,
+) -> None:
+    """Write down which versions an image's stack has, for an image that is a file (.sqsh, .sif).
+
+    Without --file it is printed. Without IMAGE an interpreter is asked, inside of an image that of its stack.
+    """
+    from suite.backends.interpreters import read_interpreters
+    from suite.bundle.files import replace_atomically
+    from suite.conduct.cluster.image_file import file_digest
+    from suite.images.stack_file import beside, of_image, of_interpreter
+    from suite.launch.docker.connection import connect
+    from suite.spec.images import images
+    from suite.spec.version import suite_version
+
+    digest = None if file is None else file_digest(file.absolute())
+    if image is None:
+        found = of_interpreter(read_interpreters(python or ()).usual or sys.executable, digest)
+    else:
+        known = images().get(image)
+        found = of_image(connect().api, known.tag(suite_version()) if known else image, digest)
+    if file is None:
+        say(found.text().rstrip())
+    else:
+        replace_atomically(beside(file), found.text())
+        say(f"wrote {beside(file)}: {len(found.packages)} packages of Python {found.python}")
 
 
 def _pairs(texts: list[str]) -> dict[str, str]:

@@ -21,7 +21,7 @@ _MOST_BYTES = 64 << 20
 OWN_LABEL = "suite.check"
 
 # Runs under both interpreters, of which the older is Python 3.8; the driver's asks the stack's.
-_LOOK = """
+LOOK = """
 import json, os, platform, re, sys
 from importlib.metadata import distributions
 packages, commits = {}, {}
@@ -68,7 +68,7 @@ class Inside(Frozen):
 
 def look_inside(api: APIClient, image: str) -> Inside:
     """Run a short container of the image. Raises UsageError where it gives no answer."""
-    container = _create(api, image, ["/opt/suite/bin/python", "-c", _ASK, _LOOK])
+    container = _create(api, image, ["/opt/suite/bin/python", "-c", _ASK, LOOK])
     try:
         api.start(container)
         code = api.wait(container, timeout=ANSWER_SECONDS)["StatusCode"]

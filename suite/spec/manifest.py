@@ -39,6 +39,9 @@ class Measure(Declaring):
         description="variables that the user gave every rank, but for secrets; the manifest tells of them, and whoever "
         "runs it again gives them again",
     )
+    profile: Annotated[bool, Declared(written="when set")] = Field(
+        default=False, description="after the counted iterations, one more under torch's profiler, which counts nowhere"
+    )
     warmup: int = Field(default=2, ge=1, le=MOST_ITERATIONS, description="the first iteration never counts")
     iterations: int = Field(default=8, gt=0, le=MOST_ITERATIONS)
     seed: int = Field(default=1234, ge=0)

@@ -23,7 +23,7 @@ class EventLog:
 
     A line is handed to the kernel as it happens, so a killed process loses nothing; ``sync`` asks a background
     thread to put the file on disk within about a second, so that a slow disk does not stop the rank.
-    ``written_at``: when the last line was written (``time.monotonic``).
+    ``folder``: the bundle's. ``written_at``: when the last line was written (``time.monotonic``).
     """
 
     def __init__(self, folder: str, rank: int, mirror: bool, in_pieces: bool = False) -> None:
@@ -33,6 +33,7 @@ class EventLog:
         """
         events = os.path.join(folder, "events")
         os.makedirs(events, exist_ok=True)
+        self.folder = folder
         self.path = os.path.join(events, "rank-{}.jsonl".format(rank))
         self._rank = rank
         self._mirror = mirror

@@ -24,6 +24,7 @@ from suite.worker.memory import MemoryProbe
 from suite.worker.network import measure_network
 from suite.worker.nvml import DeviceSampler, open_gpu, open_gpus
 from suite.worker.process import without_collector
+from suite.worker.profile import ProfilingRecorder
 from suite.worker.progress import Progress
 from suite.worker.rank import RankIdentity
 from suite.worker.recorder import Recorder
@@ -125,6 +126,10 @@ def run(
             loop.run_iteration(iteration, recorder)
     if sampler is not None:
         sampler.stop()
+    if manifest["measure"].get("profile", False) and isinstance(subject, Engine) and split is None:
+        profiling = ProfilingRecorder(world, log.folder, progress)
+        profiling.watch(*subject.models)
+        loop.run_iteration(iterations, profiling)
     leave()
     return model_seconds
 

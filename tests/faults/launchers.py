@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
-from tests.faults import compose, containers, local, scheduler, surroundings
+from tests.faults import compose, containers, local, pods, scheduler, surroundings
 from tests.faults.tries import Fault
 
 
@@ -52,9 +52,17 @@ def on_slurm() -> Iterator[Launcher]:
         yield Launcher(scheduler.faults(site), site.slurm.environment, {"jobs": site.left}, site.restore, True)
 
 
+@contextmanager
+def in_pods() -> Iterator[Launcher]:
+    with pods.started() as site:
+        looks = {"jobs": site.left, "containers": site.node.running}
+        yield Launcher(pods.faults(site), {"KUBECONFIG": str(site.kubeconfig)}, looks, site.restore, True)
+
+
 LAUNCHERS: dict[str, Callable[[], AbstractContextManager[Launcher]]] = {
     "local": on_this_host,
     "docker": in_containers,
     "compose": by_compose,
     "slurm": on_slurm,
+    "kubernetes": in_pods,
 }

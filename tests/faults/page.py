@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from suite.launch.probe import host_facts
-from tests.faults import compose, containers, local, scheduler
+from tests.faults import compose, containers, local, pods, scheduler
 from tests.faults.scene import ROOT
 from tests.faults.tries import Fault, Try
 
 PAGE = ROOT / "docs" / "reliability.md"
 BEGIN, END = "<!-- written by make faults -->", "<!-- end of what make faults writes -->"
-FAULTS = (*local.FAULTS, *containers.FAULTS, *compose.FAULTS, *scheduler.FAULTS)
+FAULTS = (*local.FAULTS, *containers.FAULTS, *compose.FAULTS, *scheduler.FAULTS, *pods.FAULTS)
 KINDS = ("processes", "containers", "jobs", "shared memory", "files")
 HEAD = """\
 | launcher | fault | ranks | tries | right | lost | left behind | goes on by | seconds a try |

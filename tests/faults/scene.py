@@ -32,7 +32,10 @@ END_SECONDS, SETTLE_SECONDS, LOOK_SECONDS = 400.0, 12.0, 0.005
 #: hidden entries of a results folder that belong there
 OF_RESULTS = (".submitted", ".smoke")
 #: of the runtimes and schedulers that the harness itself has started
-DAEMONS = ("dockerd", "containerd", "munged", "slurmctld", "slurmscriptd", "slurmd", "docker-proxy")
+DAEMONS = (
+    *("dockerd", "containerd", "docker-proxy", "munged", "slurmctld", "slurmscriptd", "slurmd"),
+    *("kubelet", "kube-apiserver", "etcd"),
+)
 Command = Sequence[str]
 #: what verify finds of times that do not fit
 OF_TIMES = {"run-times", "event-times", "phase-times", "rank-times"}

@@ -8,15 +8,18 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
-from tests.faults import judging, local, page
+from suite.launch.cluster.torchrun import failed_ranks
+from tests.faults import judging, local, page, pods
 from tests.faults.launchers import Launcher
 from tests.faults.run import make, rounds
 from tests.faults.scene import Scene
 from tests.faults.soak import flatness, slope
 from tests.faults.tries import Fault, Missed, Try, Verdict, Wrong, append, following, random_of, read
+from tests.kubernetes_server.scripted_torchrun import tell
 
 FAULTS = {fault.name: fault for fault in local.FAULTS}
 SLEEPING = (sys.executable, "-c", "import time; time.sleep(60)")
@@ -139,6 +142,33 @@ class TestTries:
 
     def test_every_fault_has_a_name_of_its_own(self) -> None:
         assert len({fault.key for fault in page.FAULTS}) == len(page.FAULTS)
+
+
+class TestPods:
+    def test_the_stand_in_for_torchrun_names_the_rank_that_failed_as_torchrun_does(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        rank = subprocess.Popen(("sleep", "60"))
+        rank.kill()
+        tell(rank, {"RANK": "3", "LOCAL_RANK": "1"}, rank.wait())
+        assert failed_ranks(capsys.readouterr().err.encode().splitlines(keepends=True)) == {3: (-9, True)}
+
+    def test_iterations_are_counted_by_the_files_of_this_try_and_by_the_slower_rank(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(pods, "LOGS", tmp_path)
+        site = pods.Site(None, SimpleNamespace(namespace="lab"), tmp_path)  # type: ignore[arg-type]
+        line = '2026-11-23T10:00:00Z stdout F ::suite:: {"kind": "iteration", "rank": %d}\n'
+        for pod, text in (
+            ("lab_a_1", line % 0 * 3),
+            ("lab_b_2", line % 1 * 2 + (line % 1)[:-2]),
+            ("other_c_3", line % 1),
+        ):
+            (tmp_path / pod / "ranks").mkdir(parents=True)
+            (tmp_path / pod / "ranks" / "0.log").write_text(text)
+        assert site.finished() == 2
+        site.old_logs = frozenset(tmp_path.glob("lab_*"))
+        assert site.finished() == 0
 
 
 def test_the_page_counts_and_names_what_was_not_right() -> None:

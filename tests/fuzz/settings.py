@@ -1,4 +1,4 @@
-"""Files beside a user's runs: a site file, and the tags of a run."""
+"""Files beside a user's runs and images: a site file, the tags of a run, what an image's stack holds."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from random import Random
 from suite.bundle.tags import FOLDER, tags_of
 from suite.cli.options.cluster import Nodes
 from suite.cli.options.site_file import read_site
+from suite.images.stack_file import read_stack
 from tests.fuzz import mutate
 from tests.fuzz.material import folder, in_file
 
@@ -26,6 +27,16 @@ kubernetes:
 """
 TAGS = {"schema": "suite/tags/1", "tags": ["baseline", "h100", "v1.0"]}
 
+STACK = {
+    "schema": "suite/image-stack/1",
+    "image": "suite-nemo:1",
+    "id": "sha256:" + "1" * 64,
+    "file": "sha256:" + "2" * 64,
+    "python": "3.8.10",
+    "packages": {"torch": "1.14.0a0+44dac51c.nv23.02", "apex": "0.1"},
+    "commits": {"trlx": "3340c2f3a56d1d14fdd5f13ad575121fa26b6d92"},
+}
+
 
 def make_site(random: Random) -> bytes:
     return mutate.lines(SITE, random)
@@ -43,3 +54,10 @@ def read_tags(data: bytes) -> None:
     place.mkdir(exist_ok=True)
     (place / "run.json").write_bytes(data)
     tags_of(folder() / "run")
+
+
+make_stack = mutate.json_document([STACK])
+
+
+def read_a_stack(data: bytes) -> None:
+    read_stack(in_file("image.sqsh.stack.json", data))

@@ -44,6 +44,7 @@ TARGETS = {
         Target("pod-log", clusters.make_pod_log, clusters.read_pod_log, (Unanswered,)),
         Target("site", settings.make_site, settings.read_a_site, (UsageError,)),
         Target("tags", settings.make_tags, settings.read_tags, (UsageError,)),
+        Target("image-stack", settings.make_stack, settings.read_a_stack, (UsageError,)),
         Target("archive", make_archive, read_archive, (UnsafeCopy,)),
         Target("packed", make_packed, read_packed, (UsageError,)),
         Target("identity", make_identity, read_identity, (UsageError,)),

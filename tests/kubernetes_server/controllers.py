@@ -11,10 +11,11 @@ import copy
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
 
+from suite.launch.cluster.scheduler import Unanswered
 from suite.launch.kubernetes.client import Cluster, Refused
 
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -76,24 +77,32 @@ class Controllers:
     def _work(self) -> None:
         try:
             while not self._stopped.wait(TICK_SECONDS):
-                jobs = {job["metadata"]["uid"]: job for job in self._cluster.find("Job")}
-                for uid in set(self._jobs) - set(jobs):
-                    delete_owned(self._cluster, uid, ("Pod", "ConfigMap", "Service"))
-                    del self._jobs[uid]
-                for uid, job in jobs.items():
-                    if uid not in self._jobs:
-                        self._begin(job)
-                    if not job.get("status", {}).get("conditions"):
-                        self._go_on(job)
-                    self._jobs[uid] = job
+                with suppress(Unanswered):  # a controller outlives its API server
+                    self._look_round()
         except BaseException as error:  # noqa: BLE001 - the test's thread raises it
             self._trouble.append(error)
+
+    def _look_round(self) -> None:
+        jobs = {job["metadata"]["uid"]: job for job in self._cluster.find("Job")}
+        for uid in set(self._jobs) - set(jobs):
+            delete_owned(self._cluster, uid, ("Pod", "ConfigMap", "Service"))
+            del self._jobs[uid]
+        for uid, job in jobs.items():
+            if uid not in self._jobs:
+                self._begin(job)
+            if not job.get("status", {}).get("conditions"):
+                self._go_on(job)
+            self._jobs[uid] = job
 
     def _begin(self, job: dict[str, Any]) -> None:
         for index in range(job["spec"]["completions"]):
             body = pod_of_job(job, index)
             body["spec"]["nodeName"] = self._node
-            self._cluster.create(body)
+            try:
+                self._cluster.create(body)
+            except Refused as error:
+                if error.status != 409:  # made when the server's answer was lost
+                    raise
 
     def _go_on(self, job: dict[str, Any]) -> None:
         uid, nodes = job["metadata"]["uid"], job["spec"]["completions"]

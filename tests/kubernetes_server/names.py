@@ -8,7 +8,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from kubernetes.client import CoreV1Api
+from kubernetes.client import ApiException, CoreV1Api
+from urllib3.exceptions import HTTPError
 
 DOMAIN = "cluster.local"
 PORT = 53
@@ -38,7 +39,7 @@ def serving_names(core: CoreV1Api, address: str) -> Iterator[None]:
 
         def serve() -> None:
             while not stopped.is_set():
-                with suppress(TimeoutError, ValueError, IndexError, struct.error):
+                with suppress(TimeoutError, ValueError, IndexError, struct.error, ApiException, HTTPError):
                     question, asker = server.recvfrom(512)
                     server.sendto(_answer(core, question), asker)
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kubernetes.client import CoreV1Api
+from kubernetes.client import ApiException, CoreV1Api
 
 from tests.kubernetes_server import names, node_image
 from tests.kubernetes_server.server import BUILT, Server, free_port
@@ -109,7 +109,11 @@ class Node:
     def clear(self) -> None:
         """Delete all pods, and wait until the kubelet has ended them and given back their addresses."""
         for pod in self.core.list_pod_for_all_namespaces().items:
-            self.core.delete_namespaced_pod(pod.metadata.name, pod.metadata.namespace, grace_period_seconds=1)
+            try:
+                self.core.delete_namespaced_pod(pod.metadata.name, pod.metadata.namespace, grace_period_seconds=1)
+            except ApiException as error:
+                if error.status != 404:  # gone with its Job
+                    raise
         deadline = time.monotonic() + END_SECONDS
         while self.running() or self.core.list_pod_for_all_namespaces().items:
             if time.monotonic() > deadline:

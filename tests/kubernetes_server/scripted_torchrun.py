@@ -2,7 +2,8 @@
 """A stand-in for torchrun in an image: starts tests/scripted_worker.py once for each rank of the node.
 
 In the image it lies in the place of the stack's interpreter, so that the command of a pod is what the suite renders.
-Like torchrun it ends the other ranks when one has failed or when it is told to end, and its own status is 1 then.
+Like torchrun it ends the other ranks when one has failed or when it is told to end, says which one that was and how it
+ended, and its own status is 1 then.
 """
 
 from __future__ import annotations
@@ -32,6 +33,17 @@ def rank_commands(command: list[str], python: str, worker: str) -> list[tuple[li
     ]
 
 
+def tell(rank: subprocess.Popen, variables: dict[str, str], code: int | None) -> None:
+    """The end of torchrun's own words about the first rank that failed."""
+    print(
+        "Root Cause (first observed failure):\n[0]:\n"
+        f"  rank      : {variables['RANK']} (local_rank: {variables['LOCAL_RANK']})\n"
+        f"  exitcode  : {code} (pid: {rank.pid})",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
 def main(command: list[str]) -> int:
     ranks: list[subprocess.Popen] = []
 
@@ -41,11 +53,14 @@ def main(command: list[str]) -> int:
         sys.exit(1)
 
     signal.signal(signal.SIGTERM, end)
-    for argv, variables in rank_commands(command, PYTHON, WORKER):
+    commands = rank_commands(command, PYTHON, WORKER)
+    for argv, variables in commands:
         ranks.append(subprocess.Popen(argv, env={**os.environ, **variables}))
     while True:
         codes = [rank.poll() for rank in ranks]
         if any(codes):
+            local = next(index for index, code in enumerate(codes) if code)
+            tell(ranks[local], commands[local][1], codes[local])
             end(0, None)
         if all(code == 0 for code in codes):
             return 0

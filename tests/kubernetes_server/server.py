@@ -28,10 +28,28 @@ USERS = {"admin": ("admin-token", "system:masters"), "guest": ("guest-token", ""
 
 @dataclass
 class Server:
-    """A running API server."""
+    """A running API server; ``command`` starts it again on what its etcd has kept."""
 
     folder: Path
     url: str
+    command: list[str]
+    process: subprocess.Popen | None = None
+
+    def start(self) -> None:
+        """Raises RuntimeError with the end of its log when it does not answer in time."""
+        self.process = _start(self.folder, "apiserver", self.command)
+        deadline = time.monotonic() + START_SECONDS
+        while not _ready(self.url):
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                log = (self.folder / "apiserver.log").read_text(errors="replace")
+                raise RuntimeError(f"the API server does not answer: {log[-2000:]}")
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        """Without a warning."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
 
     def kubeconfig(self, user: str = "admin", namespace: str = "default") -> Path:
         """A kubeconfig file of one of the users."""
@@ -65,19 +83,19 @@ def program_path() -> Path:
 def started_server() -> Iterator[Server]:
     """Raises RuntimeError with the end of the server's log when it does not answer in time."""
     folder = Path(tempfile.mkdtemp(prefix="kubernetes-"))
-    processes: list[subprocess.Popen] = []
+    etcd, peers, port = (f"http://127.0.0.1:{free_port()}", f"http://127.0.0.1:{free_port()}", free_port())
+    server = Server(folder, f"https://127.0.0.1:{port}", _apiserver(folder, etcd, port))
+    store: subprocess.Popen | None = None
     try:
         _make_keys(folder)
-        etcd, peers, port = (f"http://127.0.0.1:{free_port()}", f"http://127.0.0.1:{free_port()}", free_port())
-        processes.append(_start(folder, "etcd", _etcd(folder, etcd, peers)))
-        processes.append(_start(folder, "apiserver", _apiserver(folder, etcd, port)))
-        server = Server(folder, f"https://127.0.0.1:{port}")
-        _wait(server, processes)
+        store = _start(folder, "etcd", _etcd(folder, etcd, peers))
+        server.start()
         yield server
     finally:
-        for process in processes:
-            process.kill()  # nothing of theirs is kept, and a server without its etcd takes long to end by itself
-            process.wait()
+        server.kill()  # nothing of theirs is kept, and a server without its etcd takes long to end by itself
+        if store is not None:
+            store.kill()
+            store.wait()
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -132,17 +150,8 @@ def _apiserver(folder: Path, etcd: str, port: int) -> list[str]:
 
 
 def _start(folder: Path, name: str, command: list[str]) -> subprocess.Popen:
-    with (folder / f"{name}.log").open("wb") as log:
+    with (folder / f"{name}.log").open("ab") as log:
         return subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
-
-
-def _wait(server: Server, processes: list[subprocess.Popen]) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while not _ready(server.url):
-        if time.monotonic() > deadline or any(process.poll() is not None for process in processes):
-            log = (server.folder / "apiserver.log").read_text(errors="replace")
-            raise RuntimeError(f"the API server does not answer: {log[-2000:]}")
-        time.sleep(0.1)
 
 
 def _ready(url: str) -> bool:

@@ -57,7 +57,11 @@ class Nodes:
     python: Python = None
     stack: Annotated[
         list[str] | None,
-        typer.Option(help="PACKAGE=VERSION on the nodes, where no lock file and no interpreter here says it; repeat"),
+        typer.Option(
+            metavar="PACKAGE=VERSION|FILE",
+            help="versions on the nodes, where no lock file and no interpreter here says them, or a file of "
+            "`suite images stack`, which is found beside an image file; repeat",
+        ),
     ] = None
     env: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE for every rank, e.g. NCCL_SOCKET_IFNAME=eth0; repeat")
@@ -114,6 +118,7 @@ class Nodes:
                 "--precision 3% and --difference add runs by what those before came to, which a submitted plan cannot; "
                 "give --repeats"
             )
+        _refuse_profile(work.profile)
         machine = self.machine(launcher)
         requests, backends = self._requests(work, machine), work.backends
         plan = make_joint_plan(requests, machine.stacks(backends), machine.images(backends), machine.manner)
@@ -132,6 +137,7 @@ class Nodes:
         if extra:
             raise UsageError(f"{', '.join(extra)}: a manifest says what is measured; leave it out beside --manifest")
         wanted, _ = read_manifest(path)
+        _refuse_profile(wanted.measure.profile)
         require_layout(wanted, self.counts, self.gpus_per_node)
         layout = wanted.layout
         nodes, gpus = [str(layout.nodes)], layout.devices_per_node
@@ -205,12 +211,14 @@ class Nodes:
 
         if self.device not in ("cpu", "cuda"):
             raise UsageError(f"--device of a cluster's nodes is cuda or cpu, not {self.device!r}")
+        files = [Path(text) for text in self.stack or () if "=" not in text]
         return cluster_machine(
             device="cpu" if self.device == "cpu" else "cuda",
             gpu=self.gpu,
             python=self.interpreter(launcher.image_python),
             image=self.image,
-            stack=dict(pair("--stack", text) for text in self.stack or ()),
+            stack=dict(pair("--stack", text) for text in self.stack or () if "=" in text),
+            stack_file=files[-1] if files else None,
             ranks=max(self.counts or (1,)) * self.ranks_per_node,
             variables=measured_with(self.variables()),
             manner=launcher.manner,
@@ -239,3 +247,13 @@ class Nodes:
                 raise UsageError(f"--mount is SOURCE:TARGET or SOURCE:TARGET:rw with absolute paths, not {text!r}")
             found.append(Mount(source=source, target=target, read_only=mode != ["rw"]))
         return tuple(found)
+
+
+def _refuse_profile(is_profiled: bool) -> None:
+    from suite.spec.base import UsageError
+
+    if is_profiled:
+        raise UsageError(
+            "--profile: traces stay in the folder of the run, and from a cluster comes home what ranks print; "
+            "profile with suite run, on this machine or in a container"
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,9 +76,13 @@ class HandingOver:
                     if record.status != "ok":
                         self._refuse(submission.run_id, record)
                         return False
+                    self.first.setdefault("network", {})[submission.run_id] = tell_network(record, self.show)
         if not self._launcher.waits:
             self._launcher.start_after(first)
-            self.show(f"    the others start when it has ended well; suite collect --runs {root} makes its bundle")
+            self.show(
+                f"    the others start when it has ended well; suite collect --runs {root} makes its bundle, and tells "
+                "the network that it measured"
+            )
         return True
 
     def _collected(self, submission: Submission, root: Path) -> Record:
@@ -96,6 +100,22 @@ class HandingOver:
             warn("smoke run: ", printable(line))
         advice = "" if failure is None else f" {next_step(failure.kind)}"
         warn("error: ", f"the smoke run {run_id} {record.status}, so nothing else was submitted.{advice}")
+
+
+def tell_network(record: Record, show: Callable[[str], None]) -> list[dict[str, Any]]:
+    """The network that a smoke run measured, to the user; what is slow of it is a warning. Also for the JSON."""
+    from suite.report.facts.network_check import CONVENTION, network_checks
+
+    checks = network_checks(record)
+    if checks:
+        show(f"    bus bandwidths: {CONVENTION}")
+    elif record.run.ranks > 1:
+        warn("warning: ", f"{record.run.id} tells no network that it measured")
+    for check in checks:
+        show(f"    {check}")
+        if (slow := check.warning()) is not None:
+            warn("warning: ", slow)
+    return [check.model_dump(mode="json") for check in checks]
 
 
 def dry(work: Work, nodes: Nodes, launcher: ClusterLauncher, smoke: bool, as_json: bool) -> int:

@@ -134,6 +134,15 @@ class Basics:
         bool,
         typer.Option("--bind/--no-bind", help="cuda: each rank on CPUs near its GPU", rich_help_panel=MEASURING),
     ] = True
+    profile: Annotated[
+        bool,
+        typer.Option(
+            "--profile",
+            help="engines, here or in a container: after what is counted, one more iteration under torch's profiler; "
+            "traces stay in the run's folder",
+            rich_help_panel=MEASURING,
+        ),
+    ] = False
     track: Annotated[
         str | None,
         typer.Option(
@@ -316,6 +325,7 @@ class Work(LayoutOptions, WorkloadOptions, Basics):
                 "bind": "near-gpu" if self.bind and machine.device == "cuda" else "none",
                 "warmup": self.warmup,
                 "seed": self.seed,
+                **({"profile": True} if self.profile else {}),
                 **({"variables": machine.variables} if machine.variables else {}),
                 **({} if self.iterations is None else {"iterations": self.iterations}),
             },

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar, Literal
 
@@ -11,10 +12,11 @@ from pydantic import Field
 
 from suite.backends.base import optional_packages
 from suite.backends.registry import find_backend
-from suite.conduct.cluster.image_file import content_name
+from suite.conduct.cluster.image_file import content_name, is_file
 from suite.conduct.planning.machine import USUAL_THREADS, Machine, without_missing
 from suite.images.locks import normal, pins_of
 from suite.images.project import Project
+from suite.images.stack_file import beside, read_beside, read_stack
 from suite.launch.probe import stack_versions
 from suite.spec.base import UsageError
 from suite.spec.catalogue import find_device
@@ -28,14 +30,20 @@ class ClusterMachine(Machine):
     image: str | None = Field(description="what the ranks run in; null: on the nodes themselves")
     image_name: str | None = Field(description="what names it by its content, as far as that is known")
     given: Mapping[str, str] = Field(description="package -> version as the user gave it")
+    told: Mapping[str, str] | None = Field(
+        description="normal name -> version of all that the image has, by the file of its stack; null: there is none"
+    )
     holder: ClassVar[str] = "version with --stack PACKAGE=VERSION"
 
     def versions(self, backend: str) -> dict[str, str | None]:
-        """As given, else of this interpreter where the nodes have it too, else those that an image's lock pins."""
+        """As given, else as the file of the image's stack has it, else of this interpreter where the nodes have it too,
+        else those that an image's lock pins."""
         driver = find_backend(backend)
         packages, optional = driver.packages, optional_packages(driver)
         if set(packages) <= set(self.given):
             known: Mapping[str, str | None] = {}
+        elif self.told is not None:
+            known = self.told
         elif self.image is None:
             known = stack_versions(self.python, packages + optional)
         else:
@@ -59,6 +67,28 @@ class ClusterMachine(Machine):
         known = images_of(backend)
         return f"the lock of image {known[0].name}" if known else self.image
 
+    def lacking(self, backend: str, missing: Sequence[str]) -> str:
+        """What tells the versions of an image is a lock or a file, in which nothing can be installed."""
+        if self.image is None:
+            return super().lacking(backend, missing)
+        packages = ", ".join(missing)
+        pairs = " ".join(f"--stack {package}=VERSION" for package in missing)
+        if self.told is not None:
+            return (
+                f"{backend} needs {packages}, which the image does not have by the file of its stack; take another "
+                f"image, or write that file anew (`suite images stack`), or give {pairs}"
+            )
+        untold = f"{backend} needs the version of {packages}, which {self.where(backend)} does not tell"
+        if is_file(self.image):
+            return (
+                f"{untold}, and there is no {beside(Path(self.image))}: write it, on a machine that has the image the "
+                f"file was made from, with `suite images stack IMAGE --file {self.image}`, or give {pairs}"
+            )
+        return (
+            f"{untold}: give {pairs}, or --stack FILE with what `suite images stack IMAGE > FILE` writes on a machine "
+            "that has the image"
+        )
+
 
 def cluster_machine(
     *,
@@ -70,10 +100,13 @@ def cluster_machine(
     ranks: int,
     variables: Mapping[str, str] = MappingProxyType({}),
     manner: tuple[str, ...] = (),
+    stack_file: Path | None = None,
 ) -> ClusterMachine:
-    """``gpu``: a device of the catalogue, by name or by enough of its words. Raises UsageError for an unknown one, and
-    for an image file that cannot be read."""
+    """``gpu``: a device of the catalogue, by name or by enough of its words. ``stack_file``: what the image holds, as
+    `suite images stack` writes it; beside an image file it is found. Raises UsageError for an unknown device, and for
+    files that cannot be read or do not belong together."""
     found = None if gpu is None else known_device(gpu)
+    image_name = None if image is None else content_name(image)
     return ClusterMachine(
         python=python,
         device=device,
@@ -82,11 +115,22 @@ def cluster_machine(
         device_name=found.name if found else None,
         threads_per_rank=USUAL_THREADS if device == "cuda" else 1,
         image=image,
-        image_name=None if image is None else content_name(image),
+        image_name=image_name,
         given=dict(stack),
+        told=_told(image, image_name, stack_file),
         variables=dict(variables),
         manner=manner,
     )
+
+
+def _told(image: str | None, name: str | None, given: Path | None) -> Mapping[str, str] | None:
+    if given is not None:
+        try:
+            return read_stack(given).packages
+        except FileNotFoundError:
+            raise UsageError(f"--stack is PACKAGE=VERSION or a file, and there is no file {given}") from None
+    found = None if image is None or name is None or not is_file(image) else read_beside(Path(image), name)
+    return None if found is None else found.packages
 
 
 def known_device(name: str) -> Device:

@@ -125,6 +125,13 @@ class Machine(Frozen):
         """What holds a backend's stack, in words for a message."""
         return self.python_of(backend)
 
+    def lacking(self, backend: str, missing: Sequence[str]) -> str:
+        """That packages are missing from a backend's stack, and what to do."""
+        return (
+            f"{backend} needs {', '.join(missing)}, which {self.where(backend)} does not have; install it there or "
+            f"name another {self.holder} (`suite doctor` shows the rest)"
+        )
+
     def python_of(self, backend: str) -> str:
         """The interpreter of a backend's ranks."""
         return self.pythons.get(backend, self.python)
@@ -139,10 +146,7 @@ class Machine(Frozen):
             versions = self.versions(name)
             missing = [package for package, version in versions.items() if version is None]
             if missing:
-                raise UsageError(
-                    f"{name} needs {', '.join(missing)}, which {self.where(name)} does not have; install it there or "
-                    f"name another {self.holder} (`suite doctor` shows the rest)"
-                )
+                raise UsageError(self.lacking(name, missing))
             errors = self.stack_errors(name)
             if errors:
                 raise UsageError(f"{name} cannot run on the stack of {self.where(name)}: {'; '.join(errors)}")

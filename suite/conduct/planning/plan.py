@@ -170,11 +170,23 @@ def _layout(
         errors = unknown_work(driver, workload) + layout_errors(size, workload, layout)
         errors += driver.errors(size, workload, layout, request.measure)
         errors += generation_errors(size, layout, request.measure)
+        errors += _profile_errors(driver, layout, request)
         return layout, errors + versions_errors(driver, workload, layout, versions)
     except ValidationError as error:
         return None, [entry["msg"].removeprefix("Value error, ") for entry in error.errors()]
     except ValueError as error:
         return None, [str(error)]
+
+
+def _profile_errors(driver: BackendDriver, layout: Layout, request: Request) -> list[str]:
+    """The iteration that is traced is the suite's own, on ranks that all do the same."""
+    if not request.measure.profile:
+        return []
+    if driver.kind == "trainer":
+        return [f"--profile traces the suite's own iteration, and {driver.name} has its trainer's; leave it out"]
+    if layout.placement == "split":
+        return ["--profile traces ranks that all do the same; leave it out with --placement split"]
+    return []
 
 
 def _expected_to_fit(

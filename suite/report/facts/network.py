@@ -15,7 +15,7 @@ from suite.spec.catalogue import find_device
 
 #: Scope of the worker's figures -> what a reader calls it, in the order of the report.
 SCOPES = {"within_node": "within a node", "across_nodes": "across nodes", "all_ranks": "all ranks"}
-_PATTERNS = ("all_reduce", "all_gather", "send_receive")
+PATTERNS = ("all_reduce", "all_gather", "send_receive")
 _MOST_LISTED = 512
 _MOST_ROWS = 8
 
@@ -66,7 +66,7 @@ def network_runs(rows: Sequence[Row], groups: Sequence[RowRuns]) -> NetworkRuns:
     found: NetworkRuns = defaultdict(list)
     for row, group in zip(rows, groups, strict=True):
         for entry in group.entries:
-            scopes = _scopes(entry.record)
+            scopes = scopes_of(entry.record)
             if scopes:
                 found[group.machine, row.nodes, row.ranks].append(NetworkRun(row.number, entry.record, scopes))
     return dict(sorted(found.items()))
@@ -125,13 +125,13 @@ def positive(value: Any) -> float | None:
     return float(value) if type(value) in (int, float) and 0 < value < 1e18 else None
 
 
-def _scopes(record: Record) -> dict[str, Bandwidths]:
+def scopes_of(record: Record) -> dict[str, Bandwidths]:
     """The largest bus bandwidth over the message sizes, by scope. What is not as the worker writes it is left out."""
     rates: dict[str, dict[str, float]] = defaultdict(dict)
     latencies: dict[str, float] = {}
     for one in listed_objects(inner(record.environment.worker, "network", "measurements")):
         scope, pattern = one.get("scope"), one.get("pattern")
-        if not (isinstance(scope, str) and scope in SCOPES and isinstance(pattern, str) and pattern in _PATTERNS):
+        if not (isinstance(scope, str) and scope in SCOPES and isinstance(pattern, str) and pattern in PATTERNS):
             continue
         found = [positive(size.get("bus_bytes_per_second")) for size in listed_objects(one.get("sizes"))]
         known = [rate for rate in found if rate is not None]

@@ -32,7 +32,7 @@ _ADAPTERS = "a device's share of its node's adapters"
 _SYSTEMS = "a device in its maker's own systems"
 
 
-class _Expected(NamedTuple):
+class Expected(NamedTuple):
     """Bytes per second, what has them, and the share of them below which a network is slow."""
 
     rate: float
@@ -44,7 +44,7 @@ class _Finding(NamedTuple):
     """What is wrong with the network of a run. ``expected``: None where it was only switched off."""
 
     scope: str
-    expected: _Expected | None
+    expected: Expected | None
     look: str
 
 
@@ -76,43 +76,54 @@ def _sentence(finding: _Finding, runs: list[NetworkRun]) -> str:
 def _findings(run: NetworkRun) -> Iterator[_Finding]:
     if run.record.run.device != "cuda":
         return
-    for scope, expect, look in (
-        ("within_node", _expected_within, _look_within),
-        ("across_nodes", _expected_across, _look_across),
-    ):
+    for scope in _EXPECT:
         measured = run.scopes.get(scope)
         if measured is None:
             continue
-        expected = expect(run.record)
+        expected = expected_of(run.record, scope)
         if expected is not None and measured.all_reduce and measured.all_reduce < expected.slow * expected.rate:
-            yield _Finding(scope, expected, look(run.record))
+            yield _Finding(scope, expected, look_at(run.record, scope))
         elif scope == "across_nodes" and _switched_off(run.record) and _active_adapters(run.record):
             yield _Finding(scope, None, _switched_off(run.record))
 
 
-def _expected_within(record: Record) -> _Expected | None:
+def expected_of(record: Record, scope: str) -> Expected | None:
+    """What an all-reduce of the run should reach there; None where nothing tells, as on a CPU and of all ranks."""
+    expect = _EXPECT.get(scope)
+    return expect(record) if expect is not None and record.run.device == "cuda" else None
+
+
+def look_at(record: Record, scope: str) -> str:
+    """What to look at where it does not."""
+    return _look_within(record) if scope == "within_node" else _look_across(record)
+
+
+def _expected_within(record: Record) -> Expected | None:
     """NVLink or its like as far as it leads to the run's devices, else the slots; None where that is not known."""
     hardware = hardware_here(record)
     device = find_device(hardware.name) if hardware else None
     if hardware is None or device is None:
         return None
     if not device.link_bytes_per_second or device.link_devices is not None:
-        return _Expected(min([hardware.link, *_slots(record)]), _PCIE, _SLOW_PCIE)
+        return Expected(min([hardware.link, *_slots(record)]), _PCIE, _SLOW_PCIE)
     shares = [share for gpu in _gpus(record) if (share := _share_of_links(gpu)) is not None]
     # Where links lead from device to device, a part of a node's devices has a part of each one's links.
     is_whole = record.run.layout.devices_per_node == hardware.node_devices
     if not shares and not is_whole:
         return None
-    return _Expected(hardware.link * min(shares, default=1.0), _LINKS, _SLOW)
+    return Expected(hardware.link * min(shares, default=1.0), _LINKS, _SLOW)
 
 
-def _expected_across(record: Record) -> _Expected | None:
+def _expected_across(record: Record) -> Expected | None:
     """A device's share of its node's active adapters, at most what its maker's systems have."""
     hardware = hardware_here(record)
     adapters = sum(_active_adapters(record)) / 8 / record.run.layout.devices_per_node
     if adapters and (hardware is None or adapters < hardware.network):
-        return _Expected(adapters, _ADAPTERS, _SLOW)
-    return _Expected(hardware.network, _SYSTEMS, _SLOW) if hardware else None
+        return Expected(adapters, _ADAPTERS, _SLOW)
+    return Expected(hardware.network, _SYSTEMS, _SLOW) if hardware else None
+
+
+_EXPECT = {"within_node": _expected_within, "across_nodes": _expected_across}
 
 
 def _look_within(record: Record) -> str:

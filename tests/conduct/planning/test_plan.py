@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from suite.conduct.planning.plan import make_plan
 from suite.conduct.planning.request import LayoutChoices
 from suite.spec.base import UsageError
+from suite.spec.manifest import Measure
 from tests.conduct.requests import STACKS, request, shape, workload
 
 
@@ -112,3 +113,35 @@ def test_the_work_of_the_replicas_adds_up_to_the_workload(rollouts: int, ranks: 
 def test_requests_of_nothing_are_refused(bad: dict) -> None:
     with pytest.raises(ValidationError):
         request(**bad)
+
+
+class TestProfile:
+    def measure(self, **asked: bool) -> Measure:
+        return Measure(device="cpu", precision="fp32", warmup=1, iterations=3, **asked)
+
+    def test_a_traced_run_is_a_row_of_its_own_and_others_keep_their_bytes(self) -> None:
+        plain, unasked, traced = (
+            make_plan(request(measure=self.measure(**asked)), STACKS).manifests[0]
+            for asked in ({}, {"profile": False}, {"profile": True})
+        )
+        assert plain.model_dump_json() == unasked.model_dump_json() and "profile" not in plain.model_dump_json()
+        assert plain.hash != traced.hash and plain.work_hash == traced.work_hash
+
+    @pytest.mark.parametrize(
+        ("changes", "words"),
+        [
+            ({"backends": ("trlx-deepspeed",)}, "traces the suite's own iteration, and trlx-deepspeed has its"),
+            (
+                {
+                    "backends": ("deepspeed",),
+                    "ranks": (2,),
+                    "layout": LayoutChoices(placement=("split",), generation=("vllm",), generation_ranks=(1,)),
+                },
+                "traces ranks that all do the same",
+            ),
+        ],
+    )
+    def test_what_cannot_be_traced_is_refused(self, changes: dict, words: str) -> None:
+        stacks = {**STACKS, "trlx-deepspeed": {"torch": "2.13.0", "deepspeed": "0.19.8", "transformers": "4.57.0"}}
+        with pytest.raises(UsageError, match=words):
+            make_plan(request(measure=self.measure(profile=True), **changes), stacks)

@@ -1,0 +1,101 @@
+"""What an image's stack holds, in a file beside an image that is itself a file: nobody can ask that one from here.
+
+``engines.sqsh.stack.json`` speaks of ``engines.sqsh``: what the image itself answered, not what a lock would have.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, ValidationError
+
+from suite.images.inside import ANSWER_SECONDS, LOOK, Environment, look_inside
+from suite.spec import foreign
+from suite.spec.base import Frozen, UsageError, printable
+from suite.spec.images import Digest
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+ENDING = ".stack.json"
+_MOST_BYTES = 4 << 20
+
+
+class StackFile(Frozen):
+    """The packages of an image's stack."""
+
+    schema_: Literal["suite/image-stack/1"] = Field(default="suite/image-stack/1", alias="schema")
+    image: str | None = Field(description="name of the image that was asked; null: what was asked is an interpreter")
+    id: str | None = Field(description="that image's id on the container runtime")
+    file: Digest | None = Field(description="the image file that it was written for; null: it may be of any")
+    python: str = Field(description="version of the stack's Python")
+    packages: Mapping[str, str] = Field(description="normal name -> version")
+    commits: Mapping[str, str] = Field(description="normal name -> commit, of what was installed from a repository")
+
+    def text(self) -> str:
+        """As it is written."""
+        return json.dumps(self.model_dump(by_alias=True), indent=1) + "\n"
+
+
+def beside(image: Path) -> Path:
+    """Where the file of an image file lies."""
+    return image.with_name(image.name + ENDING)
+
+
+def of_image(api: APIClient, image: str, file: str | None) -> StackFile:
+    """Ask an image of the container runtime. Raises UsageError where it gives no answer or has no stack."""
+    stack = look_inside(api, image).stack
+    if stack is None:
+        raise UsageError(f"{image} has no stack: no interpreter starts at /opt/stack/bin/python")
+    return _written(stack, file, image, str(api.inspect_image(image).get("Id")))
+
+
+def of_interpreter(python: str, file: str | None) -> StackFile:
+    """Ask an interpreter of this machine, or of the image that this command itself runs in. Raises UsageError."""
+    try:
+        done = subprocess.run((python, "-c", LOOK), capture_output=True, timeout=ANSWER_SECONDS, check=True)
+        return _written(Environment.model_validate_json(done.stdout), file)
+    except OSError as error:
+        raise UsageError(f"no interpreter at {python}: {error.strerror}; name one with --python") from error
+    except (subprocess.SubprocessError, ValidationError) as error:
+        raise UsageError(f"{python} does not tell what it has; name a Python 3.8 or newer with --python") from error
+
+
+def read_stack(path: Path) -> StackFile:
+    """A file as ``suite images stack`` writes it. Raises FileNotFoundError, and UsageError for anything else."""
+    text = foreign.read_text(path, str(path), _MOST_BYTES, by_user=True)
+    try:
+        return StackFile.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UsageError(
+            printable(f"{path} is no file of `suite images stack`: {where}: {first['msg']}".replace(": : ", ": "))
+        ) from error
+
+
+def read_beside(image: Path, digest: str) -> StackFile | None:
+    """The file beside an image file whose digest that is; null where there is none.
+
+    Raises UsageError where it was written for another file, as when the image was built anew.
+    """
+    path = beside(image)
+    try:
+        found = read_stack(path)
+    except FileNotFoundError:
+        return None
+    if found.file not in (None, digest):
+        raise UsageError(
+            f"{path} was written for another image file than {image} is now; write it anew: "
+            f"`suite images stack IMAGE --file {image}`"
+        )
+    return found
+
+
+def _written(stack: Environment, file: str | None, image: str | None = None, id: str | None = None) -> StackFile:
+    body = stack.model_dump()
+    return StackFile(image=image, id=id, file=file, **body)

@@ -1,0 +1,285 @@
+"""Faults of runs in real pods: an API server, a kubelet and containerd of the harness's own, ranks by script.
+
+What makes pods of Jobs is a stand-in (tests/kubernetes_server/controllers.py), and one node takes all pods.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import psutil
+import urllib3
+from kubernetes import client, config
+
+from suite.launch.kubernetes.client import Cluster
+from tests.faults.judging import check_output, told
+from tests.faults.scene import Scene, signal_name, suite_command
+from tests.faults.tries import Fault, Missed, Verdict, Wrong
+from tests.kubernetes_server import node as nodes
+from tests.kubernetes_server import server as servers
+from tests.kubernetes_server.controllers import Controllers
+from tests.kubernetes_server.node import NAME, Node, started_node
+from tests.kubernetes_server.node_image import SCRIPTED
+from tests.kubernetes_server.server import started_server
+
+ITERATIONS = 30
+SMALL = ("--backend", "deepspeed", "--size", "1M", "--workload", "cpu", "--device", "cpu", "--nodes", "2")
+ONCE = ("--gpus-per-node", "1", "--repeats", "1", "--warmup", "1", "--iterations", str(ITERATIONS - 1))
+PODS = ("--image", SCRIPTED, "--shared-memory", "64Mi", "--timeout", "2m", "--pending-timeout", "2m")
+SCRIPT = {"seconds": 0.2, "sleep": True, "measured": True}
+WORK = "stand-in worker, 2 pods"
+LOGS = Path("/var/log/pods")
+OURS = "app.kubernetes.io/name=suite"
+#: of a whole `suite submit` or `suite collect --wait`; until the ranks work
+WAIT_SECONDS, WORK_SECONDS = 300.0, 120.0
+_EVENT = re.compile(rb"::suite:: (\{.*\})")
+
+
+@dataclass
+class Site:
+    """A cluster of the harness's own. ``faults`` may end and start its programs."""
+
+    node: Node
+    cluster: Cluster
+    kubeconfig: Path
+    #: folders of logs of earlier tries, which the kubelet has not removed yet
+    old_logs: frozenset[Path] = frozenset()
+
+    @property
+    def namespace(self) -> str:
+        return self.cluster.namespace
+
+    def jobs(self) -> dict[str, bool]:
+        """Names of the Jobs that there are, and whether each is over."""
+        return {job["metadata"]["name"]: bool(_conditions(job)) for job in self._find("Job")}
+
+    def pods(self) -> list[str]:
+        """Those that wait or run."""
+        return [
+            str(pod["metadata"]["name"])
+            for pod in self._find("Pod")
+            if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
+        ]
+
+    def left(self) -> list[str]:
+        """What still holds something of the cluster. A Job that is over stays for a day, with what it owns."""
+        self.start_again()
+        owned = {str(job["metadata"]["uid"]) for job in self._find("Job")}
+        orphans = [
+            f"{kind} {body['metadata']['name']}"
+            for kind in ("ConfigMap", "Service")
+            for body in self._find(kind)
+            if not {str(owner["uid"]) for owner in body["metadata"].get("ownerReferences", ())} & owned
+        ]
+        return [name for name, is_over in self.jobs().items() if not is_over] + self.pods() + orphans
+
+    def start_again(self) -> None:
+        server = self.node.server
+        if server.process is None or server.process.poll() is not None:
+            server.start()
+        if self.node.kubelet is None or self.node.kubelet.poll() is not None:
+            self.node.start_kubelet()
+
+    def restore(self) -> None:
+        self.start_again()
+        for kind in ("Job", "ConfigMap", "Service"):
+            for body in self._find(kind):
+                self.cluster.delete(kind, str(body["metadata"]["name"]))
+        self.node.clear()
+        self.old_logs = self._logs()
+
+    def rank(self, number: int) -> psutil.Process:
+        """A rank's process as the host sees it. Raises Missed."""
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if "/opt/scripted_worker.py" in process.cmdline() and process.environ().get("RANK") == str(number):
+                    return process
+        raise Missed("the rank is not there any more")
+
+    def finished(self) -> int:
+        """Iterations that both ranks have printed the end of, by the node's own files."""
+        counts = [0, 0]
+        for path in (path for pod in self._logs() - self.old_logs for path in pod.glob("*/*.log")):
+            with suppress(OSError):
+                for line in path.read_bytes().split(b"\n")[:-1]:
+                    found = _EVENT.search(line)
+                    with suppress(ValueError, KeyError, IndexError, TypeError):
+                        event = json.loads(found[1]) if found else {}
+                        counts[event["rank"]] += event["kind"] == "iteration"
+        return min(counts)
+
+    def _logs(self) -> frozenset[Path]:
+        return frozenset(LOGS.glob(f"{self.namespace}_*"))
+
+    def _find(self, kind: str) -> list[dict]:
+        return self.cluster.find(kind, labelSelector=OURS)
+
+
+def _conditions(job: dict) -> list[dict]:
+    return list(job.get("status", {}).get("conditions") or ())
+
+
+def submit(scene: Scene, *options: str) -> list[str]:
+    script = ("--env", f"SUITE_SCRIPT={json.dumps(SCRIPT)}")
+    runs = ("--runs", str(scene.runs))
+    return suite_command("submit", "kubernetes", *SMALL, *ONCE, *PODS, *script, *runs, *options)
+
+
+def collect(scene: Scene) -> list[str]:
+    return suite_command("collect", "--wait", "--runs", str(scene.runs))
+
+
+def wait_for_moment(scene: Scene, site: Site, random: Random) -> str:
+    """Some moment while the ranks work: from the first iteration on, to the last but one."""
+    number, end = random.randrange(1, ITERATIONS - 1), time.monotonic() + WORK_SECONDS
+    while site.finished() < number:
+        if time.monotonic() > end:
+            raise Wrong(f"the run does not get there: {site.jobs()} {site.pods()} {scene.output()[-400:]}")
+        time.sleep(0.05)
+    return f"after {number} of {ITERATIONS} iterations"
+
+
+def goes_on(scene: Scene, moment: str, *options: str) -> None:
+    """The same command, and what it leaves to `suite collect`, bring the run home whole. Raises Wrong."""
+    for command in (submit(scene, *options), collect(scene)):
+        if (code := scene.ended(scene.start(command), WAIT_SECONDS)) != 0:
+            raise Wrong(f"{moment}: {command[3]} after it ends with exit code {code}: {scene.output()[-500:]}")
+        check_output(scene)
+    record = scene.record()
+    if record is None or record.status != "ok" or len(record.iterations.seconds) != ITERATIONS:
+        raise Wrong(f"{moment}: after it the run is {told(record)}")
+    scene.check_bundles()
+
+
+def after(scene: Scene, before: int, moment: str, code: int, kinds: tuple[str, ...]) -> Verdict:
+    """``kinds``: of failure; ``ok`` among them: the run may have gone on."""
+    check_output(scene)
+    record = scene.record()
+    lost = max(0, before - (len(record.iterations.seconds) if record is not None else 0))
+    if record is not None and record.status == "ok" and code == 0 and len(record.iterations.seconds) == ITERATIONS:
+        if "ok" in kinds:
+            scene.check_bundles()
+            return Verdict(f"{moment}: the run went on", lost)
+        raise Missed("all work was done")
+    if code != 1 or record is None or record.failure is None or record.failure.kind not in kinds:
+        raise Wrong(f"{moment}: exit code {code}, the run is {told(record)}: {scene.output()[-300:]}")
+    scene.check_bundles()
+    again = () if record.status == "interrupted" else ("--retry-failed",)
+    goes_on(scene, moment, *again)
+    return Verdict(f"{moment}: {record.failure.kind}", lost, "--retry-failed" if again else "the same command")
+
+
+def rank_signal(number: signal.Signals, kinds: tuple[str, ...], site: Site, scene: Scene, random: Random) -> Verdict:
+    driver = scene.start(submit(scene))
+    moment = wait_for_moment(scene, site, random)
+    rank = random.randrange(2)
+    victim, before = site.rank(rank), site.finished()
+    with suppress(psutil.NoSuchProcess):
+        victim.send_signal(number)
+    return after(scene, before, f"{moment}, rank {rank}", scene.ended(driver, WAIT_SECONDS), kinds)
+
+
+def pod_deleted(site: Site, scene: Scene, random: Random) -> Verdict:
+    """By somebody with kubectl."""
+    driver = scene.start(submit(scene))
+    moment = wait_for_moment(scene, site, random)
+    before, pods = site.finished(), site.pods()
+    if len(pods) < 2:
+        raise Missed("the pods were over")
+    site.node.core.delete_namespaced_pod(random.choice(sorted(pods)), site.namespace, grace_period_seconds=1)
+    return after(scene, before, moment, scene.ended(driver, WAIT_SECONDS), ("rank_lost",))
+
+
+def kubelet_killed(site: Site, scene: Scene, random: Random) -> Verdict:
+    """Killed while the run works, and started again within seconds."""
+    driver = scene.start(submit(scene))
+    moment = wait_for_moment(scene, site, random)
+    before, seconds = site.finished(), random.uniform(0, 5)
+    site.node.kill_kubelet()
+    time.sleep(seconds)
+    site.node.start_kubelet()
+    return after(scene, before, f"{moment}, away for {seconds:.1f} s", scene.ended(driver, WAIT_SECONDS), ("ok",))
+
+
+def server_killed(site: Site, scene: Scene, random: Random) -> Verdict:
+    """As the kubelet; what the server knew is kept by its etcd."""
+    driver = scene.start(submit(scene))
+    moment = wait_for_moment(scene, site, random)
+    before, seconds = site.finished(), random.uniform(0, 5)
+    site.node.server.kill()
+    time.sleep(seconds)
+    site.node.server.start()
+    return after(scene, before, f"{moment}, away for {seconds:.1f} s", scene.ended(driver, WAIT_SECONDS), ("ok",))
+
+
+def driver_signal(number: signal.Signals, site: Site, scene: Scene, random: Random) -> Verdict:
+    """At any moment of `suite submit`. The run stays in the cluster, and no other is sent for it."""
+    driver = scene.start(submit(scene))
+    if random.random() < 0.5:
+        seconds = random.uniform(0.2, 12)
+        time.sleep(seconds)
+        moment = f"{seconds:.2f} s after its start"
+    else:
+        moment = wait_for_moment(scene, site, random)
+    known = set(site.jobs())
+    was_over = driver.poll() is not None
+    driver.send_signal(number)
+    code = scene.ended(driver)
+    if not was_over and code not in (0, 130, -number):
+        raise Wrong(f"{moment}: the driver ended with {signal_name(code)}: {scene.output()[-300:]}")
+    check_output(scene)
+    goes_on(scene, moment)
+    jobs = set(site.jobs()) | known
+    if len(jobs) != 1:
+        raise Wrong(f"{moment}: {len(jobs)} Jobs for one run: {sorted(jobs)}")
+    return Verdict(f"{moment}: {len(known)} Job then", 0, "the same command")
+
+
+@contextmanager
+def started() -> Iterator[Site]:
+    """Raises what keeps a cluster from being started here."""
+    lacks = [*servers.missing(), *nodes.missing()]
+    if lacks:
+        raise RuntimeError(f"no {', '.join(lacks)}")
+    urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # its certificate is its own, on this machine
+    with ExitStack() as ending:
+        server = ending.enter_context(started_server())
+        node = ending.enter_context(started_node(server))
+        name = f"faults-{uuid.uuid4().hex[:8]}"
+        api = config.new_client_from_config(str(server.kubeconfig()))
+        client.CoreV1Api(api).create_namespace({"metadata": {"name": name}})
+        site = Site(node, Cluster(api, name), server.kubeconfig(namespace=name))
+        ending.enter_context(Controllers(site.cluster, NAME).at_work())
+        yield site
+
+
+LOST = "the run fails and says why, its pods are ended, --retry-failed does it again"
+KEPT = "the run goes on and is collected whole"
+SENT = "the run stays in the cluster; the same command and suite collect bring it home, as one Job"
+_MAKERS = (
+    ("SIGKILL of a rank", partial(rank_signal, signal.SIGKILL, ("rank_lost",)), LOST),
+    ("SIGTERM of a rank", partial(rank_signal, signal.SIGTERM, ("rank_lost",)), LOST),
+    ("pod deleted", pod_deleted, LOST),
+    ("SIGKILL of the kubelet", kubelet_killed, KEPT),
+    ("SIGKILL of the API server", server_killed, KEPT),
+    ("SIGKILL of suite submit", partial(driver_signal, signal.SIGKILL), SENT),
+    ("SIGINT of suite submit", partial(driver_signal, signal.SIGINT), SENT),
+)
+
+
+def faults(site: Site | None) -> tuple[Fault, ...]:
+    """Of a cluster; of none, to be listed. Pods take their time, so that a fifth of the tries are asked for."""
+    return tuple(Fault("kubernetes", name, WORK, partial(do, site), right, True) for name, do, right in _MAKERS)  # type: ignore[arg-type]
+
+
+FAULTS = faults(None)
