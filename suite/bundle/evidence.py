@@ -132,7 +132,8 @@ def _hashed(path: Path, name: str) -> str:
     digest, left = hashlib.sha256(), MOST_BYTES
     try:
         with open_plain(path, name, MOST_BYTES) as file:
-            while block := file.read(_BLOCK_BYTES):
+            most = min(_BLOCK_BYTES, os.fstat(file.fileno()).st_size + 1)
+            while block := file.read(most):
                 digest.update(block)
                 left -= len(block)
                 if left < 0:
