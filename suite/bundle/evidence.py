@@ -17,10 +17,9 @@ from suite.bundle.facts import derivation
 from suite.bundle.files import DamagedBundle, open_plain
 from suite.bundle.record import Evidence
 from suite.bundle.store import Bundle
+from suite.bundle.walk import NO_EVIDENCE
 from suite.spec.base import UsageError
 
-#: No evidence: what is derived from it, and who holds the run. Hidden files, drafts of these, are none either.
-NO_EVIDENCE = frozenset(("record.json", "lock"))
 #: More than any run leaves; what is beyond is not read.
 MOST_BYTES, MOST_FILES, _DEEPEST = 4 << 30, 1 << 20, 8
 #: From here on records name their evidence.
@@ -133,7 +132,8 @@ def _hashed(path: Path, name: str) -> str:
     digest, left = hashlib.sha256(), MOST_BYTES
     try:
         with open_plain(path, name, MOST_BYTES) as file:
-            while block := file.read(_BLOCK_BYTES):
+            most = min(_BLOCK_BYTES, os.fstat(file.fileno()).st_size + 1)
+            while block := file.read(most):
                 digest.update(block)
                 left -= len(block)
                 if left < 0:

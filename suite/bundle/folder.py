@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,16 +71,36 @@ def folder_findings(
     ``bundles``: all that there are, damaged ones and such that are being run too. ``named``: folders that somebody
     named themselves, beside which others may well be.
     """
+    ordered = _by_start(traces)
+    return _by_path(
+        [
+            *_copies(ordered),
+            *_folder_names(ordered),
+            *_missing_repeats(ordered, bundles, named),
+            *_overlaps(ordered),
+        ]
+    )
+
+
+def findings_that_leave_out(traces: Sequence[Trace]) -> dict[Path, tuple[Finding, ...]]:
+    """Of ``folder_findings`` those for which reports are made without the run."""
+    return _by_path(list(_copies(_by_start(traces))))
+
+
+def _by_start(traces: Sequence[Trace]) -> list[Trace]:
+    return sorted(traces, key=lambda trace: (trace.started or 0.0, str(trace.path)))
+
+
+def _copies(ordered: Sequence[Trace]) -> _Found:
+    yield from _copied_runs(ordered)
+    yield from _copied_seconds(ordered)
+    yield from _run_ids(ordered)
+
+
+def _by_path(all_found: Iterable[tuple[Trace, Among, str]]) -> dict[Path, tuple[Finding, ...]]:
+    """One finding of a copy is enough."""
     found: dict[Path, list[Finding]] = defaultdict(list)
-    ordered = sorted(traces, key=lambda trace: (trace.started or 0.0, str(trace.path)))
-    for trace, name, text in (
-        *_copied_runs(ordered),
-        *_copied_seconds(ordered),
-        *_run_ids(ordered),
-        *_folder_names(ordered),
-        *_missing_repeats(ordered, bundles, named),
-        *_overlaps(ordered),
-    ):
+    for trace, name, text in all_found:
         if name != "copied-seconds" or not any(one.name == "copied-run" for one in found[trace.path]):
             found[trace.path].append(Finding(name=name, text=text))
     return {path: tuple(findings) for path, findings in found.items() if findings}

@@ -7,7 +7,6 @@ import fcntl
 import json
 import os
 import shutil
-import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -33,6 +32,7 @@ from suite.bundle.files import (
 )
 from suite.bundle.manifest_file import parse_manifest
 from suite.bundle.record import RECORD_SCHEMA, Record
+from suite.bundle.walk import ATTIC, LOCK, MANIFEST, RECORD, places
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 from suite.spec.names import SAFE_ID
@@ -50,9 +50,7 @@ __all__ = [
     "find_marked",
 ]
 
-#: Folder below a runs folder where superseded runs lie; never searched.
-ATTIC = "attic"
-_MANIFEST, _ENVIRONMENT, _RECORD, _LOCK = "manifest.json", "environment.json", "record.json", "lock"
+_ENVIRONMENT = "environment.json"
 _LOCK_BYTES = 4096
 #: between two tries to hold a run: whoever only looks whether it is held does so for less
 _LOOK_SECONDS = 0.02
@@ -132,7 +130,7 @@ class Bundle:
         """As ``create``; every other driver is kept out from the moment on at which it can be seen."""
         held: list[int] = []
         try:
-            yield cls._made(root, manifest, lambda draft: held.append(_locked(draft / _LOCK)))
+            yield cls._made(root, manifest, lambda draft: held.append(_locked(draft / LOCK)))
         finally:
             for descriptor in held:
                 os.close(descriptor)
@@ -150,7 +148,7 @@ class Bundle:
             try:
                 (draft / "events").mkdir(parents=True)
                 (draft / "logs").mkdir()
-                write_synced(draft / _MANIFEST, manifest.model_dump_json(by_alias=True, indent=2) + "\n")
+                write_synced(draft / MANIFEST, manifest.model_dump_json(by_alias=True, indent=2) + "\n")
                 sync_folder(draft)
                 before_shown(draft)
                 draft.rename(path)
@@ -170,9 +168,9 @@ class Bundle:
     def manifest(self) -> Manifest:
         """Raises DamagedBundle when it is missing, unreadable or was changed."""
         try:
-            return parse_manifest(self._document(_MANIFEST), _MANIFEST)
+            return parse_manifest(self._document(MANIFEST), MANIFEST)
         except FileNotFoundError as error:
-            raise DamagedBundle(f"{_MANIFEST} is missing") from error
+            raise DamagedBundle(f"{MANIFEST} is missing") from error
 
     def write_environment(self, facts: dict[str, Any]) -> None:
         """What the driver saw before it started. Raises UsageError when it cannot be written."""
@@ -208,17 +206,17 @@ class Bundle:
         Raises HeldByAnother when another process holds the run or has moved it away, UsageError when it cannot be held.
         """
         give_up = time.monotonic() + patience_seconds
-        with writing(self.path / _LOCK):
+        with writing(self.path / LOCK):
             while True:
                 try:
-                    descriptor = _locked(self.path / _LOCK)
+                    descriptor = _locked(self.path / LOCK)
                     break
                 except BlockingIOError as error:
                     if time.monotonic() >= give_up:
                         raise HeldByAnother(f"{self.path} is being run by another process") from error
                     time.sleep(_LOOK_SECONDS)
         try:
-            if not _is_at(descriptor, self.path / _LOCK):
+            if not _is_at(descriptor, self.path / LOCK):
                 raise HeldByAnother(f"{self.path} was moved by another process")
             yield
         finally:
@@ -227,7 +225,7 @@ class Bundle:
     def running(self) -> bool:
         """Whether some driver, this process included, holds the run."""
         try:
-            with open_plain(self.path / _LOCK, _LOCK, _LOCK_BYTES) as file:
+            with open_plain(self.path / LOCK, LOCK, _LOCK_BYTES) as file:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except (FileNotFoundError, DamagedBundle):
             return False
@@ -237,7 +235,7 @@ class Bundle:
 
     def write_record(self, record: Record) -> None:
         """Replace record.json at once. Raises UsageError when it cannot be written."""
-        replace_atomically(self.path / _RECORD, written(record))
+        replace_atomically(self.path / RECORD, written(record))
 
     def record(self) -> Record | None:
         """The record as stored; null where there is none. Raises DamagedBundle, OtherSchema of another version."""
@@ -246,11 +244,11 @@ class Bundle:
             return None
         schema = stored.get("schema")
         if schema != RECORD_SCHEMA:
-            raise OtherSchema(not_read(_RECORD, schema, RECORD_SCHEMA))
+            raise OtherSchema(not_read(RECORD, schema, RECORD_SCHEMA))
         try:
             return Record.model_validate(stored)
         except ValidationError as error:
-            raise DamagedBundle(f"{_RECORD}: {first_line(error)}") from error
+            raise DamagedBundle(f"{RECORD}: {first_line(error)}") from error
 
     def stored_record(self) -> dict[str, Any] | None:
         """record.json as any version wrote it; null where there is none. Raises DamagedBundle."""
@@ -260,7 +258,7 @@ class Bundle:
     def record_text(self) -> str | None:
         """record.json as it is; null where there is none. Raises DamagedBundle."""
         try:
-            return self._document(_RECORD)
+            return self._document(RECORD)
         except FileNotFoundError:
             return None
 
@@ -297,16 +295,15 @@ def written(record: Record) -> str:
 
 def parse_record(text: str) -> dict[str, Any]:
     """The text of record.json as any version wrote it. Raises DamagedBundle."""
-    stored = parse_object(text, _RECORD)
-    check_tree(stored, _RECORD)
+    stored = parse_object(text, RECORD)
+    check_tree(stored, RECORD)
     return stored
 
 
 def find_bundles(paths: Iterable[Path]) -> list[Bundle]:
-    """The bundles at and below ``paths``, each once, sorted by run id.
+    """The bundles at and below ``paths``, each once, sorted by run id (``suite.bundle.walk`` says what is one).
 
-    A bundle is a folder with a manifest or an events folder. Symbolic links below a path are not followed, and
-    folders named ``attic`` or hidden are skipped. Raises UsageError when a path is not a readable folder.
+    Raises UsageError when a path is not a readable folder.
     """
     return find_marked(paths, None)[0]
 
@@ -316,37 +313,9 @@ def find_marked(paths: Iterable[Path], mark: str | None) -> tuple[list[Bundle], 
     found: dict[str, Path] = {}
     marked: dict[str, Path] = {}
     for path in paths:
-        try:
-            is_folder = stat.S_ISDIR(path.stat().st_mode)
-        except OSError as error:
-            raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from error
-        if not is_folder:
-            raise UsageError(f"{path} is not a folder")
         whole = os.path.realpath(path)
-        for below, is_bundle in _folders(path, mark):  # no link leads there
-            (found if is_bundle else marked).setdefault(os.path.join(whole, below) if below else whole, path / below)
+        for place in places(path, mark):  # no link leads there
+            real = os.path.join(whole, place.below) if place.below else whole
+            (found if place.is_bundle else marked).setdefault(real, Path(place.path))
     bundles = sorted(map(Bundle, found.values()), key=lambda bundle: (bundle.id, str(bundle.path)))
     return bundles, sorted(marked.values(), key=lambda path: (path.name, str(path)))
-
-
-def _folders(root: Path, mark: str | None) -> Iterator[tuple[str, bool]]:
-    """Where they are below ``root``, empty for itself, and whether each is a bundle."""
-    waiting = [""]
-    while waiting:
-        below = waiting.pop()
-        folder = os.path.join(root, below)
-        try:
-            with os.scandir(folder) as found:
-                entries = {entry.name: entry for entry in found}
-        except OSError as error:
-            raise UsageError(f"cannot read {root / below}: {(error.strerror or str(error)).lower()}") from error
-        if _MANIFEST in entries or ("events" in entries and os.path.isdir(os.path.join(folder, "events"))):
-            yield below, True
-        elif mark is not None and mark in entries:
-            yield below, False
-        else:
-            waiting += [
-                os.path.join(below, name)
-                for name, entry in entries.items()
-                if entry.is_dir(follow_symlinks=False) and name != ATTIC and not name.startswith(".")
-            ]

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from suite.bundle.archive.opening import Opened, opened
-from suite.bundle.cache.lines import LINES, RunLine, line_of
+from suite.bundle.cache.lines import LINES, KeptLines, RunLine, line_of
 from suite.bundle.cache.records import DerivedRecords
+from suite.bundle.cache.survey import Surveyed, survey
 from suite.bundle.derive import StillRunning
 from suite.bundle.imported.record import MARK, ImportedRecord
-from suite.bundle.imported.store import ImportFolder, find_all
+from suite.bundle.imported.store import IMPORT, ImportFolder
 from suite.bundle.store import Bundle, DamagedBundle
 from suite.bundle.tags import tags_by_path
 from suite.spec.base import UsageError
@@ -152,24 +153,57 @@ def read_listing(paths: Sequence[Path], progress: Progress | None = None) -> Lis
     before (``suite.bundle.cache``), which takes its time with thousands: ``progress`` is called now and then with how
     many are done of how many. Raises UsageError for what is no folder and no archive.
     """
-    with opened(paths) as places, DerivedRecords() as records:
-        bundles, imports = find_all(places.folders)
-        tags, problems = tags_by_path([*(bundle.path for bundle in bundles), *(each.path for each in imports)])
-        found = []
-        due = time.monotonic() + _FIRST_TOLD_SECONDS
+    with opened(paths) as places:
+        bundles, marked = survey(places.folders, IMPORT)
+        imports = list(map(ImportFolder, marked))
+        tags, problems = tags_by_path([Path(path) for path in (*(each.path for each in bundles), *marked)])
+        kept = KeptLines(bundles)
+        found = {each.path: _kept(each, tags.get(each.path, ()), kept, places) for each in bundles}
+        fresh = [each for each in bundles if found[each.path] is None]
+        found |= _read(fresh, tags, kept, places, progress)
+        kept.close()
+        listed = [one for one in found.values() if one is not None]
+        listed += [_listed_import(each, tags.get(each.path.as_posix(), ()), places) for each in imports]
+    return Listing(tuple(listed), tuple(problems))
 
-        def tell(done: int) -> None:
-            nonlocal due
-            if progress is not None and time.monotonic() > due:
-                progress(done, len(bundles))
-                due = time.monotonic() + _TOLD_SECONDS
 
-        records.ahead([each for each in bundles if places.archive_of(each.path) is None], LINES, tell)
-        for bundle in bundles:
-            found.append(_listed(bundle, tags.get(bundle.path.as_posix(), ()), records, places))
+def _kept(bundle: Surveyed, tags: tuple[str, ...], kept: KeptLines, places: Opened) -> Listed | None:
+    """From what is kept; null where that is not known, or the run is being run again."""
+    line = kept.line_of(bundle)
+    if line is None or (bundle.has_lock and Bundle(Path(bundle.path)).running()):
+        return None
+    return Listed(places.shown(bundle.path), line.run, line.status, line, tags)
+
+
+def _read(
+    fresh: Sequence[Surveyed],
+    tags: Mapping[str, tuple[str, ...]],
+    kept: KeptLines,
+    places: Opened,
+    progress: Progress | None,
+) -> dict[str, Listed]:
+    """Of bundles of which nothing is known yet, by their paths."""
+    found: dict[str, Listed] = {}
+    if not fresh:
+        return found
+    due = time.monotonic() + _FIRST_TOLD_SECONDS
+
+    def tell(done: int) -> None:
+        nonlocal due
+        if progress is not None and time.monotonic() > due:
+            progress(done, len(fresh))
+            due = time.monotonic() + _TOLD_SECONDS
+
+    bundles = {each.path: Bundle(Path(each.path)) for each in fresh}
+    with DerivedRecords() as records:
+        records.ahead([each for each in bundles.values() if places.archive_of(each.path) is None], LINES, tell)
+        for each in fresh:
+            one = _listed(bundles[each.path], tags.get(each.path, ()), records, places)
+            if one.line is not None:
+                kept.keep(each, one.line)
+            found[each.path] = one
             tell(len(found))
-        found += [_listed_import(each, tags.get(each.path.as_posix(), ()), places) for each in imports]
-    return Listing(tuple(found), tuple(problems))
+    return found
 
 
 def _listed(bundle: Bundle, tags: tuple[str, ...], records: DerivedRecords, places: Opened) -> Listed:

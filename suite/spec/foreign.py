@@ -64,7 +64,10 @@ def read_bytes(path: Path, name: str, limit_bytes: int = DOCUMENT_BYTES, *, by_u
     """A whole file, also one that grows meanwhile. Raises as ``open_plain``."""
     with open_plain(path, name, limit_bytes, by_user=by_user) as file:
         try:
-            data = file.read(limit_bytes + 1)
+            # room for as much as there is, not for as much as there may be
+            data = file.read(min(os.fstat(file.fileno()).st_size, limit_bytes) + 1)
+            if data:
+                data += file.read(limit_bytes + 1 - len(data))
         except OSError as error:
             raise Unreadable(f"{name} cannot be read: {_why(error)}") from error
     if len(data) > limit_bytes:

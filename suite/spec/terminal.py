@@ -9,7 +9,7 @@ def plain(text: str) -> str:
     """The lines of a text with their spaces; every other character that is not printable is escaped or a space."""
     if text.isprintable():
         return text
-    return "".join(char if char == "\n" or char.isprintable() else _shown(char) for char in text)
+    return "\n".join(line if line.isprintable() else "".join(map(_shown, line)) for line in text.split("\n"))
 
 
 def say(text: object = "", err: bool = False) -> None:
@@ -18,4 +18,4 @@ def say(text: object = "", err: bool = False) -> None:
 
 
 def _shown(char: str) -> str:
-    return " " if char.isspace() else ascii(char)[1:-1]
+    return char if char.isprintable() else " " if char.isspace() else ascii(char)[1:-1]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from suite.bundle.cache import lines as lines_module
 from suite.bundle.cache import records as records_module
 from suite.bundle.cache import signature
 from suite.bundle.store import Bundle
@@ -193,13 +195,42 @@ def test_a_list_is_read_from_what_is_kept_until_a_file_changes(results: Path, mo
         patched.setattr(records_module, "examined", derived)
         patched.setattr(records_module.Unpacking, "unpacked", derived)
         assert listed(results) == before
+    read: list[str] = []
+
+    def line_of(records: object, bundle: Bundle, is_alone: bool) -> object:
+        read.append(bundle.id)
+        return lines_module.line_of(records, bundle, is_alone)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(listing_module, "line_of", line_of)
+    assert listed(results) == before and read == []
     changed = results / before[0]["run"] / "events" / "driver.jsonl"
     changed.write_text(changed.read_text() + "{")
     assert [run["run"] for run in listed(results)] == [run["run"] for run in before]
-    with monkeypatch.context() as patched:
-        patched.setattr(listing_module, "line_of", derived)
-        with pytest.raises(AssertionError):
-            listed(results)
+    assert read == [before[0]["run"]]
+    listed(results)
+    assert read == [before[0]["run"]], "what was read is kept"
+
+
+def test_a_list_from_what_is_kept_is_the_list_of_what_is_there(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signature, "SETTLED_SECONDS", 0.0)
+    first, second, third, *_ = (results / name for name in sorted(ids(results)))
+
+    def same() -> list[dict]:
+        kept = listed(results)
+        with monkeypatch.context() as patched:
+            patched.setenv("SUITE_CACHE", "off")
+            assert listed(results) == kept
+        return kept
+
+    with Bundle(first).hold():
+        assert [run["run"] for run in same() if run["status"] == "running"] == [first.name]
+    assert not [run for run in same() if run["status"] == "running"]
+    (second / "manifest.json").write_text("{")
+    assert [run["run"] for run in same() if run["status"] == "damaged"] == [second.name]
+    third.rename(third.with_name("moved"))
+    assert sorted(Path(run["path"]).name for run in same()) != sorted(run["run"] for run in same())
+    shutil.rmtree(first)
+    assert first.name not in [run["run"] for run in same()] and len(same()) == 4
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 from pydantic_core import from_json
 
 from suite.bundle.cache.ahead import Texts
+from suite.bundle.cache.code import code_key
+from suite.bundle.cache.database import Database
+from suite.bundle.cache.kept import kept_runs
 from suite.bundle.cache.packing import Derived
+from suite.bundle.cache.place import cache_folder
 from suite.bundle.cache.records import DerivedRecords
+from suite.bundle.cache.signature import signature_of
+from suite.bundle.cache.survey import Surveyed
 from suite.bundle.record import Status
 from suite.bundle.store import Bundle
 
@@ -58,8 +66,7 @@ class RunLine:
 
 def line_of(records: DerivedRecords, bundle: Bundle, is_alone: bool = False) -> RunLine:
     """``is_alone`` and what is raised: as of ``DerivedRecords.of``."""
-    body: dict[str, Any] = from_json(records.text_of(bundle, _KIND, LINES[_KIND], is_alone))
-    return RunLine(**{**body, "findings": tuple(body["findings"])})
+    return _line(from_json(records.text_of(bundle, _KIND, LINES[_KIND], is_alone)))
 
 
 def _text(derived: Derived) -> bytes:
@@ -97,3 +104,46 @@ def _text(derived: Derived) -> bytes:
 
 #: What a list asks of every run.
 LINES: Texts = {_KIND: _text}
+_NAMES = tuple(field.name for field in fields(RunLine))
+
+
+class KeptLines:
+    """The lines of all bundles below some folders, kept together for the next list. ``close`` keeps what is new."""
+
+    def __init__(self, bundles: Iterable[Surveyed]) -> None:
+        self._database = Database(cache_folder())
+        self._code = code_key() if self._database.is_open else b""
+        self._names: dict[str, set[str]] = defaultdict(set)
+        for bundle in bundles:
+            self._names[bundle.parent].add(bundle.name)
+        self._kept = {parent: kept_runs(self._database, self._name(parent)) for parent in self._names}
+        self._database.flush()  # whoever keeps records now may not write while this one reads
+
+    def line_of(self, bundle: Surveyed) -> RunLine | None:
+        """Of a bundle whose files are as they were; else null."""
+        values = self._kept[bundle.parent].known(bundle.name, bundle.signature)
+        try:
+            return None if values is None else _line({name: values[place] for place, name in enumerate(_NAMES)})
+        except (TypeError, LookupError):  # its check holds, but not its content
+            return None
+
+    def keep(self, bundle: Surveyed, line: RunLine) -> None:
+        """From the next ``close`` on, where nobody wrote to the bundle since it was surveyed."""
+        before = bundle.signature
+        if before is not None and before.is_settled and signature_of(bundle.path) == before:
+            self._kept[bundle.parent].keep(bundle.name, before, [getattr(line, name) for name in _NAMES])
+
+    def close(self) -> None:
+        for parent, kept in self._kept.items():
+            if kept.is_changed:
+                kept.forget_others(self._names[parent])
+                self._database.put(self._name(parent), kept.packed())
+        self._database.close()
+
+    def _name(self, parent: str) -> bytes:
+        return b"lines %s %s" % (self._code, os.fsencode(parent))
+
+
+def _line(body: dict[str, Any]) -> RunLine:
+    """Of parsed JSON."""
+    return RunLine(**{**body, "findings": tuple(body["findings"])})

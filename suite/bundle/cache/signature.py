@@ -6,15 +6,16 @@ import hashlib
 import os
 import stat
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from suite.bundle.evidence import NO_EVIDENCE
+from suite.bundle.walk import NO_EVIDENCE, RECORD
 
 #: Files changed so shortly before are not told from files changed just after: clocks of file systems tick.
 SETTLED_SECONDS = 3.0
 _MOST_FILES, _DEEPEST = 4096, 8
 #: Whether the record is still what its evidence gives depends on its file too.
-_LEFT_OUT = NO_EVIDENCE - {"record.json"}
+_LEFT_OUT = NO_EVIDENCE - {RECORD}
 
 
 @dataclass(frozen=True)
@@ -29,29 +30,35 @@ class Signature:
     is_settled: bool
 
 
-def signature_of(folder: str) -> Signature | None:
-    """Of the files of evidence and the record; null where there is anything but files and folders, or very many."""
+def signature_of(folder: str, entries: Iterable[os.DirEntry[str]] | None = None) -> Signature | None:
+    """Of the files of evidence and the record; null where there is anything but files and folders, or very many.
+
+    ``entries``: what lies in the folder, where that was listed a moment ago.
+    """
     now = time.time_ns()
     facts: list[tuple] = []
     newest, waiting = 0, [""]
     try:
         while waiting:
             prefix = waiting.pop()
-            with os.scandir(f"{folder}/{prefix}") as found:
-                for entry in found:
-                    name = prefix + entry.name
-                    if name in _LEFT_OUT or entry.name.startswith("."):
-                        continue
-                    status = entry.stat(follow_symlinks=False)
-                    if stat.S_ISDIR(status.st_mode):
-                        waiting.append(f"{name}/")
-                    elif not stat.S_ISREG(status.st_mode):
-                        return None
-                    else:
-                        mode, inode, device, *_ = status
-                        content, any_change = status.st_mtime_ns, status.st_ctime_ns
-                        newest = max(newest, content, any_change)
-                        facts.append((name, device, inode, mode, status.st_size, content, any_change))
+            if entries is None:
+                with os.scandir(f"{folder}/{prefix}") as found:
+                    entries = list(found)
+            for entry in entries:
+                name = prefix + entry.name
+                if name in _LEFT_OUT or entry.name[0] == ".":
+                    continue
+                status = entry.stat(follow_symlinks=False)
+                mode = status.st_mode
+                if stat.S_ISDIR(mode):
+                    waiting.append(f"{name}/")
+                elif not stat.S_ISREG(mode):
+                    return None
+                else:
+                    content, any_change = status.st_mtime_ns, status.st_ctime_ns
+                    newest = max(newest, content, any_change)
+                    facts.append((name, status.st_dev, status.st_ino, mode, status.st_size, content, any_change))
+            entries = None
             if len(facts) + len(waiting) > _MOST_FILES or prefix.count("/") > _DEEPEST:
                 return None
     except OSError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache, partial
 
 from rich.cells import cell_len
 
@@ -68,19 +69,19 @@ def print_runs(runs: Sequence[Listed]) -> None:
     """The table, with what it has no room for."""
     room = terminal_columns()
     limit = _LONGEST if room is not None else _LONGEST_ANYWHERE
-    cells = {title: [visible(read(one), limit) for one in runs] for title, read in _COLUMNS.items()}
+    shown_as = cache(partial(visible, limit=limit))  # most runs have most of their texts in common
+    cells = {title: [shown_as(read(one)) for one in runs] for title, read in _COLUMNS.items()}
     if not any(one.tags for one in runs):
         del cells["tags"]
-    widths = {title: max(cell_len(title), *map(cell_len, texts)) for title, texts in cells.items()}
+    widths = {title: max(map(cell_len, {title, *texts})) for title, texts in cells.items()}
     left_out = []
     for title in reversed(_KEPT):
         if title in widths and title != "run" and room is not None and _width(widths) > room:
             del widths[title]
             left_out.append(title)
     shown = list(widths)
-    say(_line([_padded(title, title, widths[title]) for title in shown]))
-    for place in range(len(runs)):
-        say(_line([_padded(title, cells[title][place], widths[title]) for title in shown]))
+    columns = [_column(title, cells[title], widths[title]) for title in shown]
+    say("\n".join(_GAP.join(line).rstrip() for line in zip(*columns, strict=True)))
     if left_out:
         say(f"not shown at {room} columns: {', '.join(reversed(left_out))}")
 
@@ -89,10 +90,7 @@ def _width(widths: dict[str, int]) -> int:
     return sum(widths.values()) + len(_GAP) * (len(widths) - 1)
 
 
-def _padded(title: str, text: str, width: int) -> str:
-    space = " " * (width - cell_len(text))
-    return space + text if title in _FIGURES else text + space
-
-
-def _line(cells: Sequence[str]) -> str:
-    return _GAP.join(cells).rstrip()
+def _column(title: str, texts: Sequence[str], width: int) -> list[str]:
+    """Its title and its texts, all as wide."""
+    spaces = {text: " " * (width - cell_len(text)) for text in {title, *texts}}
+    return [spaces[text] + text if title in _FIGURES else text + spaces[text] for text in (title, *texts)]

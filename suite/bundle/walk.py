@@ -1,0 +1,70 @@
+"""Which folders below a path are bundles, by their names alone: no file is opened."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from suite.spec.base import UsageError
+
+#: Folder below a runs folder where superseded runs lie; never searched.
+ATTIC = "attic"
+MANIFEST, RECORD, LOCK = "manifest.json", "record.json", "lock"
+#: No evidence: what is derived from it, and who holds the run. Hidden files, drafts of these, are none either.
+NO_EVIDENCE = frozenset((RECORD, LOCK))
+
+
+class Place(NamedTuple):
+    """A folder that was found. ``path``: as the path that was searched names it; ``below``: from there, empty for that
+    path itself; ``entries``: what lies in it."""
+
+    path: str
+    below: str
+    entries: Collection[os.DirEntry[str]]
+    is_bundle: bool
+
+
+def places(root: Path, mark: str | None) -> Iterator[Place]:
+    """The bundles at and below ``root``, and the folders that hold a file of the name ``mark``.
+
+    A bundle is a folder with a manifest or an events folder. Symbolic links below the root are not followed, and
+    folders named ``attic`` or hidden are skipped. Raises UsageError when the root is not a readable folder.
+    """
+    try:
+        is_folder = stat.S_ISDIR(root.stat().st_mode)
+    except OSError as error:
+        raise _not_read(root, error) from error
+    if not is_folder:
+        raise UsageError(f"{root} is not a folder")
+    waiting = [""]
+    while waiting:
+        below = waiting.pop()
+        folder = _joined(root, below)
+        try:
+            with os.scandir(folder) as found:
+                entries = {entry.name: entry for entry in found}
+        except OSError as error:
+            raise _not_read(root / below, error) from error
+        if MANIFEST in entries or ("events" in entries and os.path.isdir(os.path.join(folder, "events"))):
+            yield Place(folder, below, entries.values(), True)
+        elif mark is not None and mark in entries:
+            yield Place(folder, below, entries.values(), False)
+        else:
+            waiting += [
+                os.path.join(below, name)
+                for name, entry in entries.items()
+                if entry.is_dir(follow_symlinks=False) and name != ATTIC and not name.startswith(".")
+            ]
+
+
+def _joined(root: Path, below: str) -> str:
+    """As ``str(root / below)`` has it."""
+    text = str(root)
+    return text if not below else below if text == "." else os.path.join(text, below)
+
+
+def _not_read(path: Path, error: OSError) -> UsageError:
+    return UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}")

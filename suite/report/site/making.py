@@ -1,0 +1,96 @@
+"""A site in memory: what its pages are made of, how each is made, and what is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from suite.bundle.cache.survey import Surveyed
+from suite.bundle.evidence import digest_of_all
+from suite.report.site.feed import feed, regressions
+from suite.report.site.gathering import Gathered, gather
+from suite.report.site.history import Series, histories
+from suite.report.site.pages import Site, change_title, compare_page, index_page, series_page
+from suite.report.site.written import Summary
+
+
+@dataclass(frozen=True)
+class MadeSite:
+    """``read``: how many bundles were read now; ``is_kept``: what all gave is found again as long as no file changes.
+    ``digest``: over the evidence of all runs, as `suite verify` prints it; null where a run has none."""
+
+    site: Site
+    summary: Summary
+    read: int
+    is_kept: bool
+    digest: str | None
+
+
+def make_site(
+    bundles: Sequence[Surveyed], names: Mapping[Path, str], shown: Callable[[str], str], title: str
+) -> MadeSite:
+    """``names``: of each folder that was searched, what pages call it; ``shown``: as ``Opened.shown``."""
+    found = gather(bundles)
+    told = list(map(shown, found.told))
+    series = histories(found, names)
+    site = Site(title, series, found.versions, tuple(told))
+    return MadeSite(site, _summary(found, series, told), found.read, found.is_kept, _digest(found))
+
+
+def planned(site: Site, base: str | None) -> Iterator[tuple[str, str, Callable[[], str]]]:
+    """Each page: its name, all that it is made of, and how."""
+    whole = repr((site.title, site.told, [(one.id, one.points, one.lost, one.changes) for one in site.series]))
+    versions = repr(sorted(site.versions))
+    yield "index.html", whole, lambda: index_page(site)
+    yield "compare.html", whole + versions, lambda: compare_page(site)
+    yield "feed.xml", f"{base} {whole}", lambda: feed(site, base)
+    for one in site.series:
+        yield f"series/{one.id}.html", repr((site.title, one)), lambda one=one: series_page(site, one)  # type: ignore[misc]
+
+
+def _summary(found: Gathered, series: Sequence[Series], told: list[str]) -> Summary:
+    changes = [(one, change) for one in series for change in one.changes]
+    changes.sort(key=lambda pair: -(pair[0].points[pair[1].after].started or 0.0))
+    return Summary(
+        runs=len(found.runs),
+        points=sum(len(one.points) for one in series),
+        regressions=regressions(series),
+        changes=[f"{one.name} on {one.facts['machine']}: {change_title(one, change)}" for one, change in changes],
+        series=[_series_json(one) for one in series],
+        told=told,
+    )
+
+
+def _series_json(series: Series) -> dict[str, Any]:
+    return {
+        "id": series.id,
+        "name": series.name,
+        "facts": dict(series.facts),
+        "points": len(series.points),
+        "runs": series.runs,
+        "noise": series.noise,
+        "changes": [
+            {
+                "direction": change.direction,
+                "ratio": {"value": change.ratio.value, "low": change.ratio.low, "high": change.ratio.high},
+                "probability": change.probability,
+                "begins": _point_json(series, change.after),
+                "earliest": _point_json(series, change.first),
+                "latest": _point_json(series, change.last),
+                "versions": [list(one) for one in change.versions],
+            }
+            for change in series.changes
+        ],
+    }
+
+
+def _point_json(series: Series, place: int) -> dict[str, Any]:
+    point = series.points[place]
+    return {"folder": point.folder, "started": point.started, "runs": list(point.run_ids)}
+
+
+def _digest(found: Gathered) -> str | None:
+    known = [run.digest for run in found.runs if run.digest is not None]
+    return digest_of_all(known) if known and len(known) == len(found.runs) else None

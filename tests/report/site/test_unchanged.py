@@ -1,0 +1,126 @@
+"""A site of which nothing changed is known without a look into any bundle; whatever changes is noticed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import suite.report.site.making as making
+from suite.bundle.cache.survey import survey
+from suite.bundle.store import find_bundles
+from suite.report.site.output import write_site
+from suite.report.site.written import WrittenSite
+from tests.report.site.nights import night, nights
+
+RUNS = Path("runs")
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SUITE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("suite.bundle.cache.signature.SETTLED_SECONDS", 0.0)
+    nights(RUNS, [1.0] * 3, repeats=2)
+    write_site(Path("out"), [RUNS])
+
+
+def pages(folder: str) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+
+
+def refuse(*given: object, **more: object) -> None:
+    raise AssertionError("the site was made again")
+
+
+def test_nothing_is_made_where_nothing_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = pages("out")
+    first = write_site(Path("new"), [RUNS])
+    monkeypatch.setattr(making, "gather", refuse)
+    again = write_site(Path("out"), [])
+    assert (again.read, again.written, again.kept, again.removed) == (0, 0, 4, 0)
+    assert again.summary == first.summary and pages("out") == before
+
+
+def _first() -> Path:
+    return find_bundles([RUNS])[0].path
+
+
+def _same_length_and_time() -> None:
+    """Another digit in an event, as if it had been there all the time."""
+    path = _first() / "events" / "rank-0.jsonl"
+    times = path.stat()
+    text = path.read_text()
+    path.write_text(text.replace('"seconds": 1', '"seconds": 2', 1))
+    assert path.read_text() != text
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+CHANGES: dict[str, Callable[[], object]] = {
+    "a digit": _same_length_and_time,
+    "a file more": lambda: (_first() / "events" / "rank-1.jsonl").write_text(""),
+    "a file less": lambda: (_first() / "environment.json").unlink(),
+    "a folder for a file": lambda: ((_first() / "record.json").unlink(), (_first() / "record.json").mkdir()),
+    "a link": lambda: (_first() / "logs" / "link").symlink_to("/etc/hostname"),
+    "a damaged run": lambda: (_first() / "manifest.json").write_text("{"),
+    "a run less": lambda: shutil.rmtree(_first()),
+    "a run more": lambda: night(RUNS, 7, repeats=1),
+    "a run elsewhere": lambda: _first().rename(RUNS / "night-002" / "moved"),
+    "a copy": lambda: shutil.copytree(_first(), RUNS / "night-009" / _first().name),
+    "a page changed": lambda: (Path("out") / "index.html").write_text("changed"),
+    "a page gone": lambda: (Path("out") / "feed.xml").unlink(),
+    "its list changed": lambda: (Path("out") / "site.json").write_text(
+        (Path("out") / "site.json").read_text().replace('"runs": 6', '"runs": 7')
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_whatever_changes_is_noticed(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    CHANGES[change]()
+    made = _remade("out", monkeypatch)
+    monkeypatch.setenv("SUITE_CACHE", "off")
+    anew = write_site(Path("anew"), [RUNS])
+    assert made.summary == anew.summary
+    assert pages("out") == pages("anew")
+
+
+@pytest.mark.parametrize("words", [{"title": "Another"}, {"base": "https://example.org/"}])
+def test_other_words_are_another_site(words: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _remade("out", monkeypatch, **words).written >= 1
+
+
+def test_a_damaged_run_is_read_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    CHANGES["a damaged run"]()
+    for _ in range(2):
+        assert _remade("out", monkeypatch).read == 1
+
+
+def test_a_survey_finds_what_a_search_finds(tmp_path: Path) -> None:
+    (RUNS / "attic" / "old").mkdir(parents=True)
+    (RUNS / "attic" / "old" / "manifest.json").write_text("{}")
+    (tmp_path / "link").symlink_to(RUNS)
+    for paths in (
+        [RUNS],
+        [Path(".")],
+        [tmp_path / "link", RUNS],
+        [_first()],
+        [RUNS / "night-001", RUNS],
+        [Path("./runs/")],
+    ):
+        found = survey(paths)[0]
+        assert [one.path for one in found] == [str(bundle.path) for bundle in find_bundles(paths)] and found
+
+
+def _remade(folder: str, monkeypatch: pytest.MonkeyPatch, **words: str) -> WrittenSite:
+    """Of the same runs; fails where it was taken to be as it was."""
+    made: list[object] = []
+    gather = making.gather
+    with monkeypatch.context() as patched:
+        patched.setattr(making, "gather", lambda bundles: made.append(1) or gather(bundles))
+        done = write_site(Path(folder), [RUNS], **words)
+    assert made
+    return done
