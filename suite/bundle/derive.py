@@ -12,6 +12,7 @@ from suite.bundle.evidence import recorded_evidence
 from suite.bundle.facts import disturbance_notes, facts_of
 from suite.bundle.files import DamagedBundle
 from suite.bundle.peaks import memory
+from suite.bundle.per_manifest import once_per_manifest
 from suite.bundle.rates import details, phase_intervals, phases, steadiness, throughput, waits
 from suite.bundle.record import Environment, Evidence, Iterations, Record, RunFacts
 from suite.bundle.rollout import padding, realised_lengths, rollout, staleness, staleness_notes
@@ -126,7 +127,7 @@ def _run_facts(events: Events, manifest: Manifest) -> RunFacts:
         size=manifest.size.name,
         ranks=manifest.layout.ranks,
         layout=manifest.layout,
-        strategy=manifest.layout.strategy(),
+        strategy=_strategy(manifest),
         launcher=None if launch is None else launch["launcher"],
         repeat=manifest.run.repeat,
         started=_moment(launch, min(times, default=None)),
@@ -139,6 +140,11 @@ def _run_facts(events: Events, manifest: Manifest) -> RunFacts:
         device=manifest.measure.device,
         precision=manifest.measure.precision,
     )
+
+
+@once_per_manifest
+def _strategy(manifest: Manifest) -> str:
+    return manifest.layout.strategy()
 
 
 def _algorithm(manifest: Manifest) -> str | None:

@@ -20,6 +20,8 @@ from suite.spec.schema_files import not_read
 #: Manifests that were read last, by all but their ``run``, in which alone repeats differ, and on which nothing depends.
 _MOST_KNOWN, _LONGEST_KNOWN = 256, 1 << 16
 _known: dict[str, Manifest] = {}
+#: The same by their whole text: the same runs come again every night.
+_same: dict[str, Manifest] = {}
 
 
 def parse_manifest(text: str, name: str) -> Manifest:
@@ -27,6 +29,14 @@ def parse_manifest(text: str, name: str) -> Manifest:
 
     Repeats of a manifest that was read before share all of its parts but ``run``.
     """
+    manifest = _same.get(text)
+    if manifest is None:
+        manifest = _parsed(text, name)
+        _remember(_same, text, manifest)
+    return manifest
+
+
+def _parsed(text: str, name: str) -> Manifest:
     body = parse_object(text, name)
     run = body.pop("run", None)
     try:
@@ -37,11 +47,16 @@ def parse_manifest(text: str, name: str) -> Manifest:
     manifest = _repeat_of(_known.get(rest), run_text) or _read(text, body, name)
     if not SAFE_ID.fullmatch(manifest.run.id):
         raise DamagedBundle(f"{name}: run.id {manifest.run.id[:80]!r} cannot be the name of a folder")
-    if rest not in _known and len(rest) <= _LONGEST_KNOWN:
-        if len(_known) >= _MOST_KNOWN:
-            del _known[next(iter(_known))]
-        _known[rest] = manifest
+    if rest not in _known:
+        _remember(_known, rest, manifest)
     return manifest
+
+
+def _remember(known: dict[str, Manifest], text: str, manifest: Manifest) -> None:
+    if len(text) <= _LONGEST_KNOWN:
+        if len(known) >= _MOST_KNOWN:
+            del known[next(iter(known))]
+        known[text] = manifest
 
 
 def _repeat_of(known: Manifest | None, run: str) -> Manifest | None:

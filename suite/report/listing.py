@@ -156,7 +156,7 @@ def read_listing(paths: Sequence[Path], progress: Progress | None = None) -> Lis
     with opened(paths) as places:
         bundles, marked = survey(places.folders, IMPORT)
         imports = list(map(ImportFolder, marked))
-        tags, problems = tags_by_path([Path(path) for path in (*(each.path for each in bundles), *marked)])
+        tags, problems = tags_by_path([*(Path(each.path) for each in bundles), *marked])
         kept = KeptLines(bundles)
         found = {each.path: _kept(each, tags.get(each.path, ()), kept, places) for each in bundles}
         fresh = [each for each in bundles if found[each.path] is None]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from suite.bundle.cache.packing import Derived
 from suite.bundle.folder import Trace
+from suite.bundle.per_manifest import once_per_manifest
 from suite.bundle.record import Record
 from suite.report.facts.clock import clock_of
 from suite.report.facts.entry import Entry
@@ -161,13 +162,33 @@ def series_facts(manifest: Manifest, record: Record) -> dict[str, Any]:
     whose rates can be compared at all: the work, the lengths of its samples, ranks, precision and, of trainers, what
     they counted.
     """
-    size, layout, workload, measure = manifest.size, manifest.layout, manifest.workload, manifest.measure
     launch, hardware = launch_setting_of(record), hardware_of(record)
+    asked = _asked(manifest)
     return {
-        "work": digest([manifest.work_hash, lengths_hash_of(manifest), layout.ranks, measure.precision, _done(record)]),
-        "settings": digest(
-            [layout.model_dump(mode="json"), measure.model_dump(mode="json", exclude=_NO_SERIES), launch.started]
-        ),
+        "work": digest([*asked.work, _done(record)]),
+        "settings": digest([*asked.settings, launch.started]),
+        **asked.facts,
+        "launcher": launch.launcher or "",
+        "at_once": launch.at_once or 1,
+        "clock": clock_of([Entry(manifest, record, "")]),
+        "machine": machine_name(hardware),
+    }
+
+
+class _Asked(NamedTuple):
+    """What a manifest alone says of its series."""
+
+    work: list[Any]
+    settings: list[Any]
+    facts: dict[str, Any]
+
+
+@once_per_manifest
+def _asked(manifest: Manifest) -> _Asked:
+    size, layout, workload, measure = manifest.size, manifest.layout, manifest.workload, manifest.measure
+    work = [manifest.work_hash, lengths_hash_of(manifest), layout.ranks, measure.precision]
+    settings = [layout.model_dump(mode="json"), measure.model_dump(mode="json", exclude=_NO_SERIES)]
+    facts = {
         "size": size.name,
         "parameters": parameter_count(size).total,
         "backend": manifest.backend.name,
@@ -182,11 +203,8 @@ def series_facts(manifest: Manifest, record: Record) -> dict[str, Any]:
         "device": measure.device,
         "precision": measure.precision,
         "threads": measure.threads_per_rank,
-        "launcher": launch.launcher or "",
-        "at_once": launch.at_once or 1,
-        "clock": clock_of([Entry(manifest, record, "")]),
-        "machine": machine_name(hardware),
     }
+    return _Asked(work, settings, facts)
 
 
 def machine_name(hardware: Sequence[str] | None) -> str:
