@@ -71,17 +71,20 @@ class Site:
             if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
         ]
 
-    def left(self) -> list[str]:
-        """What still holds something of the cluster. A Job that is over stays for a day, with what it owns."""
-        self.start_again()
+    def orphans(self) -> list[str]:
+        """What no Job owns."""
         owned = {str(job["metadata"]["uid"]) for job in self._find("Job")}
-        orphans = [
+        return [
             f"{kind} {body['metadata']['name']}"
             for kind in ("ConfigMap", "Service")
             for body in self._find(kind)
             if not {str(owner["uid"]) for owner in body["metadata"].get("ownerReferences", ())} & owned
         ]
-        return [name for name, is_over in self.jobs().items() if not is_over] + self.pods() + orphans
+
+    def left(self) -> list[str]:
+        """What still holds something of the cluster. A Job that is over stays for a day, with what it owns."""
+        self.start_again()
+        return [name for name, is_over in self.jobs().items() if not is_over] + self.pods() + self.orphans()
 
     def start_again(self) -> None:
         server = self.node.server
@@ -149,12 +152,17 @@ def wait_for_moment(scene: Scene, site: Site, random: Random) -> str:
     return f"after {number} of {ITERATIONS} iterations"
 
 
-def goes_on(scene: Scene, moment: str, *options: str) -> None:
-    """The same command, and what it leaves to `suite collect`, bring the run home whole. Raises Wrong."""
+def brought_on(scene: Scene, moment: str, *options: str) -> None:
+    """The same command, and what it leaves to `suite collect`. Raises Wrong."""
     for command in (submit(scene, *options), collect(scene)):
         if (code := scene.ended(scene.start(command), WAIT_SECONDS)) != 0:
             raise Wrong(f"{moment}: {command[3]} after it ends with exit code {code}: {scene.output()[-500:]}")
         check_output(scene)
+
+
+def goes_on(scene: Scene, moment: str, *options: str) -> None:
+    """They bring the run home whole. Raises Wrong."""
+    brought_on(scene, moment, *options)
     record = scene.record()
     if record is None or record.status != "ok" or len(record.iterations.seconds) != ITERATIONS:
         raise Wrong(f"{moment}: after it the run is {told(record)}")
@@ -223,9 +231,17 @@ def server_killed(site: Site, scene: Scene, random: Random) -> Verdict:
 
 
 def driver_signal(number: signal.Signals, site: Site, scene: Scene, random: Random) -> Verdict:
-    """At any moment of `suite submit`. The run stays in the cluster, and no other is sent for it."""
+    """At any moment of `suite submit`. The run stays in the cluster, and no other is sent for it.
+
+    One that was not wholly handed over is `sending` until the cluster has not known it for minutes, which `suite
+    collect --wait` waits for; the same command sends it then.
+    """
     driver = scene.start(submit(scene))
-    if random.random() < 0.5:
+    part = random.random()
+    if part < 0.2:
+        scene.wait_for(lambda: bool(site.orphans()), driver)
+        moment = "when its first object was there"
+    elif part < 0.6:
         seconds = random.uniform(0.2, 12)
         time.sleep(seconds)
         moment = f"{seconds:.2f} s after its start"
@@ -238,11 +254,14 @@ def driver_signal(number: signal.Signals, site: Site, scene: Scene, random: Rand
     if not was_over and code not in (0, 130, -number):
         raise Wrong(f"{moment}: the driver ended with {signal_name(code)}: {scene.output()[-300:]}")
     check_output(scene)
+    brought_on(scene, moment)
+    was_sent = scene.record() is not None
     goes_on(scene, moment)
     jobs = set(site.jobs()) | known
     if len(jobs) != 1:
         raise Wrong(f"{moment}: {len(jobs)} Jobs for one run: {sorted(jobs)}")
-    return Verdict(f"{moment}: {len(known)} Job then", 0, "the same command")
+    how = f"{len(known)} Job then" + ("" if was_sent else ", sent after the wait")
+    return Verdict(f"{moment}: {how}", 0, "the same command")
 
 
 @contextmanager

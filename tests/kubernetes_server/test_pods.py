@@ -24,6 +24,7 @@ import pytest
 
 from suite.launch.cluster.submission import submissions
 from suite.launch.kubernetes import diagnose
+from suite.launch.kubernetes.pod import RUN_LABEL, run_labels
 from suite.launch.kubernetes.scheduler import KubernetesScheduler
 from tests.kubernetes_server.controllers import Controllers
 from tests.kubernetes_server.field import Field, quick_looks, wait_for
@@ -100,14 +101,15 @@ def pod_of_node(field: Field, number: int) -> str:
 @pytest.mark.ranks
 def test_deepspeed_ranks_measure_over_two_pods(pods: Field) -> None:
     stack = ("--stack", f"torch={version('torch')}")  # a CPU build has a version of its own
-    done = pods.submit("--image", ENGINES, *stack, "--memory-per-rank", "3g", iterations=2)
+    done = pods.submit("--image", ENGINES, *stack, "--memory-per-rank", "3g", "--smoke", iterations=2)
     assert done.exit_code == 0, done.output
+    assert re.search(r"network across nodes, 2 ranks by gloo: all-reduce [\d.]+ GB/s", done.output), "the smoke run's"
     record = pods.record()
     assert record.status == "ok"
     assert record.run.ranks == 2
     assert record.environment.worker is not None
     assert record.environment.worker["image"] == ENGINES
-    bodies = pods.cluster.find("Pod")
+    bodies = pods.cluster.find("Pod", labelSelector=f"{RUN_LABEL}={run_labels(record.run.id)[RUN_LABEL]}")
     assert len({body["status"]["podIP"] for body in bodies}) == 2
     assert all(
         one["containerID"].startswith("containerd://") for body in bodies for one in body["status"]["containerStatuses"]

@@ -57,6 +57,7 @@ def test_a_run_of_several_ranks_without_figures_says_so_and_one_rank_is_silent(
     assert tell_network(made.entry(ranks=2).record, print) == []
     assert "tells no network" in capsys.readouterr().err
     assert tell_network(made.entry(ranks=1).record, print) == []
+    assert tell_network(made.failed(ranks=2).record, print) == []
     assert capsys.readouterr() == ("", "")
 
 

@@ -109,7 +109,7 @@ def tell_network(record: Record, show: Callable[[str], None]) -> list[dict[str, 
     checks = network_checks(record)
     if checks:
         show(f"    bus bandwidths: {CONVENTION}")
-    elif record.run.ranks > 1:
+    elif record.run.ranks > 1 and record.status == "ok":
         warn("warning: ", f"{record.run.id} tells no network that it measured")
     for check in checks:
         show(f"    {check}")
