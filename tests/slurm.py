@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from suite.launch.ports import free_port
 from tests.hosts import Host
 from tests.needs import require_programs, started_or_skipped
 
@@ -166,12 +167,11 @@ def _configure(slurm: Slurm) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback interface, free a moment ago and different."""
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
+    """Free a moment ago, and different."""
+    found: set[int] = set()
+    while len(found) < count:
+        found.add(free_port())
+    return list(found)
 
 
 @contextmanager

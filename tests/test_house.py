@@ -179,6 +179,7 @@ OWN_FILES = {
     "suite/launch/docker/copying.py": "writes files that are not there yet",
     "suite/launch/docker/session.py": "the kernel's /proc",
     "suite/launch/idle.py": "the kernel's /proc",
+    "suite/launch/ports.py": "the kernel's /proc",
     "suite/launch/probe.py": "the kernel's /proc and /sys",
     "suite/launch/processes.py": "the kernel's /proc",
     "suite/launch/traces.py": "the kernel's /proc",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +17,7 @@ from typing import Any, Literal, cast, get_args
 import suite
 from suite.launch.job import Job, Site
 from suite.launch.outcome import OnEvent, Outcome, RunFolder
+from suite.launch.ports import free_port
 from suite.launch.processes import RankProcess, child_subreaper, descendants, end_with_this_process
 from suite.launch.requests import stop_requests
 from suite.launch.supervise import USUAL_PATIENCE, Patience, Rank, Supervision
@@ -168,13 +168,6 @@ def rank_variables(job: Job, rank: int, port: int) -> dict[str, str]:
         variables["CUDA_VISIBLE_DEVICES"] = ",".join(job.devices)
         variables["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as the driver numbers them, for whoever counts them himself
     return variables
-
-
-def free_port() -> int:
-    """A TCP port of the loopback interface that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def spawn(job: Job, variables: Mapping[str, str], log: int, is_speaker: bool) -> subprocess.Popen:

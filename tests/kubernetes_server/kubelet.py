@@ -30,9 +30,10 @@ from kubernetes.client import ApiException, CoreV1Api
 from suite.launch.image_paths import PYTHON, PYTHON_PATH
 from suite.launch.kubernetes.client import Cluster, Refused
 from suite.launch.kubernetes.read_back import expanded
+from suite.launch.ports import free_port
 from tests.kubernetes_server.controllers import INDEX, delete_owned, pod_of_job, set_end, waited_seconds
 from tests.kubernetes_server.scripted_torchrun import rank_commands
-from tests.kubernetes_server.server import ROOT, free_port, make_certificate
+from tests.kubernetes_server.server import ROOT, make_certificate
 
 TICK_SECONDS = 0.1
 SCRIPTED = ROOT / "tests" / "scripted_worker.py"

@@ -18,8 +18,9 @@ from pathlib import Path
 
 from kubernetes.client import ApiException, CoreV1Api
 
+from suite.launch.ports import free_port
 from tests.kubernetes_server import names, node_image
-from tests.kubernetes_server.server import BUILT, Server, free_port
+from tests.kubernetes_server.server import BUILT, Server
 
 #: Its address too: by it the API server reaches the kubelet for logs.
 NAME = "127.0.0.1"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import ssl
 import subprocess
 import tempfile
@@ -16,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from suite.launch.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILT = ROOT / "build" / "kubernetes"
@@ -97,12 +98,6 @@ def started_server() -> Iterator[Server]:
             store.kill()
             store.wait()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def make_certificate(folder: Path) -> tuple[Path, Path]:

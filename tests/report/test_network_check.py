@@ -16,6 +16,7 @@ from suite.cli.app import app
 from suite.cli.options.handing_over import HandingOver, tell_network
 from suite.conduct.cluster.smoke import smoke_plan, smoke_root
 from suite.launch.cluster.launcher import NodeSetup
+from suite.launch.ports import free_port
 from suite.report.facts.network_check import CONVENTION, network_checks
 from suite.spec.layout import Layout
 from tests import toy_cluster
@@ -24,7 +25,7 @@ from tests.report import entries as made
 from tests.report.test_network import run
 from tests.synthetic import facts_of, synthetic_manifest
 from tests.worker.test_network import PROBE
-from tests.worker.tiny import ROOT, clean_environment, free_port
+from tests.worker.tiny import ROOT, clean_environment
 
 STACKS = {"deepspeed": {"torch": "2.13.0", "deepspeed": "0.18.0", "transformers": "4.57.0"}}
 

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 import torch
 
+from suite.launch.ports import free_port
 from suite.worker import network, session
 from suite.worker.network import bus_factor, fitting, scopes
 from suite.worker.progress import Progress
 from suite.worker.rank import RankIdentity
 from suite.worker.world import World
-from tests.worker.tiny import ROOT, clean_environment, free_port, tiny_manifest
+from tests.worker.tiny import ROOT, clean_environment, tiny_manifest
 
 CPU = torch.device("cpu")
 PROBE = """

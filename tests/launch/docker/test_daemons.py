@@ -18,8 +18,8 @@ from suite.launch.docker.connection import connect
 from suite.launch.docker.gpus import access_of, usable_gpus
 from suite.launch.docker.settings import DockerSettings
 from suite.launch.docker.watch import ContainerPatience
-from suite.launch.local import free_port
 from suite.launch.outcome import LauncherAway
+from suite.launch.ports import free_port
 from suite.spec.base import UsageError
 from tests.container_runtime import Runtime, require_runtime, started_runtime
 from tests.containers import IMAGE, MEMLOCK, QUICK, launcher, left, once_started, run_container

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from suite.launch.ports import free_port
 from tests.needs import require_vllm
 from tests.worker.generation.rank import PROMPTS, RESPONSES, SHAPES
-from tests.worker.tiny import ROOT, STACK, clean_environment, free_port, rank_environment, run_tiny, tiny_manifest
+from tests.worker.tiny import ROOT, STACK, clean_environment, rank_environment, run_tiny, tiny_manifest
 
 RANKS = 2
 #: on a loaded machine most of it is importing vLLM

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from suite.bundle.event_fields import FIELDS, wrong_field
+from suite.launch.ports import free_port
 from suite.spec.manifest import Manifest
 from suite.theory.parameters import parameter_count, trainable_count
 from suite.worker.loop import expected_counts
@@ -21,7 +22,6 @@ from tests.worker.tiny import (
     ROOT,
     Finished,
     clean_environment,
-    free_port,
     run_tiny,
     start_ranks,
     tiny_manifest,

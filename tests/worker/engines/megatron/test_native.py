@@ -17,13 +17,14 @@ from typing import Any
 import pytest
 import torch
 
+from suite.launch.ports import free_port
 from suite.worker.engines import megatron
 from suite.worker.engines.megatron import native
 from suite.worker.engines.megatron.engine import MegatronEngine
 from suite.worker.world import World
 from tests.worker.engines.megatron import test_families as families
 from tests.worker.engines.megatron import test_layouts as layouts
-from tests.worker.tiny import ROOT, clean_environment, free_port, rank_environment
+from tests.worker.tiny import ROOT, clean_environment, rank_environment
 
 CASES = {
     "torch": {"tensor": 2, "sequence_parallel": True},

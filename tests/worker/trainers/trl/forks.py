@@ -10,10 +10,11 @@ import os
 import sys
 from pathlib import Path
 
+from suite.launch.ports import free_port
 from suite.worker import __main__ as worker
 from suite.worker.session import own_build
 from suite.worker.trainers.base import Trainer
-from tests.worker.tiny import free_port, rank_environment
+from tests.worker.tiny import rank_environment
 
 
 def main(results: str, *paths: str) -> None:

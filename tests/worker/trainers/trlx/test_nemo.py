@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from suite.bundle.event_fields import FIELDS, wrong_field
+from suite.launch.ports import free_port
 from suite.planner.formulas.offload import SWAP_HOST_BYTES
 from suite.spec.layout import Layout
 from suite.spec.manifest import Backend, Manifest
@@ -21,7 +22,7 @@ from suite.spec.resolve import make_manifest
 from suite.theory.parameters import parameter_count
 from suite.worker.loop import expected_counts
 from suite.worker.rank import ConfigError
-from tests.worker.tiny import Finished, clean_environment, free_port, rank_environment, tiny_manifest, wait_for
+from tests.worker.tiny import Finished, clean_environment, rank_environment, tiny_manifest, wait_for
 from tests.worker.tiny import write_manifest as write
 
 STUB = Path(__file__).parent / "nemo_stub"

@@ -1,0 +1,31 @@
+"""Ports for ranks to meet at."""
+
+from __future__ import annotations
+
+import random
+import socket
+from pathlib import Path
+
+#: first and last port that Linux gives connections that go out
+GIVEN_OUT = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_LOWEST, _TRIES = 20_000, 100
+
+
+def free_port() -> int:
+    """A TCP port on which nobody listens on any interface, where there is one below those of connections that go out.
+
+    Seconds go by until a rank listens there. On a busy machine one of the others is then somebody's.
+    """
+    try:
+        end = int(GIVEN_OUT.read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        end = _LOWEST
+    candidates = range(_LOWEST, end)
+    for port in (*random.SystemRandom().sample(candidates, min(_TRIES, len(candidates))), 0):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise OSError("this machine has no free TCP port")

@@ -1,0 +1,37 @@
+"""Ports that stay free until a rank listens there."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from suite.launch import ports
+from suite.launch.ports import GIVEN_OUT, free_port
+
+
+def test_no_connection_that_goes_out_takes_it() -> None:
+    first = int(GIVEN_OUT.read_text().split()[0])
+    assert all(1024 < free_port() < first for _ in range(20))
+
+
+def test_one_that_somebody_listens_on_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        (tmp_path / "range").write_text(f"{port + 1}\t{port + 9}\n")
+        monkeypatch.setattr(ports, "GIVEN_OUT", tmp_path / "range")
+        monkeypatch.setattr(ports, "_LOWEST", port)
+        assert free_port() != port
+
+
+@pytest.mark.parametrize("text", [None, "", "many of them", "1024\t65535\n"])
+def test_where_the_kernel_does_not_tell_or_gives_out_all_of_them_it_is_any(
+    text: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if text is not None:
+        (tmp_path / "range").write_text(text)
+    monkeypatch.setattr(ports, "GIVEN_OUT", tmp_path / "range")
+    assert free_port() > 1024
