@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+import zlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from suite.bundle.archive.identity import CONTAINER, HOST, SERIAL, USER, Identities
 from suite.bundle.evidence import evidence_files
@@ -186,8 +189,8 @@ def scrub_file(source: Path, name: str, target: Path, names: Identities) -> bool
 
 
 def _scrub_file(source: Path, name: str, target: Path, names: Identities) -> bool:
-    changed = False
-    with target.open("xb") as file:
+    changed = _is_packed(name)  # its bytes are others already without its time
+    with target.open("xb") as plain, _packing(plain, name) as file:
         for value, line in _contents(source, name):
             if line is not None:
                 after = _scrubbed_line(line, names)
@@ -219,13 +222,39 @@ def _contents(path: Path, name: str) -> Iterator[tuple[Any, bytes | None]]:
         parsed = _parsed(raw)
         yield (parsed, None) if parsed is not None else (None, raw)
         return
-    in_lines = name.endswith(".jsonl")
-    with open_plain(path, name, _MOST_FILE_BYTES) as file:
+    in_lines, left = name.endswith(".jsonl"), _MOST_FILE_BYTES
+    with _unpacked(path, name) as file:
         while line := file.readline(_LONGEST_LINE):
+            left -= len(line)
+            if left < 0:
+                raise DamagedBundle(f"{name} holds more than {_MOST_FILE_BYTES} bytes, which are not scrubbed")
             if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
                 raise DamagedBundle(f"{name} has a line of more than {_LONGEST_LINE} bytes, which cannot be scrubbed")
             parsed = _parsed(line) if in_lines else None
             yield (parsed, None) if parsed is not None else (None, line)
+
+
+def _is_packed(name: str) -> bool:
+    return name.endswith(".gz")
+
+
+@contextmanager
+def _unpacked(path: Path, name: str) -> Iterator[IO[bytes] | gzip.GzipFile]:
+    """What is in a file, of one packed by gzip what is in that, such as a trace of a profile. Raises DamagedBundle."""
+    with open_plain(path, name, _MOST_FILE_BYTES) as file:
+        if not _is_packed(name):
+            yield file
+            return
+        try:
+            with gzip.GzipFile(fileobj=file) as inner:
+                yield inner
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise DamagedBundle(f"{name} cannot be unpacked, and so not be scrubbed: {error}") from error
+
+
+def _packing(file: IO[bytes], name: str) -> AbstractContextManager[IO[bytes] | gzip.GzipFile]:
+    """Where the contents of that file go: without the name and the time that gzip would add."""
+    return gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) if _is_packed(name) else nullcontext(file)
 
 
 def _parsed(raw: bytes) -> _Parsed | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import zipfile
 from pathlib import Path
@@ -16,7 +17,7 @@ from suite.bundle.verify import differences, verify_all
 from suite.cli.app import app
 from suite.launch.cluster.submission import submissions
 from tests.bundle.archive.planted import FACTS, HOME, TRACES, plant
-from tests.bundle.tampering import change, copied, shipped
+from tests.bundle.tampering import change, copied, derive_again, shipped
 
 
 def run(*arguments: str) -> int:
@@ -218,6 +219,30 @@ def test_a_host_named_like_a_part_of_a_runs_id_leaves_the_id(tmp_path: Path) -> 
     assert done.index.runs[0].path == done.index.runs[0].id == path.name
     assert b'"host":"scrubbed-host-' in contents(tmp_path / "a.suite.zip")[f"runs/{path.name}/events/rank-0.jsonl"]
     assert run("verify", str(tmp_path / "a.suite.zip")) == 0
+
+
+def with_trace(folder: Path, data: bytes) -> Path:
+    path = copied(shipped("deepspeed-3M-n1"), folder)
+    (path / "profile").mkdir()
+    (path / "profile/rank-0-train.json.gz").write_bytes(data)
+    derive_again(path)
+    return path
+
+
+def test_traces_of_a_profile_are_scrubbed_inside(tmp_path: Path) -> None:
+    trace = f'{{\n"traceEvents": [],\n"traceName": "{FACTS["home"]}/trace.json"}}\n'
+    path = with_trace(tmp_path / "runs", gzip.compress(trace.encode()))
+    pack(tmp_path / "runs", tmp_path / "a.suite.zip", Packing())
+    inside = gzip.decompress(contents(tmp_path / "a.suite.zip")[f"runs/{path.name}/profile/rank-0-train.json.gz"])
+    assert traces_in(inside) == [] and json.loads(inside)["traceEvents"] == []
+    assert run("verify", str(tmp_path / "a.suite.zip")) == 0
+
+
+def test_a_packed_file_that_is_none_cannot_be_scrubbed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with_trace(tmp_path / "runs", b"no such thing")
+    assert run("pack", str(tmp_path / "runs"), "-o", str(tmp_path / "a.suite.zip")) == 2
+    error = capsys.readouterr().err
+    assert "cannot be unpacked" in error and error.count("\n") == 1 and not (tmp_path / "a.suite.zip").exists()
 
 
 def test_a_figure_that_scrubbing_would_change_is_refused(folder: Path, tmp_path: Path) -> None:
