@@ -178,7 +178,7 @@ def is_slow(found: Found) -> bool:
     for short, long in zip(pumped(found.pattern, SHORT), pumped(found.pattern, LONG), strict=True):
         if seconds(found, long) > MUCH_SECONDS:  # of a linear pattern; so look again, at both lengths
             spent = min(seconds(found, long) for _ in range(2))
-            if spent > MUCH_SECONDS and spent > 8 * min(seconds(found, short) for _ in range(2)):
+            if spent > MUCH_SECONDS and spent > 8 * min(seconds(found, short) for _ in range(10)):
                 return True
     return False
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from suite.bundle.cache.survey import survey
 from suite.report.site.gathering import gather
 from suite.report.site.history import Point, histories
 from suite.report.site.output import write_site
@@ -52,7 +53,7 @@ def compared(before: Point, after: Point) -> list[float]:
 def points_of(site: Path) -> dict[str, Point]:
     """By the id that a page knows them by."""
     folder = site.parent / "runs"
-    every = histories(gather([folder]), {folder: "runs"})
+    every = histories(gather(survey([folder])[0]), {folder: "runs"})
     return {f"{series.id} {point.id}": point for series in every for point in series.points}
 
 
