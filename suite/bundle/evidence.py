@@ -138,6 +138,8 @@ def _hashed(path: Path, name: str) -> str:
                 left -= len(block)
                 if left < 0:
                     raise TooMuchEvidence(f"{name} grows while it is read")
+                if len(block) < most:  # its end
+                    break
     except FileNotFoundError as error:
         raise DamagedBundle(f"{name} is gone while the bundle is read") from error
     except OSError as error:

@@ -65,8 +65,9 @@ def read_bytes(path: Path, name: str, limit_bytes: int = DOCUMENT_BYTES, *, by_u
     with open_plain(path, name, limit_bytes, by_user=by_user) as file:
         try:
             # room for as much as there is, not for as much as there may be
-            data = file.read(min(os.fstat(file.fileno()).st_size, limit_bytes) + 1)
-            if data:
+            known = min(os.fstat(file.fileno()).st_size, limit_bytes)
+            data = file.read(known + 1)
+            if len(data) > known:  # it grew
                 data += file.read(limit_bytes + 1 - len(data))
         except OSError as error:
             raise Unreadable(f"{name} cannot be read: {_why(error)}") from error
