@@ -25,7 +25,7 @@ def collect(
     wait: Annotated[bool, typer.Option("--wait", help="wait until the runs have ended")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the outcome as JSON")] = False,
 ) -> int:
-    """Fetch what submitted runs have written and make their bundles. Exit 1 when one failed or left nothing."""
+    """Fetch what submitted runs have written and make their bundles. Exit 1 when one failed or could not be fetched."""
     from suite.bundle.store import DamagedBundle
     from suite.cli.options.handing_over import tell_network
     from suite.cli.options.reading import print_json, without_collector
@@ -46,7 +46,7 @@ def collect(
 
     collected: dict[str, dict] = {}
     left: dict[str, str] = {}
-    is_lost = False
+    is_missed = False
     for submission in chosen(runs, run or []):
         if wait:
             wait_until_over(runs, submission, show)
@@ -64,7 +64,7 @@ def collect(
             if run and len(run) == 1:
                 raise
             left[submission.run_id] = str(error)
-            is_lost = True
+            is_missed = True
             continue
         failure = record.failure
         collected[submission.run_id] = {"status": record.status, "failure": failure and failure.kind}
@@ -80,4 +80,4 @@ def collect(
             say(printable(f"{run_id}: not collected: {why}"), err=True)
         if not collected and not left:
             say(f"nothing to collect in {runs}: suite status lists what was submitted")
-    return DONE if not is_lost and all(entry["status"] == "ok" for entry in collected.values()) else RUN_FAILED
+    return DONE if not is_missed and all(entry["status"] == "ok" for entry in collected.values()) else RUN_FAILED

@@ -15,7 +15,8 @@ from typer.testing import CliRunner, Result
 import suite.cli
 from suite.bundle.store import Bundle
 from suite.launch.cluster.registry import CLUSTER_LAUNCHERS, find_launcher
-from suite.launch.cluster.submission import submissions
+from suite.launch.cluster.scheduler import Gathered
+from suite.launch.cluster.submission import Submission, submissions
 from suite.spec.base import UsageError
 from tests import toy_cluster
 
@@ -88,6 +89,20 @@ def test_a_run_is_cancelled_and_its_bundle_says_interrupted(call: Call, tmp_path
     collected = call("collect", run_id, "--runs", str(tmp_path), "--json")
     assert collected.exit_code == 1
     assert json.loads(collected.stdout)["collected"][run_id]["status"] == "interrupted"
+
+
+def test_a_run_that_the_cluster_never_took_is_told_by_the_exit_code(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gather(self: toy_cluster.ToyScheduler, submission: Submission) -> Gathered:
+        raise UsageError("nothing of it came back")
+
+    run_id = submit(call, tmp_path)
+    toy_cluster.JOBS.clear()
+    monkeypatch.setattr(toy_cluster.ToyScheduler, "gather", gather)
+    collected = call("collect", "--runs", str(tmp_path))
+    assert collected.exit_code == 1
+    assert collected.stderr == f"{run_id}: not collected: nothing of it came back\n"
 
 
 def test_what_is_refused_is_one_line_and_leaves_nothing(call: Call, tmp_path: Path) -> None:
