@@ -1,14 +1,15 @@
 """``python -m tests.faults.soak``: does a driver stay as it was run after run, and what do huge bundles take?
 
 While a plan of many runs is worked through, the driver (with the process that it forks ranks from) is looked at after
-each: resident memory, open descriptors, the time of the run, what it has left on disk and in the folder for temporary
-files. Each must be flat over the plan, by the slope of a straight line through means of blocks of runs and its 95 %
-interval: one run resembles the one before it, a block's mean hardly.
+each: resident memory, open descriptors, the time of the run and what of it the driver computed itself, what it has left
+on disk and in the folder for temporary files. Each must be flat over the plan, by the slope of a straight line through
+means of blocks of runs and its 95 % interval: one run resembles the one before it, a block's mean hardly.
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
 import json
 import os
 import shutil
@@ -19,6 +20,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 
@@ -32,6 +34,8 @@ from suite.conduct.running.provenance import git_commit
 from suite.launch.probe import host_facts
 from suite.spec.layout import Layout
 from suite.stats.quantiles import student_quantile
+from tests.containers import scripted_suite
+from tests.faults.launchers import LAUNCHERS, Launcher
 from tests.faults.page import PAGE, put
 from tests.faults.run import set_apart
 from tests.faults.scene import ROOT, Scene, scene, scripted_command, suite_command
@@ -47,16 +51,23 @@ FEWEST_RUNS = 12
 MOST_GROWTH = 0.05
 LOOK_SECONDS = 0.02
 WORK = ("--backend", "deepspeed", "--size", "1M", "--workload", "cpu", "--device", "cpu", "--oversubscribe")
+REPEATS = ("--ranks", "1", "--warmup", "1", "--iterations", "3", "--repeats")
+SCRIPT = {"seconds": 0.005, "sleep": True}
+#: a plan with stand-ins ends after these at the latest
+MOST_SECONDS = 3 * 3600.0
 RANKS = (64, 256, 1024)
+PLANS = ("stand-in", "real", "docker")
+PARTS = (*PLANS, "bundles")
 
 
 @dataclass(frozen=True)
 class Look:
-    """At a driver whose run has just ended. ``seconds``: since the look before."""
+    """At a driver whose run has just ended. ``seconds``: since the look before; ``processor_seconds``: in all."""
 
     memory_bytes: int
     descriptors: int
     seconds: float
+    processor_seconds: float
     bundle_bytes: int
     temporary_files: int
 
@@ -113,6 +124,7 @@ def watched(here: Scene, command: Sequence[str]) -> tuple[int, list[Look]]:
                         memory_bytes=sum(each.memory_info().rss for each in family),
                         descriptors=sum(each.num_fds() for each in family),
                         seconds=now - last,
+                        processor_seconds=sum(sum(each.cpu_times()[:2]) for each in family),
                         bundle_bytes=sum(path.stat().st_size for path in bundle.rglob("*") if path.is_file()),
                         temporary_files=len(list(here.tmp.iterdir())),
                     )
@@ -134,20 +146,23 @@ def _is_zygote(process: psutil.Process) -> bool:
     return False
 
 
-def soaked(title: str, command: Sequence[str], folder: Path, limit_seconds: float) -> dict:
+def soaked(title: str, command: Sequence[str], folder: Path, limit_seconds: float, launcher: Launcher) -> dict:
     """A plan's figures. ``command`` lacks the results folder."""
     began = time.monotonic()
-    environment = {"SUITE_SCRIPT": '{"seconds": 0.005, "sleep": true}'}
-    with scene(folder, environment) as here:
+    with scene(folder, {"SUITE_SCRIPT": json.dumps(SCRIPT), **launcher.environment}) as here:
+        here.looks |= launcher.looks
         code, looks = watched(here, [*command, "--budget", f"{limit_seconds:.0f}s", "--runs", str(here.runs)])
         left = here.left()
         said = here.output()[-400:]
     if code != 0 or len(looks) < FEWEST_RUNS:
         raise RuntimeError(f"{title}: exit code {code} after {len(looks)} runs: {said}")
-    names = {
+    names: dict[str, Sequence[float]] = {
         "resident memory, MiB": [look.memory_bytes / 2**20 for look in looks],
         "open descriptors": [look.descriptors for look in looks],
         "seconds of a run": [look.seconds for look in looks[1:]],
+        "processor seconds of the driver, a run": [
+            after.processor_seconds - before.processor_seconds for before, after in pairwise(looks)
+        ],
         "KiB of a bundle": [look.bundle_bytes / 1024 for look in looks],
         "temporary files": [look.temporary_files for look in looks],
     }
@@ -158,6 +173,27 @@ def soaked(title: str, command: Sequence[str], folder: Path, limit_seconds: floa
         "figures": [asdict(flatness(what, values)) for what, values in names.items()],
         "left": {kind: found for kind, found in left.items() if found},
     }
+
+
+def stand_in(runs: int) -> dict:
+    """A plan of so many runs on this machine, whose rank is a stand-in."""
+    command = scripted_command("run", *WORK, *REPEATS, str(runs))
+    return soaked(f"{runs:,} runs with the stand-in worker", command, _folder(), MOST_SECONDS, Launcher(()))
+
+
+def docker(runs: int) -> dict:
+    """As ``stand_in``, each run in a container of its own."""
+    command = scripted_suite("run", *WORK, *REPEATS, str(runs), script=SCRIPT)
+    title = f"{runs:,} runs in containers of Docker, with the stand-in worker"
+    with LAUNCHERS["docker"]() as launcher:
+        return soaked(title, command, _folder(), MOST_SECONDS, launcher)
+
+
+def real(minutes: float) -> dict:
+    """Runs of one real rank for so long."""
+    command = suite_command("run", *WORK, *REPEATS, "1000", "--start", "fork")
+    title = f"Repeats with a real DeepSpeed rank for {minutes:g} minutes"
+    return soaked(title, command, _folder(), 60 * minutes, Launcher(()))
 
 
 def huge(folder: Path) -> list[dict]:
@@ -176,18 +212,18 @@ def huge(folder: Path) -> list[dict]:
 
 
 def text(found: dict, host: dict) -> str:
-    """The section of the page."""
+    """The section of the page, of the parts that were measured."""
     cpu = host["cpu"]
-    lines = [
-        "",
-        f"{found['day']}, {cpu['model']}, {cpu['cores'] or cpu['threads']} cores, commit {found['commit']}.",
-    ]
-    for plan in found["plans"]:
+    lines: list[str] = ["", f"{cpu['model']}, {cpu['cores'] or cpu['threads']} cores."]
+    for name in PLANS:
+        if name not in found:
+            continue
+        plan = found[name]
         left = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in plan["left"].items()) or "nothing"
         lines += [
             "",
-            f"**{plan['title']}**: {plan['runs']:,} runs of one driver in {plan['minutes']:.1f} minutes. "
-            f"Left behind: {left}.",
+            f"**{plan['title']}**: {plan['runs']:,} runs of one driver in {plan['minutes']:.1f} minutes, "
+            f"{_when(plan)}. Left behind: {left}.",
             "",
             "| of the driver | mean | growth over all runs [95 %] | |",
             "|---|---:|---:|---|",
@@ -197,58 +233,63 @@ def text(found: dict, host: dict) -> str:
             f"{one['verdict']} |"
             for one in plan["figures"]
         ]
-    lines += [
-        "",
-        "**One huge bundle**, each command once in a process of its own:",
-        "",
-        "| ranks | MiB of events | verify | report |",
-        "|---:|---:|---:|---:|",
-    ]
-    for row in found["bundles"]:
-        cells = [f"{row[name]['processor']:.1f} s, {row[name]['megabytes']:.0f} MB" for name in ("verify", "report")]
-        lines.append(f"| {row['ranks']:,} | {row['mib']:.1f} | {' | '.join(cells)} |")
+    if "bundles" in found:
+        lines += [
+            "",
+            f"**One huge bundle**, each command once in a process of its own, {_when(found['bundles'])}:",
+            "",
+            "| ranks | MiB of events | verify | report |",
+            "|---:|---:|---:|---:|",
+        ]
+        for row in found["bundles"]["rows"]:
+            cells = [
+                f"{row[name]['processor']:.1f} s, {row[name]['megabytes']:.0f} MB" for name in ("verify", "report")
+            ]
+            lines.append(f"| {row['ranks']:,} | {row['mib']:.1f} | {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
 
 
+def _when(part: dict) -> str:
+    return f"{part['day']}, commit {part['commit']}, load {part['load']:.1f}"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0 where nothing grows and nothing is left."""
+    """Exit code 0 where nothing that was measured now grows and nothing is left."""
     parser = argparse.ArgumentParser(prog="make soak")
     parser.add_argument("--minutes", type=float, default=60, help="of repeats with real ranks")
-    parser.add_argument("--runs", type=int, default=1000, help="of the plan with the stand-in worker")
+    parser.add_argument("--runs", type=int, default=1000, help="of the plans with the stand-in worker")
+    parser.add_argument("--parts", nargs="*", choices=PARTS, default=PARTS, help="what is measured; others are kept")
     parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     set_apart("tests.faults.soak")
-    folder = Path(tempfile.mkdtemp(prefix="soak-"))
-    plans: list[dict] = []
-    try:
-        repeats = ("--ranks", "1", "--warmup", "1", "--iterations", "3", "--repeats")
-        seconds = 60 * options.minutes
-        for title, command, limit in (
-            (
-                f"{options.runs:,} runs with the stand-in worker",
-                scripted_command("run", *WORK, *repeats, str(options.runs)),
-                3 * 3600.0,
-            ),
-            (
-                f"Repeats with a real DeepSpeed rank for {options.minutes:g} minutes",
-                suite_command("run", *WORK, *repeats, "1000", "--start", "fork"),
-                seconds,
-            ),
-        ):
-            plans.append(soaked(title, command, folder / f"plan-{len(plans)}", limit))
-            print(json.dumps(plans[-1]), flush=True)
-        bundles = huge(folder / "huge")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     commit = subprocess.run(("git", "rev-parse", "--short=12", "HEAD"), cwd=ROOT, capture_output=True, text=True)
-    found = {"day": time.strftime("%Y-%m-%d", time.gmtime()), "commit": commit.stdout.strip() or git_commit()}
-    found |= {"plans": plans, "bundles": bundles}
-    options.results.parent.mkdir(parents=True, exist_ok=True)
-    options.results.write_text(json.dumps(found, indent=2) + "\n")
-    put(options.page, BEGIN, END, text(found, host_facts()))
-    print(f"wrote {options.page}")
-    return int(any(plan["left"] or any(one["verdict"] == "grows" for one in plan["figures"]) for plan in plans))
+    does_grow = False
+    for name in options.parts:
+        made: dict = {
+            "stand-in": lambda: stand_in(options.runs),
+            "real": lambda: real(options.minutes),
+            "docker": lambda: docker(options.runs),
+            "bundles": lambda: {"rows": huge(_folder())},
+        }[name]()
+        made |= {"day": time.strftime("%Y-%m-%d", time.gmtime()), "load": os.getloadavg()[2]}
+        made["commit"] = commit.stdout.strip() or git_commit()
+        print(json.dumps({name: made}), flush=True)
+        does_grow |= bool(made.get("left")) or any(one["verdict"] == "grows" for one in made.get("figures", ()))
+        # read now: another part may have been measured beside this one
+        found = json.loads(options.results.read_text()) if options.results.exists() else {}
+        options.results.parent.mkdir(parents=True, exist_ok=True)
+        options.results.write_text(json.dumps({**found, name: made}, indent=2) + "\n")
+        put(options.page, BEGIN, END, text({**found, name: made}, host_facts()))
+        print(f"wrote {options.page}")
+    return int(does_grow)
+
+
+def _folder() -> Path:
+    """A new folder, removed when the process ends."""
+    folder = tempfile.mkdtemp(prefix="soak-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder) / "plan"
 
 
 if __name__ == "__main__":

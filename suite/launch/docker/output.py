@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -52,10 +52,11 @@ class Output:
         self._follow(streams)
 
     def close(self) -> None:
-        """Let go of the connections; the threads end."""
-        for stream in self._open:
-            with suppress(OSError):  # the other side has closed it already
-                stream.close()
+        """End the connections; the threads let go of them."""
+        with self._lock:
+            for stream in self._open:
+                with suppress(OSError):  # the other side has closed it already
+                    stream.close()
 
     def _follow(self, streams: list[tuple[Any, Callable[[Any], None]]]) -> None:
         self._unfinished = len(streams)
@@ -63,7 +64,7 @@ class Output:
             self._open.append(stream)
             threading.Thread(target=self._drain, args=(stream, take), daemon=True).start()
 
-    def _drain(self, stream: Iterable[Any], take: Callable[[Any], None]) -> None:
+    def _drain(self, stream: Any, take: Callable[[Any], None]) -> None:
         from requests.exceptions import RequestException
         from urllib3.exceptions import HTTPError
 
@@ -73,6 +74,8 @@ class Output:
         except (OSError, RequestException, HTTPError, ValueError):
             pass  # the connection is broken, or was closed under a read: in either case this stream has ended
         with self._lock:
+            self._open.remove(stream)
+            _let_go(stream)
             self._unfinished -= 1
             is_last = self._unfinished == 0
         if is_last:
@@ -99,3 +102,10 @@ class Output:
     def _give(self, name: Stream, data: bytes) -> None:
         self._read[name] += len(data)
         self._mailbox.post(lambda: self._on_data(name, data))
+
+
+def _let_go(stream: Any) -> None:
+    """Close a stream's socket now: the SDK leaves it to the collector of cycles, which may take hundreds of runs."""
+    response = getattr(stream, "_response", None)
+    if response is not None:
+        response.close()

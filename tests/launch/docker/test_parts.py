@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import threading
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from docker.context.config import get_context_id
@@ -16,6 +18,7 @@ from suite.launch.docker import connection, session
 from suite.launch.docker.conclude import conclude
 from suite.launch.docker.connection import chosen_host, unreachable
 from suite.launch.docker.mailbox import MOST_WAITING, Mailbox
+from suite.launch.docker.output import Output
 from suite.launch.docker.session import Driver, is_dead, remove_orphans, this_driver
 from suite.launch.docker.watch import ContainerPatience, ContainerWatch
 from suite.launch.outcome import Outcome
@@ -262,6 +265,8 @@ class GivenOptions:
 
     def __init__(self, pieces: tuple[bytes, ...], ended: threading.Event) -> None:
         self.pieces, self.ended = pieces, ended
+        #: what the SDK's stream holds its socket by
+        self._response = io.BytesIO()
 
     def __iter__(self) -> Any:
         yield from ((piece, None) for piece in self.pieces)
@@ -269,6 +274,22 @@ class GivenOptions:
 
     def close(self) -> None:
         self.ended.set()
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_the_socket_of_an_output_is_closed_with_it(is_cut: bool) -> None:
+    """Not when the collector of cycles comes by: a plan of a thousand runs would be out of descriptors before."""
+    ended = threading.Event()
+    box, stream = Mailbox(), GivenOptions((b"a line\n",), ended)
+    output = Output(Mock(attach=lambda *args, **how: stream), "container", box, lambda *data: None, lambda: None)
+    output.attach()
+    output.close() if is_cut else ended.set()
+    end = time.monotonic() + 5
+    while not stream._response.closed and time.monotonic() < end:
+        time.sleep(0.01)
+    output.close()
+    box.close()
+    assert stream._response.closed
 
 
 PATIENCE = ContainerPatience(
