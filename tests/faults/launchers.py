@@ -12,16 +12,12 @@ from tests.faults.tries import Fault
 
 @dataclass(frozen=True)
 class Launcher:
-    """One that is ready. ``looks``: kinds of what it may leave behind; ``restore`` brings back what a fault ended.
-
-    ``has_made_up_times``: of its ranks, which are stand-ins.
-    """
+    """One that is ready. ``looks``: kinds of what it may leave behind; ``restore`` brings back what a fault ended."""
 
     faults: tuple[Fault, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     looks: Mapping[str, Callable[[], list[str]]] = field(default_factory=dict)
     restore: Callable[[], None] = lambda: None
-    has_made_up_times: bool = False
 
 
 @contextmanager
@@ -36,27 +32,27 @@ def on_this_host() -> Iterator[Launcher]:
 def in_containers() -> Iterator[Launcher]:
     with containers.started() as site:
         environment = {"DOCKER_HOST": site.runtime.host, "SUITE_TEST_WORKER": site.worker}
-        yield Launcher(containers.faults(site), environment, {"containers": site.left_at_end}, site.restore, True)
+        yield Launcher(containers.faults(site), environment, {"containers": site.left_at_end}, site.restore)
 
 
 @contextmanager
 def by_compose() -> Iterator[Launcher]:
     with compose.started() as site:
         environment = {"DOCKER_HOST": site.runtime.host}
-        yield Launcher(compose.faults(site), environment, {"containers": site.left_at_end}, site.restore, True)
+        yield Launcher(compose.faults(site), environment, {"containers": site.left_at_end}, site.restore)
 
 
 @contextmanager
 def on_slurm() -> Iterator[Launcher]:
     with scheduler.started() as site:
-        yield Launcher(scheduler.faults(site), site.slurm.environment, {"jobs": site.left}, site.restore, True)
+        yield Launcher(scheduler.faults(site), site.slurm.environment, {"jobs": site.left}, site.restore)
 
 
 @contextmanager
 def in_pods() -> Iterator[Launcher]:
     with pods.started() as site:
         looks = {"jobs": site.left, "containers": site.node.running}
-        yield Launcher(pods.faults(site), {"KUBECONFIG": str(site.kubeconfig)}, looks, site.restore, True)
+        yield Launcher(pods.faults(site), {"KUBECONFIG": str(site.kubeconfig)}, looks, site.restore)
 
 
 LAUNCHERS: dict[str, Callable[[], AbstractContextManager[Launcher]]] = {

@@ -35,7 +35,7 @@ def make(fault: Fault, launcher: Launcher, seed: int, number: int, count: int = 
     results: Sequence[Verdict | Exception]
     with scene(folder / "try", launcher.environment) as here:
         here.looks |= launcher.looks
-        here.has_made_up_times = launcher.has_made_up_times
+        here.has_made_up_times = fault.has_stand_ins
         randoms = [random_of(fault, seed, number + index) for index in range(count)]
         try:
             results = fault.do(here, randoms) if fault.series else [fault.do(here, randoms[0])]

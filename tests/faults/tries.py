@@ -50,6 +50,11 @@ class Fault(NamedTuple):
     def key(self) -> tuple[str, str]:
         return self.launcher, self.name
 
+    @property
+    def has_stand_ins(self) -> bool:
+        """Whether its ranks tell times that they were given, and not those that went by."""
+        return self.work.startswith("stand-in")
+
 
 @dataclass(frozen=True)
 class Try:
