@@ -40,6 +40,8 @@ def conclude(end: ContainerEnd) -> Outcome:
         return _outcome(end, "interrupted", _failure(end, "interrupted", f"the driver was sent {end.interrupted_by}"))
     if end.verdict is not None:
         return _outcome(end, "failed", end.verdict)
+    if end.outcome is None and _was_good_unseen(end):
+        return Outcome(status="ok", exit_codes=dict.fromkeys(range(end.ranks), 0), elapsed_seconds=end.elapsed_seconds)
     if end.outcome is None:
         return _outcome(end, "failed", _silent(end))
     if end.oom_killed and _may_be_memory(end.outcome):
@@ -47,6 +49,11 @@ def conclude(end: ContainerEnd) -> Outcome:
     if end.outcome.status == "interrupted":
         return _outcome(end, "failed", _stopped_by_others(end, end.outcome))
     return end.outcome
+
+
+def _was_good_unseen(end: ContainerEnd) -> bool:
+    """The node's report went with the connection, its exit code did not: 0 is what it ends with where all is well."""
+    return end.exit_code == 0 and bool(end.trouble) and end.gone is None and not end.oom_killed
 
 
 def _may_be_memory(outcome: Outcome) -> bool:

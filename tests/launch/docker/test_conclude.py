@@ -28,6 +28,14 @@ def test_the_nodes_word_counts_where_nothing_speaks_against_it() -> None:
     assert conclude(end(outcome=outcome, exit_code=1)) == outcome
 
 
+def test_a_report_that_went_with_the_connection_is_made_up_for_by_exit_code_0_alone() -> None:
+    broken = {"trouble": ("the runtime broke off in mid-run: reset",)}
+    assert conclude(end(exit_code=0, **broken)) == OK.model_copy(update={"elapsed_seconds": 5.0})
+    for known in ({"exit_code": 1}, {"exit_code": 0, "oom_killed": True}, {"exit_code": 0, "gone": "it was removed"}):
+        assert conclude(end(**known, **broken)).status == "failed"
+    assert conclude(end(exit_code=0)).status == "failed", "with no break there is no reason for the silence"
+
+
 @pytest.mark.parametrize(
     ("known", "kind", "evidence"),
     [
