@@ -51,6 +51,10 @@ class Site:
         self.start_again()
         for job in self.slurm.jobs():
             self.slurm.call("scancel", job)
+        self.resume()
+
+    def resume(self) -> None:
+        """As an operator: a controller that was killed before it saved a job starts it twice and drains the node."""
         for node in NODES:
             self.slurm.call("scontrol", "update", f"nodename={node}", "state=resume")
         with suppress(RuntimeError):
@@ -111,7 +115,7 @@ def processes(scene: Scene, words: str) -> list[psutil.Process]:
     return sorted(found, key=lambda process: process.pid)
 
 
-def brought_home(scene: Scene, before: int, moment: str, kinds: tuple[str, ...]) -> Verdict:
+def brought_home(site: Site, scene: Scene, before: int, moment: str, kinds: tuple[str, ...]) -> Verdict:
     """Collected with what it measured, by its cause, and done again by the same command once that is asked for."""
     code = scene.ended(scene.start(collect(scene)), COLLECT_SECONDS)
     check_output(scene)
@@ -129,6 +133,7 @@ def brought_home(scene: Scene, before: int, moment: str, kinds: tuple[str, ...])
     scene.check_bundles()
     again = () if record.status == "interrupted" else ("--retry-failed",)
     what = told(record)
+    site.resume()
     handed_over(scene, *BY_SLURM, *again)
     if (code := scene.ended(scene.start(collect(scene)), COLLECT_SECONDS)) != 0:
         raise Wrong(f"{moment}: {what}; after it: exit code {code}: {scene.output()[-400:]}")
@@ -145,7 +150,7 @@ def rank_signal(number: signal.Signals, kinds: tuple[str, ...], site: Site, scen
     before = finished(scene)
     with suppress(psutil.NoSuchProcess):
         random.choice(ranks).send_signal(number)
-    return brought_home(scene, before, moment, kinds)
+    return brought_home(site, scene, before, moment, kinds)
 
 
 def torchrun_killed(site: Site, scene: Scene, random: Random) -> Verdict:
@@ -158,7 +163,7 @@ def torchrun_killed(site: Site, scene: Scene, random: Random) -> Verdict:
         raise Missed("no torchrun is there")
     with suppress(psutil.NoSuchProcess):
         random.choice(victims).kill()
-    return brought_home(scene, before, moment, ("rank_lost",))
+    return brought_home(site, scene, before, moment, ("rank_lost",))
 
 
 def daemon_killed(command: tuple[str, ...], site: Site, scene: Scene, random: Random) -> Verdict:
@@ -172,7 +177,7 @@ def daemon_killed(command: tuple[str, ...], site: Site, scene: Scene, random: Ra
     seconds = random.uniform(0, 3)
     time.sleep(seconds)
     site.slurm.start(command)
-    return brought_home(scene, before, f"{moment}, away for {seconds:.1f} s", ("ok", "rank_lost", "interrupted"))
+    return brought_home(site, scene, before, f"{moment}, away for {seconds:.1f} s", ("ok", "rank_lost", "interrupted"))
 
 
 def cancelled(site: Site, scene: Scene, random: Random) -> Verdict:
@@ -180,7 +185,7 @@ def cancelled(site: Site, scene: Scene, random: Random) -> Verdict:
     moment = wait_for_moment(scene, site, random)
     before = finished(scene)
     site.slurm.call("scancel", *site.slurm.jobs())
-    return brought_home(scene, before, moment, ("interrupted",))
+    return brought_home(site, scene, before, moment, ("interrupted",))
 
 
 def submitter_killed(number: signal.Signals, site: Site, scene: Scene, random: Random) -> Verdict:
