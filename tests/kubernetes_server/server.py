@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILT = ROOT / "build" / "kubernetes"
 #: names the folder of a server that was built elsewhere
 VARIABLE = "SUITE_TEST_KUBE_APISERVER"
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 #: the first may do everything, the second nothing
 USERS = {"admin": ("admin-token", "system:masters"), "guest": ("guest-token", "")}
 
