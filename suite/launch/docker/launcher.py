@@ -222,8 +222,17 @@ class DockerLauncher:
         try:
             yield
         finally:
-            with suppress(DockerException, RequestException):  # the runtime stays away: the next session removes it
-                remove_labelled(self._api, job.labels)
+            give_up = time.monotonic() + self.patience.remove_seconds
+            while True:
+                try:
+                    remove_labelled(self._api, job.labels)
+                    break
+                except (DockerException, RequestException):
+                    # One that has just come back fails to remove what it has not found again. Where it stays away, the
+                    # next session removes what is left.
+                    if time.monotonic() > give_up:
+                        break
+                    time.sleep(RETRY_SECONDS)
 
 
 def _container_name(job: Job) -> str:

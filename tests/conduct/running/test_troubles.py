@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from docker.errors import APIError
 from requests.exceptions import ConnectionError as NoConnection
 from urllib3.exceptions import ProtocolError
 
@@ -174,12 +175,31 @@ class Gone:
         raise REFUSED
 
 
+def test_what_a_runtime_fails_to_remove_at_first_is_removed_a_moment_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that has just been started again may not have found its containers again."""
+    asked: list[dict] = []
+
+    def remove(api: Gone, labels: dict) -> None:
+        asked.append(labels)
+        if len(asked) < 3:
+            raise APIError("could not kill: did not receive an exit event")
+
+    monkeypatch.setattr(docker, "remove_labelled", remove)
+    runtime = SimpleNamespace(api=Gone(), host="unix:///x", facts=SimpleNamespace(remote=False))
+    launcher = docker.DockerLauncher(runtime, DockerSettings(), {})  # type: ignore[arg-type]
+    with launcher._removed_afterwards(make_job(make_folder(tmp_path), "")):
+        pass
+    assert len(asked) == 3
+
+
 def test_a_runtime_that_is_away_is_no_failure_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(docker, "container_document", lambda job, settings, rules: {"User": "0:0"})
     monkeypatch.setattr(docker.DockerLauncher, "_placing", lambda launcher, job: None)
     runtime = SimpleNamespace(api=Gone(), host="unix:///x", facts=SimpleNamespace(remote=False))
     monkeypatch.setattr(docker, "remove_labelled", Gone().containers)
-    patience = ContainerPatience(runtime_seconds=0.0)
+    patience = ContainerPatience(runtime_seconds=0.0, remove_seconds=0.0)
     launcher = docker.DockerLauncher(runtime, DockerSettings(), {}, patience)  # type: ignore[arg-type]
     folder = make_folder(tmp_path)
     with pytest.raises(LauncherAway, match=r"at unix:///x has not answered for 0 s \(connection refused\): no further"):
