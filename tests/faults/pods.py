@@ -232,7 +232,7 @@ def server_killed(site: Site, scene: Scene, random: Random) -> Verdict:
 def driver_signal(number: signal.Signals, site: Site, scene: Scene, random: Random) -> Verdict:
     """At any moment of `suite submit`. The run stays in the cluster, and no other is sent for it.
 
-    One that was not wholly handed over is `sending` until the cluster has not known it for minutes, which `suite
+    One that was not wholly handed over is `sending` until the cluster has not known it for a minute, which `suite
     collect --wait` waits for; the same command sends it then.
     """
     driver = scene.start(submit(scene))
