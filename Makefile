@@ -99,15 +99,15 @@ marked = $(sort $(shell grep -rlE 'mark\.$(1)\b' tests --include='test_*.py'))
 
 # Tests with daemons wait more than they compute: they share the cores with training ranks. Those that need neither are
 # dealt to two of pytest's processes, file by file. Without job control (set -m)
-# a shell has what it starts in the background ignore Ctrl-C, which some of these tests send. A Kubernetes API server that
-# is being built (.ci/run) holds a lock until it is done; its tests come after those with daemons.
+# a shell has what it starts in the background ignore Ctrl-C, which some of these tests send. A Kubernetes API server and
+# a kubelet that are being built (.ci/run) hold a lock until they are done; their tests come after those with daemons.
 test: $(STAMP) $(VLLM_WHERE_IT_IS) $(TRL_STAMP) $(DATA_STAMP) ## lint, types and all tests but those of test-trainers
 	@failed=(); begin=$$SECONDS; \
 	step() { local name=$$1; echo "== $$name"; shift; "$$@" || failed+=("$$name"); }; \
 	tests() { local code=0; $(BIN)/python -m pytest "$$@" $(PYTEST_ARGS) || code=$$?; [ $$code = 5 ] || return $$code; }; \
 	server_tests() { \
 		[ ! -e build/kubernetes/lock ] || flock --timeout 900 build/kubernetes/lock true || true; \
-		tests tests/kubernetes_server -m "not kubelet"; }; \
+		tests tests/kubernetes_server -m "not thorough"; }; \
 	with_daemons() { \
 		local code=0; tests -m "daemon and not alone and not trainers" $(filter-out tests/kubernetes_server/%,$(call marked,daemon)) || code=1; \
 		$(VENV)-data/bin/python -m pytest tests/export tests/test_api.py $(PYTEST_ARGS) || code=1; \
@@ -141,11 +141,11 @@ test-fast: $(STAMP) ## the tests that start no training ranks and need no daemon
 test-bare: $(STAMP) ## the tests near Docker, Slurm, etcd and go once more, as on a machine without them
 	@$(BIN)/python -m tests.bare $(PYTEST_ARGS)
 
-test-kubernetes: $(STAMP) ## the tests against a real Kubernetes API server, built once in about four minutes
+test-kubernetes: $(STAMP) ## the tests against a real Kubernetes API server, built once in about six minutes of one core
 	@tests/kubernetes_server/build build/kubernetes
 	@SUITE_TEST_KUBE_REQUIRED=1 $(BIN)/python -m pytest tests/kubernetes_server -m "not kubelet" $(PYTEST_ARGS)
 
-test-kubelet: $(STAMP) ## runs in real pods, on a kubelet of this machine that is built once in about seven minutes of one core
+test-kubelet: $(STAMP) ## runs in real pods, on a kubelet of this machine that is built with that server once in about seven minutes of one core
 	@tests/kubernetes_server/build build/kubernetes kube-apiserver kubelet pause
 	@SUITE_TEST_KUBE_REQUIRED=1 $(BIN)/python -m pytest tests/kubernetes_server/test_pods.py $(PYTEST_ARGS)
 

@@ -37,6 +37,7 @@ class ToyScheduler:
     """Answers from the dictionary."""
 
     name = NAME
+    settle_seconds = 0.0
 
     def facts(self, job: Job) -> dict[str, Any]:
         return {"toy": True}

@@ -14,12 +14,13 @@ import json
 import os
 import queue
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+from suite.worker.ports import free_port
 
 RANKS_VARIABLE = "SUITE_RANKS"
 _NODES_SECONDS, _ASK_SECONDS, _END_SECONDS = 600.0, 2.0, 20.0
@@ -56,10 +57,8 @@ class RankProcess:
         self._process: Optional[subprocess.Popen] = None
 
     def free_port(self) -> int:
-        """A port of this node that nobody has now."""
-        with socket.socket() as probe:
-            probe.bind(("", 0))
-            return int(probe.getsockname()[1])
+        """A port of this node for rank 0 to listen on."""
+        return free_port()
 
     def start(self, argv: List[str], variables: Dict[str, str]) -> int:
         """Start the rank beside this actor, whose end the kernel makes the rank's own; its process id."""

@@ -38,7 +38,6 @@ ONCE = ("--gpus-per-node", "1", "--repeats", "1", "--warmup", "1", "--iterations
 PODS = ("--image", SCRIPTED, "--shared-memory", "64Mi", "--timeout", "2m", "--pending-timeout", "2m")
 SCRIPT = {"seconds": 0.2, "sleep": True, "measured": True}
 WORK = "stand-in worker, 2 pods"
-LOGS = Path("/var/log/pods")
 OURS = "app.kubernetes.io/name=suite"
 #: of a whole `suite submit` or `suite collect --wait`; until the ranks work
 WAIT_SECONDS, WORK_SECONDS = 300.0, 120.0
@@ -122,7 +121,7 @@ class Site:
         return min(counts)
 
     def _logs(self) -> frozenset[Path]:
-        return frozenset(LOGS.glob(f"{self.namespace}_*"))
+        return frozenset(self.node.logs.glob(f"{self.namespace}_*"))
 
     def _find(self, kind: str) -> list[dict]:
         return self.cluster.find(kind, labelSelector=OURS)
@@ -235,7 +234,7 @@ def server_killed(site: Site, scene: Scene, random: Random) -> Verdict:
 def driver_signal(number: signal.Signals, site: Site, scene: Scene, random: Random) -> Verdict:
     """At any moment of `suite submit`. The run stays in the cluster, and no other is sent for it.
 
-    One that was not wholly handed over is `sending` until the cluster has not known it for minutes, which `suite
+    One that was not wholly handed over is `sending` until the cluster has not known it for a minute, which `suite
     collect --wait` waits for; the same command sends it then.
     """
     driver = scene.start(submit(scene))

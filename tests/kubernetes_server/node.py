@@ -1,10 +1,13 @@
 """A real node on this machine, for as long as a test session: containerd, CNI's bridge and a kubelet, all of their own.
 
 One node takes all pods of a run, which a cluster's scheduler would spread; each has a network namespace of its own.
+Several nodes may live on the machine: none sees or touches what is another's (``_own_mounts``, ``_network``,
+``_shared_group``).
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -29,6 +32,11 @@ VARIABLE = "SUITE_TEST_KUBELET"
 PROGRAMS = ("kubelet", "pause")
 PLUGINS = Path("/usr/lib/cni")
 START_SECONDS, END_SECONDS = 60.0, 60.0
+#: what every node of the machine holds while it lives
+LOCK = Path("/run/suite-test-nodes.lock")
+GROUPS = Path("/sys/fs/cgroup")
+#: third numbers of the networks 172.30.0.0/24 that nodes take
+SUBNETS = range(200, 255)
 #: a container's log is cut when it is larger; the kubelet looks every ten seconds
 LOG_MEBIBYTES, LOG_FILES = 2, 3
 #: containerd writes moments of log lines in its own zone, and a node need not have UTC
@@ -44,6 +52,7 @@ state = "{folder}/state"
   path = "{folder}/opt"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{pause}"
+  netns_mounts_under_state_dir = true
   disable_apparmor = true
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".containerd]
@@ -78,9 +87,16 @@ class Node:
     core: CoreV1Api
     bridge: str
     gateway: str
+    #: before each program of the node, so that it sees the node's own mounts
+    inside: tuple[str, ...]
     kubelet: subprocess.Popen | None = None
     containerd: subprocess.Popen | None = None
     port: int = field(default_factory=free_port)
+
+    @property
+    def logs(self) -> Path:
+        """Where the kubelet keeps a folder for each pod's logs."""
+        return self.folder / "log" / "pods"
 
     def start_kubelet(self) -> None:
         """Raises RuntimeError with the end of its log when the node is not ready in time."""
@@ -126,21 +142,17 @@ class Node:
         self.kill_kubelet()
         if self.containerd is not None and self.containerd.poll() is None:
             for one in self.ctr("containers", "list", "--quiet").stdout.split():
-                network = _network_of(self.ctr("containers", "info", one).stdout)
                 self.ctr("tasks", "kill", "--signal", "SIGKILL", one)
                 self.ctr("tasks", "delete", "--force", one)
                 self.ctr("containers", "delete", one)
-                if network:
-                    subprocess.run(("ip", "netns", "delete", Path(network).name), capture_output=True)
             self.containerd.terminate()
             self.containerd.wait()
-        _unmount_below(self.folder)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _start(self, name: str, command: list[str], **more: str) -> subprocess.Popen:
         with (self.folder / f"{name}.log").open("ab") as log:
             return subprocess.Popen(
-                command, env={**os.environ, **more}, stdout=log, stderr=log, cwd=self.folder, start_new_session=True
+                (*self.inside, *command), env={**os.environ, **more}, stdout=log, stderr=log, start_new_session=True
             )
 
     def _wait(self, answers: Callable[[], bool], process: subprocess.Popen, name: str) -> None:
@@ -161,6 +173,7 @@ class Node:
             *("--container-runtime=remote", f"--container-runtime-endpoint={socket}"),
             *("--cgroup-driver=cgroupfs", "--cgroups-per-qos=false", "--enforce-node-allocatable="),
             *(f"--root-dir={self.folder}/kubelet", f"--cert-dir={self.folder}/pki", "--fail-swap-on=false"),
+            f"--volume-plugin-dir={self.folder}/plugins",
             *(f"--cluster-dns={self.gateway}", f"--cluster-domain={names.DOMAIN}"),
             # no rules and no folders of the machine's own; and a full disk of the machine is not the tests' matter
             *("--make-iptables-util-chains=false", "--feature-gates=DevicePlugins=false"),
@@ -177,9 +190,8 @@ def started_node(server: Server) -> Iterator[Node]:
 
     core = CoreV1Api(config.new_client_from_config(str(server.kubeconfig())))
     folder = Path(tempfile.mkdtemp(prefix="kubelet-"))  # short: the name of a socket has 107 characters at most
-    bridge = f"suitek{os.getpid() % 10_000}{folder.name[-4:]}"[:15]
-    with _network(bridge) as gateway, _as_before():
-        node = Node(folder, server, core, bridge, gateway)
+    with _shared_group(), _network() as (bridge, gateway), _own_mounts(folder) as inside:
+        node = Node(folder, server, core, bridge, gateway, inside)
         try:
             _configure(node)
             node.start_containerd()
@@ -210,42 +222,83 @@ def _configure(node: Node) -> None:
 
 
 @contextmanager
-def _network(bridge: str) -> Iterator[str]:
-    """A bridge with an address of its own, over which pods reach each other also where Docker forbids forwarding."""
-    taken = subprocess.run(("ip", "-o", "-4", "addr"), check=True, capture_output=True, text=True).stdout
-    subnet = next(f"172.30.{number}" for number in range(200, 255) if f"172.30.{number}." not in taken)
+def _network() -> Iterator[tuple[str, str]]:
+    """A bridge and its address, over which pods reach each other also where Docker forbids forwarding."""
+    bridge, gateway = _make_bridge()
     rule = ("FORWARD", "--in-interface", bridge, "--out-interface", bridge, "--jump", "ACCEPT")
     try:
         for command in (
-            ("ip", "link", "add", bridge, "type", "bridge"),
-            ("ip", "addr", "add", f"{subnet}.1/24", "dev", bridge),
+            ("ip", "addr", "add", f"{gateway}/24", "dev", bridge),
             ("ip", "link", "set", bridge, "up"),
             ("iptables", "--wait", "--insert", *rule),
         ):
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode != 0:
                 raise RuntimeError(f"{' '.join(command)}: {done.stderr}")
-        yield f"{subnet}.1"
+        yield bridge, gateway
     finally:
         subprocess.run(("iptables", "--wait", "--delete", *rule), capture_output=True)
         subprocess.run(("ip", "link", "delete", bridge), capture_output=True)
 
 
+def _make_bridge() -> tuple[str, str]:
+    """One whose name holds the number of its subnet, and the address that it is to have.
+
+    The kernel gives a name once, so that of two nodes that start at one moment each has a subnet of its own.
+    """
+    taken = subprocess.run(("ip", "-o", "-4", "addr"), check=True, capture_output=True, text=True).stdout
+    refused = ""
+    for number in SUBNETS:
+        if f"172.30.{number}." in taken:
+            continue
+        bridge = f"suitek{number}"
+        done = subprocess.run(("ip", "link", "add", bridge, "type", "bridge"), capture_output=True, text=True)
+        if done.returncode == 0:
+            return bridge, f"172.30.{number}.1"
+        refused = done.stderr
+    raise RuntimeError(f"no network for pods: {refused or 'all subnets are taken'}")
+
+
 @contextmanager
-def _as_before() -> Iterator[None]:
-    """Kubelet and runc have folders that no option moves: what is new in them afterwards goes."""
-    places = (*map(Path, ("/var/log/pods", "/var/log/containers")), *Path("/sys/fs/cgroup").glob("*"))
-    before = {path for place in places if place.is_dir() for path in place.iterdir()}
+def _own_mounts(folder: Path) -> Iterator[tuple[str, ...]]:
+    """What to put before a command for it to see mounts of the node's own, which nothing else of the machine sees.
+
+    The kubelet keeps the logs of pods in /var/log, which no option moves, and removes there what belongs to no pod that
+    it knows: those of another kubelet. So /var/log is a folder of the node's there. The mounts, among them those of
+    containers and volumes, are gone with the last process that sees them.
+    """
+    (folder / "log").mkdir()
+    script = 'mount --bind "$0" /var/log && echo made && read _'
+    command = ("unshare", "--mount", "--propagation", "slave", "sh", "-c", script, str(folder / "log"))
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as maker:
+        assert maker.stdout is not None and maker.stderr is not None and maker.stdin is not None
+        if maker.stdout.readline() != "made\n":
+            raise RuntimeError(f"no mounts of its own for a node: {maker.stderr.read()}")
+        held = os.open(f"/proc/{maker.pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+        maker.stdin.close()
     try:
-        yield
+        yield ("nsenter", f"--mount=/proc/{os.getpid()}/fd/{held}")
     finally:
-        now = {path for place in places if place.is_dir() for path in place.iterdir()}
-        for path in now - before:
-            if path.is_relative_to("/var/log"):
-                path.unlink() if path.is_symlink() else shutil.rmtree(path, ignore_errors=True)
-            elif path.name == "k8s.io":
-                with suppress(OSError):  # another node of this machine
-                    path.rmdir()
+        os.close(held)
+
+
+@contextmanager
+def _shared_group() -> Iterator[None]:
+    """containerd makes control groups of all containers below one of a name that no option changes.
+
+    It goes with the last node of the machine that lives.
+    """
+    with LOCK.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        try:
+            yield
+        finally:
+            with suppress(BlockingIOError):  # another node lives
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                for group in (*GROUPS.glob("k8s.io"), *GROUPS.glob("*/k8s.io")):
+                    with suppress(OSError):  # somebody else's
+                        group.rmdir()
 
 
 def _is_ready(core: CoreV1Api) -> bool:
@@ -253,18 +306,3 @@ def _is_ready(core: CoreV1Api) -> bool:
         one for node in core.list_node().items if node.metadata.name == NAME for one in node.status.conditions or ()
     ]
     return any(one.type == "Ready" and one.status == "True" for one in conditions)
-
-
-def _network_of(information: str) -> str | None:
-    """Path of the network namespace that a container was made in."""
-    try:
-        spaces = json.loads(information)["Spec"]["linux"]["namespaces"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return next((space.get("path") for space in spaces if space["type"] == "network"), None)
-
-
-def _unmount_below(folder: Path) -> None:
-    points = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    for point in reversed([point for point in points if point.startswith(f"{folder}/")]):
-        subprocess.run(("umount", "--lazy", point), capture_output=True)

@@ -7,9 +7,6 @@ import time
 from suite.launch.cluster.scheduler import Scheduler, SchedulerState
 from suite.launch.cluster.submission import Submission
 
-#: a cluster that was given a run and does not know it after so long did not take it: its own time limits are shorter
-SETTLE_SECONDS = 180.0
-
 
 def look(scheduler: Scheduler, submission: Submission) -> SchedulerState:
     """How far a run is; ``pending`` while a cluster may still take it that was given it without an answer.
@@ -20,11 +17,11 @@ def look(scheduler: Scheduler, submission: Submission) -> SchedulerState:
     if state.phase != "gone" or submission.sending is None or submission.submitted is None:
         return state
     since = time.time() - submission.submitted
-    if abs(since) < SETTLE_SECONDS:
+    if abs(since) < scheduler.settle_seconds:
         return SchedulerState(
             phase="pending",
             word="sending",
             detail=f"handed over {since:.0f} s ago without an answer; not taken, if it is unknown after "
-            f"{SETTLE_SECONDS:.0f} s",
+            f"{scheduler.settle_seconds:.0f} s",
         )
     return SchedulerState(phase="gone", word="not taken", detail="the cluster never answered, and does not know it")

@@ -75,6 +75,8 @@ class Scheduler(Protocol):
     """One way to have a cluster run jobs."""
 
     name: str
+    #: a cluster that was given a run and does not know it after so long did not take it: its own limits are shorter
+    settle_seconds: float
 
     def facts(self, job: Job) -> dict[str, Any]:
         """What environment.json says of where the job is to run, as far as it is known before the job starts."""

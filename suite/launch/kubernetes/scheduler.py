@@ -41,6 +41,9 @@ class KubernetesScheduler:
     """
 
     name = "kubernetes"
+    #: An API server ends a request after a minute (its ``--request-timeout``), and shows at once what it took. Should
+    #: the run appear later all the same, it is found by its name, of which the server takes no second one.
+    settle_seconds = 60.0
 
     def __init__(self, reach: Callable[[str | None, str], Cluster] = connect) -> None:
         self._reach = reach

@@ -54,6 +54,8 @@ class SlurmScheduler:
     (null: its id was not written down), ``output`` (its file is this, a dash, the job's id and .out), ``starter``."""
 
     name = "slurm"
+    #: sbatch is given a minute, and a controller that is slow or comes back shows a job when it has read its own state
+    settle_seconds = 180.0
 
     def facts(self, job: Job) -> dict[str, Any]:
         """Nothing is known of the nodes before Slurm chooses them; the ranks report them."""

@@ -16,6 +16,7 @@ from typing import Any, Dict, List, Optional
 
 import torch.distributed as dist
 
+from suite.worker.ports import free_port
 from suite.worker.rank import ConfigError
 from suite.worker.trainers.guardian import STARTED
 from suite.worker.trainers.processes import Processes
@@ -109,7 +110,7 @@ class RayCluster:
         outside = [address for address in seen if address is not None]
         address, folder, error = None, "", None
         if world.rank == 0:
-            address = "{}:{}".format(outside[0] if outside else "127.0.0.1", _free_port())
+            address = "{}:{}".format(outside[0] if outside else "127.0.0.1", free_port())
             folder = tempfile.mkdtemp(prefix="suite-ray-", dir=_short_folder())
             error = self._start(["--head", "--port", address.rpartition(":")[2]], address.rpartition(":")[0], folder)
         address, folder, error = _gathered((address, folder, error), world)[0]
@@ -204,12 +205,6 @@ def _short_folder() -> str:
     """Paths of Ray's sockets hold this one, and a socket's may have 107 characters."""
     usual = tempfile.gettempdir()
     return usual if len(usual) <= 20 else "/tmp"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return probe.getsockname()[1]
 
 
 def _address_of_head() -> str:

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from suite.bundle.store import ATTIC, Bundle
-from suite.conduct.cluster import looking
 from suite.conduct.cluster.hand_over import documents_to_do, hand_over, write_documents
 from suite.conduct.cluster.standing import collect_run, standing
 from suite.conduct.cluster.to_do import ToDo, to_do
@@ -25,6 +24,7 @@ from suite.launch.cluster.submission import FOLDER, Submission, read_submission,
 from suite.launch.slurm import client
 from suite.launch.slurm.launcher import SlurmLauncher
 from suite.launch.slurm.options import SlurmOptions
+from suite.launch.slurm.scheduler import SlurmScheduler
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
 from tests.launch.slurm.jobs import manifest
@@ -198,10 +198,10 @@ def test_what_a_silent_controller_never_took_is_to_be_done_after_a_while(
     now = standing(runs, read_submission(path)).state
     assert (now.phase, now.word) == ("pending", "sending")
     assert left_to_do(runs).under_way == (document.name,)
-    monkeypatch.setattr(looking, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(SlurmScheduler, "settle_seconds", 0.0)
     assert standing(runs, read_submission(path)).state.word == "not taken"
     slurm.say("refuse", "")
-    monkeypatch.setattr(looking, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(SlurmScheduler, "settle_seconds", 0.0)
     (again,) = documents(runs, 1)[1]
     (handed,) = hand_over(made, again, runs)
     assert handed.scheduler["job"] == "70" and read_submission(path).sending is None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from suite.conduct.cluster import standing as clusters
+from suite.conduct.cluster.looking import look
 from suite.conduct.cluster.standing import Standing, wait_until_over
+from suite.launch.cluster.registry import find_scheduler
 from suite.launch.cluster.scheduler import SchedulerState
 from suite.launch.cluster.submission import Submission
 from suite.spec.base import UsageError
@@ -66,3 +69,19 @@ def test_patience_ends(waited: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "PATIENCE_SECONDS", 0.0)
     with pytest.raises(UsageError, match="away"):
         waited(RUNNING, "away")
+
+
+@pytest.mark.parametrize(("launcher", "seconds"), [("kubernetes", 60), ("slurm", 180)])
+def test_a_submission_without_an_answer_is_decided_after_what_its_cluster_may_take(
+    launcher: str, seconds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler = find_scheduler(launcher)
+    monkeypatch.setattr(scheduler, "look", lambda submission: SchedulerState(phase="gone", word="Deleted"))
+
+    def word(ago: float) -> tuple[str, str]:
+        sent = {"launcher": launcher, "submitted": time.time() - ago, "sending": "mark"}
+        state = look(scheduler, submission(synthetic_manifest()).model_copy(update=sent))
+        return state.phase, state.word
+
+    assert word(seconds - 10) == ("pending", "sending")
+    assert word(seconds + 1) == ("gone", "not taken")

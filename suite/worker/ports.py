@@ -1,0 +1,29 @@
+"""Ports at which processes of a run meet. The driver has its own (``suite.launch.ports``): the two share no code."""
+
+import random
+import socket
+
+#: first and last port that Linux gives connections that go out
+GIVEN_OUT = "/proc/sys/net/ipv4/ip_local_port_range"
+_LOWEST, _TRIES = 20000, 100
+
+
+def free_port() -> int:
+    """A TCP port of this node on which nobody listens, where there is one below those of connections that go out.
+
+    Seconds go by until somebody listens there: one of the others may be a connection's by then.
+    """
+    try:
+        with open(GIVEN_OUT, encoding="ascii") as file:
+            end = int(file.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        end = _LOWEST
+    candidates = range(_LOWEST, end)
+    for port in (*random.SystemRandom().sample(candidates, min(_TRIES, len(candidates))), 0):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise OSError("this machine has no free TCP port")
