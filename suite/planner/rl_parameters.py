@@ -59,12 +59,14 @@ STACK_SPREAD: Mapping[str, float] = {"training": 0.25, "scoring": 0.25, "generat
 
 
 class RLBand(Frozen):
-    """An 80 % band: a measured value lay between ``low`` and ``high`` times its prediction in four of five rows that
-    the fit had not seen. ``rows`` of which it was made; ``held`` the share of rows inside a band made of other rows."""
+    """An 80 % band: four of five measured values that the fit has not seen lie between ``low`` and ``high`` times their
+    prediction. ``rows`` of which it was made, and in how many ``groups`` they err together; ``held`` the share of rows
+    that lay inside a band made without them."""
 
     low: float
     high: float
     rows: int
+    groups: int
     held: float | None = None
 
 
