@@ -53,6 +53,18 @@ def test_a_row_of_nemo_rl_gets_the_layout_of_its_recipe(published):
     assert 3300 < row.job["sequence"] < 3330
 
 
+def test_an_engine_has_no_more_ranks_than_divide_its_heads(published):
+    degrees = {row.config: row.work["gen_tensor"] for row in published[0]}
+    assert degrees["verllog-lora-qwen7b"] == 4  # eight are noted, of a model with 28 heads
+    assert degrees["verllog-lora-qwen14b"] == 8
+
+
+def test_tensors_that_a_checkpoint_engine_packs_are_not_sent_one_by_one(published):
+    sent = {row.config: row.work["one_by_one"] for row in published[0]}
+    assert sent["verl-sync-qwen3-30b-a3b-16-16-off"] == 1
+    assert sent["verl-sync-qwen3-30b-a3b-16-16-on"] == 0
+
+
 def test_the_shipped_parameters_are_those_that_the_fit_gives(published):
     rows = published[0]
     assert RL.provenance.digest == rows_digest(rows)
