@@ -21,9 +21,10 @@ from suite.fitting.own_runs import configurations
 from suite.fitting.own_runs import tables as own_runs
 from suite.fitting.ppo_check import fit_ppo
 from suite.fitting.published import Collection, csv_files, read_published, rl_files
-from suite.fitting.rl_fit import band_of
+from suite.fitting.rl_bands import band_of
+from suite.fitting.rl_held import hold_out
 from suite.fitting.rl_rows import read_rl, rows_digest
-from suite.fitting.rl_tables import hold_out, refit_rl, rl_tables
+from suite.fitting.rl_tables import refit_rl, rl_tables
 from suite.fitting.small_to_large import sources
 from suite.fitting.small_to_large import table as small_to_large
 from suite.fitting.tables import all_tables, errors, held_out, measured, timed

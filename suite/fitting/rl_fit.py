@@ -18,7 +18,7 @@ from suite.fitting.rl_rows import RLRow
 from suite.planner.jobs import Column, Jobs
 from suite.planner.parameters import Parameters
 from suite.planner.rl_iteration import Generation, Physics, Predicted, RLWork, physics, predict
-from suite.planner.rl_parameters import RL_NAMES, RL_PRIORS, STACK_SPREAD, RLBand, RLParameters
+from suite.planner.rl_parameters import RL_NAMES, RL_PRIORS, STACK_SPREAD, RLParameters
 
 #: Scale of what the model need not explain, relative, by kind of measurement.
 NOISE: Mapping[str, float] = {
@@ -34,9 +34,6 @@ REPEATS_POWER = 0.5
 _ON_DEVICE = 0.8
 _DIFFERENCE = 1e-3
 _MOST_EVALUATIONS = 25
-LOWEST, HIGHEST = 0.1, 0.9
-#: Rows of which a band is made at least.
-_FEWEST = 3
 
 
 @dataclass(frozen=True)
@@ -237,58 +234,6 @@ def _from(vector: np.ndarray, names: Sequence[tuple[str, str]], empty: RLParamet
         effects[phase][group] = value
     values = dict(zip(RL_NAMES, np.exp(vector[: len(RL_NAMES)]).tolist(), strict=True))
     return empty.model_copy(update={"values": values, "effects": effects})
-
-
-def leave_out_rl(
-    rows: Sequence[RLRow], parameters: Parameters, empty: RLParameters, keys: Sequence[str]
-) -> tuple[Table, Column]:
-    """Every measured value predicted by a fit without the rows that share its key."""
-    table = Table.of(rows)
-    held = np.full(len(table.measured), np.nan)
-    labels = np.array(keys)
-    of_row = np.array([each.row for each in table.measured])
-    for key in sorted(set(keys)):
-        out = labels == key
-        if out.all():
-            continue
-        fitted = fit_rl([row for row, gone in zip(rows, out, strict=True) if not gone], parameters, empty)
-        chosen = out[of_row]
-        held[chosen] = predictions(table, parameters, fitted)[chosen]
-    return table, held
-
-
-def bands_of(table: Table, held: Column, keys: Sequence[str]) -> dict[str, RLBand]:
-    """80 % bands by kind from predictions of rows that were held out, and how many of them a band of others holds.
-
-    Split conformal (Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005): quantiles of measured
-    over predicted, a little wider for few rows. The share held is of bands made without the row's own key.
-    """
-    found = {}
-    for kind in sorted({each.kind for each in table.measured}):
-        of_kind = np.array([each.kind == kind for each in table.measured]) & np.isfinite(held)
-        ratios = np.array([each.value for each in table.measured])[of_kind] / held[of_kind]
-        if len(ratios) >= _FEWEST:
-            found[kind] = band_of(ratios, [keys[each.row] for each in np.array(table.measured, object)[of_kind]])
-    return found
-
-
-def band_of(ratios: Column, keys: Sequence[str]) -> RLBand:
-    """The band of measured over predicted, and how many of each key's rows a band made without them holds."""
-    own, inside = np.array(keys), []
-    for key in sorted(set(keys)):
-        others = ratios[own != key]
-        if len(others) >= _FEWEST:
-            low, high = _quantiles(others)
-            inside += [bool(low <= ratio <= high) for ratio in ratios[own == key]]
-    low, high = _quantiles(ratios)
-    return RLBand(low=low, high=high, rows=len(ratios), held=float(np.mean(inside)) if inside else None)
-
-
-def _quantiles(ratios: Column) -> tuple[float, float]:
-    count = len(ratios)
-    beyond = (1 - (HIGHEST - LOWEST)) / 2
-    edge = max(0.0, beyond * (count + 1) / count - 1 / count)
-    return float(np.quantile(ratios, edge)), float(np.quantile(ratios, 1 - edge))
 
 
 def _measured(rows: Sequence[RLRow]) -> list[Measured]:

@@ -133,14 +133,19 @@ def row_of(
     known = traits(cells.get("framework", ""), cells.get("notes", ""), cells.get("precision", ""))
     stack = stack_of(cells)
     layout = layout_of(cells, known, hardware, only_sync)
+    # An engine divides heads evenly: of a degree that does not, as many as do.
+    layout["gen_tp"] = float(math.gcd(int(layout["gen_tp"]), int(shape["heads"])))
     lengths = lengths_of(cells, metrics, layout, only_sync)
     work = work_of(cells, stack, layout, lengths)
     if "old_logprob_time" in metrics and "ref_logprob_time" not in metrics:
         work["scores"] = 1.0  # its phases are printed, and no reference is among them
-    work["one_by_one"] = float(only_sync and stack.startswith("verl"))
+    packed = "checkpoint-engine on" in cells.get("notes", "")
+    work["one_by_one"] = float(only_sync and stack.startswith("verl") and not packed)
     work["weights"] = (number(cells.get("params_b")) or 0) * 1e9 or parameters_of(shape)
     work["cache_bytes"] = latent_cache(cells.get("model", ""))
     job = {**shape, **hardware.columns(), **known.columns(), **job_of(cells, stack, layout, lengths, known)}
+    if not cells.get("gpu_model"):
+        job["network"] = job["link"]  # nothing is known of it
     if SAME_CHIP.get(cells.get("gpu_model", "").upper()):
         job["link"] *= SAME_CHIP[cells["gpu_model"].upper()][1]
     if number(cells.get("node_gpus")) and "GB" not in cells["gpu_model"].upper():

@@ -13,8 +13,9 @@ import numpy as np
 
 from suite.planner.jobs import Column, Jobs
 from suite.planner.lengths import Decoding
-from suite.planner.rl_iteration import Generation, RLWork, generation_parts, sync_seconds
+from suite.planner.rl_iteration import Generation, RLWork, generation_parts
 from suite.planner.rl_parameters import load_rl_parameters
+from suite.planner.rl_sync import sync_seconds
 
 #: The pool is not asked for its bytes again: ``waves`` says how many samples run together.
 _NO_POOL, _WHOLE = np.inf, {"fragmentation": 0.0}

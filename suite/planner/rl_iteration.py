@@ -38,6 +38,7 @@ from suite.planner.memory import OUTSIDE_ALLOCATOR
 from suite.planner.parameters import Parameters
 from suite.planner.rl_memory import generation_memory, pool_bytes, training_memory
 from suite.planner.rl_parameters import RLParameters, load_rl_parameters
+from suite.planner.rl_sync import sync_seconds
 from suite.planner.timing import block_seconds, forward_seconds, gather_seconds, rates, step_parts
 
 Values = Mapping[str, float]
@@ -65,8 +66,6 @@ SHARPNESS = 4.0
 USUAL_SEQUENCE = 8192
 #: Share of a device that an engine which runs at all has for keys and values; ``fits`` says whether it has.
 LEAST_POOL = 0.02
-#: Tensors of a block that are handed over one by one: norms, attention, MLP; three for each expert.
-TENSORS, EXPERT_TENSORS = 9, 3
 
 
 @dataclass(frozen=True)
@@ -353,18 +352,6 @@ def _step_latency(jobs: Jobs, gen: Generation, q: Values) -> Column:
     host = np.where(jobs.node_devices > 8, 4, jobs.node_devices)
     across = np.where(tensor > host, q["reduce_network"], q["reduce_latency"])
     return jobs.layers * (layer + np.where(tensor > 1, 2 * across, 0))
-
-
-def sync_seconds(work: RLWork, q: Values) -> Column:
-    """Seconds to give the engine new weights, with its sleep and wake where it shares the devices."""
-    jobs, gen = work.jobs, work.generation
-    whole = 2 * np.asarray(work.weights, dtype=float)
-    tensors = jobs.layers * (TENSORS + np.where(jobs.experts > 1, EXPERT_TENSORS * jobs.experts, 0))
-    quantised = np.where(np.asarray(gen.weight_bytes) < 2, whole / gen.devices / q["convert_rate"], 0)
-    shared = q["wake_fixed"] + whole / np.asarray(gen.tensor) / q["wake_rate"]
-    one_by_one = np.where(np.asarray(work.one_by_one) > 0, q["send_tensor"], 0) * tensors
-    sent = q["send_fixed"] + whole / q["send_rate"] + one_by_one
-    return np.where(np.asarray(work.colocated) > 0, shared, sent) + quantised
 
 
 def _limit(

@@ -46,7 +46,7 @@ RL_PRIORS: Mapping[str, Prior] = {
     "wake_fixed": _prior(1.5, 0.6, "fixed costs of a colocated weight synchronisation, sleep and wake in, seconds"),
     "wake_rate": _prior(4e9, 0.6, "bytes per second at which colocated weights are gathered and handed over"),
     "send_fixed": _prior(0.03, 0.7, "fixed costs of a weight synchronisation between devices, seconds"),
-    "send_rate": _prior(1e11, 0.5, "bytes per second of whole weights between devices"),
+    "send_rate": _prior(1e11, 0.5, "bytes per second of whole weights between devices, beside what links take"),
     "send_tensor": _prior(6e-4, 0.7, "seconds of each tensor where they are sent one by one, each expert's too"),
     "convert_rate": _prior(1.5e9, 0.6, "bytes per second and device at which weights are quantised to fp8"),
     "logits": _prior(1.2, 0.3, "factor on the logits of a loss that keeps them whole"),
@@ -59,12 +59,14 @@ STACK_SPREAD: Mapping[str, float] = {"training": 0.25, "scoring": 0.25, "generat
 
 
 class RLBand(Frozen):
-    """An 80 % band: a measured value lay between ``low`` and ``high`` times its prediction in four of five rows that
-    the fit had not seen. ``rows`` of which it was made; ``held`` the share of rows inside a band made of other rows."""
+    """An 80 % band: four of five measured values that the fit has not seen lie between ``low`` and ``high`` times their
+    prediction. ``rows`` of which it was made, and in how many ``groups`` they err together; ``held`` the share of rows
+    that lay inside a band made without them."""
 
     low: float
     high: float
     rows: int
+    groups: int
     held: float | None = None
 
 

@@ -137,6 +137,16 @@ def test_adapters_save_memory_fp8_saves_time_and_a_critic_costs():
     assert seconds(critic=1.0).phases["critic"] > plain.phases["training"]
 
 
+def test_an_engine_across_the_network_waits_for_its_part_of_the_weights_and_less_with_more_ranks():
+    def sync(devices, tensor):
+        found = seconds(gen={"devices": devices, "tensor": tensor}, job={"devices": 4}, colocated=0.0)
+        return found.phases["sync"][0]
+
+    whole = 2 * 8.03e9
+    assert sync(12, 1) - sync(4, 1) == pytest.approx(whole / 50e9 - whole / 450e9, rel=1e-6)
+    assert sync(12, 1) - sync(12, 4) == pytest.approx(whole * 3 / 4 / 50e9, rel=1e-6)
+
+
 def test_every_kind_has_a_band_around_its_prediction():
     for kind in KINDS:
         low, high = band(kind)

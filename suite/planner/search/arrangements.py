@@ -15,8 +15,9 @@ import numpy as np
 from suite.planner.ask import Question
 from suite.planner.jobs import Column
 from suite.planner.memory import OUTSIDE_ALLOCATOR
-from suite.planner.rl_iteration import Generation, RLWork, iteration_seconds, sync_seconds
+from suite.planner.rl_iteration import Generation, RLWork, iteration_seconds
 from suite.planner.rl_parameters import RLParameters, load_rl_parameters
+from suite.planner.rl_sync import sync_seconds
 from suite.planner.search.sides import (
     OWN_SHARE,
     Engines,
