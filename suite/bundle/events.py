@@ -12,6 +12,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from suite.bundle.event_columns import USUAL, are_moments
 from suite.bundle.event_fields import FIELDS, Kind, is_moment, wrong_field
 from suite.bundle.files import DamagedBundle, read_bytes
 from suite.bundle.json_lines import objects, plain_objects
@@ -128,8 +129,8 @@ def _read_events(data: bytes, name: str, rank: int | None, notes: list[str]) -> 
     lines = data.count(b"\n")
     if lines > MOST_IN_FILE:
         raise DamagedBundle(f"{name} has {lines} events, more than the {MOST_IN_FILE} that are read")
-    kinds = FIELDS["driver" if rank is None else "rank"]
-    usual = _usual_events(data, rank, kinds)
+    writer = "driver" if rank is None else "rank"
+    kinds, usual = FIELDS[writer], _usual_events(data, rank, writer)
     if usual is not None:
         return usual
     events: list[Event] = []
@@ -149,23 +150,33 @@ def _read_events(data: bytes, name: str, rank: int | None, notes: list[str]) -> 
     return tuple(events)
 
 
-def _usual_events(data: bytes, rank: int | None, kinds: dict[str, Kind]) -> tuple[Event, ...] | None:
+def _usual_events(data: bytes, rank: int | None, writer: str) -> tuple[Event, ...] | None:
     """All at once, where nothing is wrong with any and there is nothing to note; else null."""
     events = plain_objects(data)
-    if events is None:
+    if not events:
         return None
-    rank_type = type(rank)
+    same: dict[str, list[Event]] = defaultdict(list)
     try:
-        for seq, event in enumerate(events):
-            kind_name, own_rank, time, own_seq = _head(event)
-            if type(own_seq) is not int or own_seq != seq or own_rank != rank or type(own_rank) is not rank_type:
-                return None
-            kind = kinds[kind_name]
-            if not is_moment(time) or (not kind.is_usual(event) and wrong_field(event, kind, "")):
-                return None
+        kind_names, ranks, times, seqs = zip(*map(_head, events), strict=True)
+        if {*map(type, seqs)} != {int} or {*map(type, ranks)} != {type(rank)} or not are_moments(times):
+            return None
+        if seqs != tuple(range(len(events))) or ranks.count(rank) != len(events):
+            return None
+        for kind_name, event in zip(kind_names, events, strict=True):
+            same[kind_name].append(event)
+        if not all(_are_right(of_kind, name, writer) for name, of_kind in same.items()):
+            return None
     except (KeyError, TypeError, DamagedBundle):  # a field that is not there, a kind that cannot be a key, bad facts
         return None
     return tuple(events)
+
+
+def _are_right(events: Sequence[Event], kind_name: str, writer: str) -> bool:
+    """Of one kind, which must be known. Raises as ``_usual_events`` expects it."""
+    if USUAL[writer][kind_name].are_usual(events):
+        return True
+    kind = FIELDS[writer][kind_name]
+    return all(kind.is_usual(event) or not wrong_field(event, kind, "") for event in events)
 
 
 def _line(name: str, seq: int) -> str:
