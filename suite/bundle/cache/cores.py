@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 #: From so many bundles on; for fewer it is not worth starting processes.
@@ -30,12 +30,23 @@ def on_all_cores(function: Callable[[Given], Made], given: Sequence[Given]) -> I
     context = multiprocessing.get_context("fork")
     with (
         suppress(BrokenProcessPool),
-        ProcessPoolExecutor(len(os.sched_getaffinity(0)), mp_context=context, initializer=_seldom_collected) as pool,
+        ProcessPoolExecutor(len(os.sched_getaffinity(0)), mp_context=context, initializer=_in_own_process) as pool,
     ):
         yield from pool.map(function, given, chunksize=_CHUNK)
 
 
-def _seldom_collected() -> None:
-    """In a process that reads many bundles: what it was forked with is not looked through at all."""
+@contextmanager
+def seldom_collected() -> Iterator[None]:
+    """While many bundles are gone through."""
+    before = gc.get_threshold()
+    gc.set_threshold(_OBJECTS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def _in_own_process() -> None:
+    """Of one that reads bundles until it ends: what it was forked with is not looked through at all."""
     gc.freeze()
     gc.set_threshold(_OBJECTS)
