@@ -267,7 +267,7 @@ OPTIONAL: tuple[tuple[str, Check], ...] = (
     ("noise", (_is_noise, "an object of numbers from 0 or nulls, with one such object as host")),
 )
 #: How many fields every event has: kind, rank, time and seq.
-_HEAD = 4
+HEAD = 4
 #: Fields with free content, wherever they occur: storable again, or the bundle is damaged.
 FREE = ("facts", "device")
 
@@ -283,7 +283,7 @@ class Kind:
 
     def is_usual(self, event: dict[str, Any]) -> bool:
         """Whether the event has these fields as they must be, those of every event, and no others."""
-        if len(event) != len(self.fields) + _HEAD or "facts" in event or "device" in event:
+        if len(event) != len(self.fields) + HEAD or "facts" in event or "device" in event:
             return False
         try:
             return all(map(call, self._checks, self._values(event)))

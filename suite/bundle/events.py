@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from suite.bundle.event_columns import USUAL, are_moments
 from suite.bundle.event_fields import FIELDS, Kind, is_moment, wrong_field
-from suite.bundle.files import DamagedBundle, read_bytes
+from suite.bundle.files import DamagedBundle
 from suite.bundle.json_lines import objects, plain_objects
 from suite.spec.foreign import EVENTS_BYTES
 from suite.spec.manifest import Manifest
@@ -24,6 +26,8 @@ EVENTS_SCHEMA = "suite/events/1"
 SETUP = "setup"
 
 Event = dict[str, Any]
+#: The content of a bundle's file by its name and the most bytes that are read; raises FileNotFoundError, DamagedBundle.
+Read = Callable[[str, int], bytes]
 #: A kind of a later version: only fields that any event may carry are known.
 _UNKNOWN = Kind(())
 _head = itemgetter("kind", "rank", "time", "seq")
@@ -64,8 +68,8 @@ class Events:
         return found
 
 
-def read_events(folder: Path, manifest: Manifest) -> Events:
-    """Read ``folder``. A line that its writer did not finish is left out and noted.
+def read_events(folder: Path, manifest: Manifest, read: Read) -> Events:
+    """Read ``folder``, its files by ``read``. A line that its writer did not finish is left out and noted.
 
     Raises DamagedBundle on any other damage: no object, a wrong or missing field, a gap or a repetition, a rank
     outside of the manifest's world, another manifest's events, more of them than are read.
@@ -76,19 +80,19 @@ def read_events(folder: Path, manifest: Manifest) -> Events:
     present = _ranks_present(folder, manifest.layout.ranks)
     most = MOST_BYTES + BYTES_OF_RANK * len(present)
     for rank in present:
-        path = folder / f"rank-{rank}.jsonl"
-        data = _content(path)
+        name = f"events/rank-{rank}.jsonl"
+        data = _content(name, read)
         size += len(data)
         if size > most:
-            raise DamagedBundle(f"the events up to {_name(path)} have more than the {most} bytes that are read")
-        events = _read_events(data, _name(path), rank, notes)
+            raise DamagedBundle(f"the events up to {name} have more than the {most} bytes that are read")
+        events = _read_events(data, name, rank, notes)
         count += len(events)
         if count > MOST_EVENTS:
-            raise DamagedBundle(f"up to {_name(path)} there are more than the {MOST_EVENTS} events that are read")
+            raise DamagedBundle(f"up to {name} there are more than the {MOST_EVENTS} events that are read")
         _check_rank(events, rank, manifest)
         ranks[rank] = events
-    log = folder / "driver.jsonl"
-    driver = _read_events(_content(log), _name(log), None, notes)
+    log = "events/driver.jsonl"
+    driver = _read_events(_content(log, read), log, None, notes)
     _check_driver(driver)
     return Events(driver=driver, ranks=ranks, notes=tuple(notes))
 
@@ -97,7 +101,7 @@ def _ranks_present(folder: Path, world: int) -> list[int]:
     try:
         if not stat.S_ISDIR(folder.lstat().st_mode):
             raise DamagedBundle("events is not a folder of the bundle's own")
-        names = [path.name for path in folder.iterdir()]
+        names = os.listdir(folder)
     except FileNotFoundError:
         names = []
     except OSError as error:
@@ -113,13 +117,9 @@ def _ranks_present(folder: Path, world: int) -> list[int]:
     return ranks
 
 
-def _name(path: Path) -> str:
-    return f"events/{path.name}"
-
-
-def _content(path: Path) -> bytes:
+def _content(name: str, read: Read) -> bytes:
     try:
-        return read_bytes(path, _name(path), EVENTS_BYTES)
+        return read(name, EVENTS_BYTES)
     except FileNotFoundError:
         return b""
 
@@ -128,8 +128,8 @@ def _read_events(data: bytes, name: str, rank: int | None, notes: list[str]) -> 
     lines = data.count(b"\n")
     if lines > MOST_IN_FILE:
         raise DamagedBundle(f"{name} has {lines} events, more than the {MOST_IN_FILE} that are read")
-    kinds = FIELDS["driver" if rank is None else "rank"]
-    usual = _usual_events(data, rank, kinds)
+    writer = "driver" if rank is None else "rank"
+    kinds, usual = FIELDS[writer], _usual_events(data, rank, writer)
     if usual is not None:
         return usual
     events: list[Event] = []
@@ -149,23 +149,33 @@ def _read_events(data: bytes, name: str, rank: int | None, notes: list[str]) -> 
     return tuple(events)
 
 
-def _usual_events(data: bytes, rank: int | None, kinds: dict[str, Kind]) -> tuple[Event, ...] | None:
+def _usual_events(data: bytes, rank: int | None, writer: str) -> tuple[Event, ...] | None:
     """All at once, where nothing is wrong with any and there is nothing to note; else null."""
     events = plain_objects(data)
-    if events is None:
+    if not events:
         return None
-    rank_type = type(rank)
+    same: dict[str, list[Event]] = defaultdict(list)
     try:
-        for seq, event in enumerate(events):
-            kind_name, own_rank, time, own_seq = _head(event)
-            if type(own_seq) is not int or own_seq != seq or own_rank != rank or type(own_rank) is not rank_type:
-                return None
-            kind = kinds[kind_name]
-            if not is_moment(time) or (not kind.is_usual(event) and wrong_field(event, kind, "")):
-                return None
+        kind_names, ranks, times, seqs = zip(*map(_head, events), strict=True)
+        if {*map(type, seqs)} != {int} or {*map(type, ranks)} != {type(rank)} or not are_moments(times):
+            return None
+        if seqs != tuple(range(len(events))) or ranks.count(rank) != len(events):
+            return None
+        for kind_name, event in zip(kind_names, events, strict=True):
+            same[kind_name].append(event)
+        if not all(_are_right(of_kind, name, writer) for name, of_kind in same.items()):
+            return None
     except (KeyError, TypeError, DamagedBundle):  # a field that is not there, a kind that cannot be a key, bad facts
         return None
     return tuple(events)
+
+
+def _are_right(events: Sequence[Event], kind_name: str, writer: str) -> bool:
+    """Of one kind, which must be known. Raises as ``_usual_events`` expects it."""
+    if USUAL[writer][kind_name].are_usual(events):
+        return True
+    kind = FIELDS[writer][kind_name]
+    return all(kind.is_usual(event) or not wrong_field(event, kind, "") for event in events)
 
 
 def _line(name: str, seq: int) -> str:

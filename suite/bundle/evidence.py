@@ -10,13 +10,12 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable
-from pathlib import Path
 
 from suite.bundle.events import Events
 from suite.bundle.facts import derivation
 from suite.bundle.files import DamagedBundle, open_plain
 from suite.bundle.record import Evidence
-from suite.bundle.store import Bundle
+from suite.bundle.store import DOCUMENTS, Bundle, HeldBundle
 from suite.bundle.walk import NO_EVIDENCE
 from suite.spec.base import UsageError
 
@@ -25,6 +24,8 @@ MOST_BYTES, MOST_FILES, _DEEPEST = 4 << 30, 1 << 20, 8
 #: From here on records name their evidence.
 _DERIVATION = 3
 _BLOCK_BYTES = 1 << 18
+#: Of a bundle that is derived from what was hashed; the files of a larger one are read twice, one after the other.
+_HELD_BYTES = 32 << 20
 
 
 class TooMuchEvidence(DamagedBundle):
@@ -42,16 +43,32 @@ def digest_of(bundle: Bundle) -> str:
 
 def evidence_of(bundle: Bundle) -> Evidence:
     """The digest and of how many files it is. Raises as ``digest_of``."""
-    names = evidence_files(bundle)
-    listed = hashlib.sha256()
+    return _read(bundle, 0)[0]
+
+
+def read_once(bundle: Bundle) -> tuple[Evidence, Bundle]:
+    """As ``evidence_of``, with the bundle to derive from the very bytes that were hashed: no file is opened twice."""
+    evidence, held = _read(bundle, _HELD_BYTES)
+    return evidence, HeldBundle(bundle.path, held)
+
+
+def _read(bundle: Bundle, most_held: int) -> tuple[Evidence, dict[str, bytes]]:
+    """With what a derivation reads, as long as that is no more than ``most_held`` bytes in all."""
+    names, folder = evidence_files(bundle), os.fspath(bundle.path)
+    listed, held = hashlib.sha256(), {}
     for name in names:
-        listed.update(f"{_hashed(bundle.path / name, name)}  {name}\n".encode())
-    return Evidence(digest=listed.hexdigest(), files=len(names))
+        most = most_held if name in DOCUMENTS or name.startswith("events/") else 0
+        digest, content = _hashed(f"{folder}/{name}", name, most)
+        if content is not None:
+            held[name] = content
+            most_held -= len(content)
+        listed.update(f"{digest}  {name}\n".encode())
+    return Evidence(digest=listed.hexdigest(), files=len(names)), held
 
 
 def evidence_files(bundle: Bundle) -> list[str]:
     """Paths of the files of evidence, with slashes, by their bytes. Raises as ``digest_of``."""
-    return sorted(_names(bundle.path), key=os.fsencode)
+    return sorted(_names(os.fspath(bundle.path)), key=os.fsencode)
 
 
 def recorded_evidence(bundle: Bundle, events: Events, known: Evidence | None = None) -> Evidence | None:
@@ -82,14 +99,14 @@ def checked_digest(text: str) -> str:
     return text.lower()
 
 
-def _names(root: Path) -> list[str]:
+def _names(root: str) -> list[str]:
     """Paths of all files of evidence below ``root``, with slashes, in no order."""
     found: list[str] = []
     waiting, total = [""], 0
     while waiting:
         prefix = waiting.pop()
         try:
-            with os.scandir(root / prefix) as entries:
+            with os.scandir(f"{root}/{prefix}") as entries:
                 for entry in entries:
                     if entry.name.startswith("."):
                         continue
@@ -128,14 +145,17 @@ def _usable(name: str, prefix: str) -> str:
     return name
 
 
-def _hashed(path: Path, name: str) -> str:
-    digest, left = hashlib.sha256(), MOST_BYTES
+def _hashed(path: str, name: str, most_held: int) -> tuple[str, bytes | None]:
+    """Its SHA-256, and its content where that is no more than ``most_held`` bytes."""
+    digest, left, held = hashlib.sha256(), MOST_BYTES, bytearray()
     try:
         with open_plain(path, name, MOST_BYTES) as file:
             most = min(_BLOCK_BYTES, os.fstat(file.fileno()).st_size + 1)
             while block := file.read(most):
                 digest.update(block)
                 left -= len(block)
+                if MOST_BYTES - left <= most_held:
+                    held += block
                 if left < 0:
                     raise TooMuchEvidence(f"{name} grows while it is read")
                 if len(block) < most:  # its end
@@ -144,4 +164,4 @@ def _hashed(path: Path, name: str) -> str:
         raise DamagedBundle(f"{name} is gone while the bundle is read") from error
     except OSError as error:
         raise DamagedBundle(f"{name} cannot be read: {(error.strerror or str(error)).lower()}") from error
-    return digest.hexdigest()
+    return digest.hexdigest(), bytes(held) if MOST_BYTES - left <= most_held else None

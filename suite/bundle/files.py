@@ -73,7 +73,7 @@ def replace_atomically(path: Path, text: str) -> None:
         sync_folder(path.parent)
 
 
-def open_plain(path: Path, name: str, limit_bytes: int) -> BinaryIO:
+def open_plain(path: Path | str, name: str, limit_bytes: int) -> BinaryIO:
     """Open a regular file of a bundle, see ``suite.spec.foreign``.
 
     Raises FileNotFoundError when it is not there, DamagedBundle when it is something else or too long.
@@ -82,7 +82,7 @@ def open_plain(path: Path, name: str, limit_bytes: int) -> BinaryIO:
         return foreign.open_plain(path, name, limit_bytes)
 
 
-def read_bytes(path: Path, name: str, limit_bytes: int) -> bytes:
+def read_bytes(path: Path | str, name: str, limit_bytes: int) -> bytes:
     """A whole file. Raises FileNotFoundError or DamagedBundle."""
     with _damage():
         return foreign.read_bytes(path, name, limit_bytes)
@@ -92,6 +92,12 @@ def read_text(path: Path, name: str) -> str:
     """A whole document. Raises FileNotFoundError or DamagedBundle."""
     with _damage():
         return foreign.read_text(path, name)
+
+
+def text_of(data: bytes, name: str) -> str:
+    """The text of a document that was read. Raises DamagedBundle."""
+    with _damage():
+        return foreign.text_of(data, name)
 
 
 @contextmanager

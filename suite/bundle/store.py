@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +24,10 @@ from suite.bundle.files import (
     first_line,
     open_plain,
     parse_object,
-    read_text,
+    read_bytes,
     replace_atomically,
     sync_folder,
+    text_of,
     write_synced,
     writing,
 )
@@ -34,6 +35,7 @@ from suite.bundle.manifest_file import parse_manifest
 from suite.bundle.record import RECORD_SCHEMA, Record
 from suite.bundle.walk import ATTIC, LOCK, MANIFEST, RECORD, places
 from suite.spec.base import UsageError
+from suite.spec.foreign import DOCUMENT_BYTES
 from suite.spec.manifest import Manifest
 from suite.spec.names import SAFE_ID
 from suite.spec.schema_files import not_read
@@ -51,6 +53,8 @@ __all__ = [
 ]
 
 _ENVIRONMENT = "environment.json"
+#: What a record is derived from, beside the events.
+DOCUMENTS = frozenset((MANIFEST, _ENVIRONMENT))
 _LOCK_BYTES = 4096
 #: between two tries to hold a run: whoever only looks whether it is held does so for less
 _LOOK_SECONDS = 0.02
@@ -193,7 +197,7 @@ class Bundle:
 
     def events(self, manifest: Manifest | None = None) -> Events:
         """The driver's and every rank's events, checked, by a manifest that was read already. Raises DamagedBundle."""
-        return read_events(self.path / "events", manifest or self.manifest())
+        return read_events(self.path / "events", manifest or self.manifest(), self._bytes)
 
     def log_path(self, rank: int) -> Path:
         """Where a rank's standard output and error go."""
@@ -263,7 +267,24 @@ class Bundle:
             return None
 
     def _document(self, name: str) -> str:
-        return read_text(self.path / name, name)
+        return text_of(self._bytes(name, DOCUMENT_BYTES), name)
+
+    def _bytes(self, name: str, limit_bytes: int) -> bytes:
+        """Raises FileNotFoundError, DamagedBundle."""
+        return read_bytes(f"{self.path}/{name}", name, limit_bytes)
+
+
+@dataclass(frozen=True)
+class HeldBundle(Bundle):
+    """A bundle of which some files were read already: ``held`` by their names, as others read them from the disk."""
+
+    held: Mapping[str, bytes]
+
+    def _bytes(self, name: str, limit_bytes: int) -> bytes:
+        content = self.held.get(name)
+        if content is None or len(content) > limit_bytes:
+            return super()._bytes(name, limit_bytes)
+        return content
 
 
 def _locked(path: Path) -> int:

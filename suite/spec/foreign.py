@@ -28,7 +28,7 @@ class Unreadable(UsageError):
     """A file that is not opened; the message is one line, what the file is called and what is wrong with it."""
 
 
-def open_plain(path: Path, name: str, limit_bytes: int | None, *, by_user: bool = False) -> BinaryIO:
+def open_plain(path: Path | str, name: str, limit_bytes: int | None, *, by_user: bool = False) -> BinaryIO:
     """Open a regular file to read it, never through a link and never waiting for a pipe.
 
     ``name``: what messages call it. ``limit_bytes``: null for who reads a part of it. ``by_user``: the user named it,
@@ -60,7 +60,7 @@ def open_plain_to_change(path: Path, name: str) -> int:
     return _opened(path, name, os.O_RDWR | os.O_NOFOLLOW)
 
 
-def read_bytes(path: Path, name: str, limit_bytes: int = DOCUMENT_BYTES, *, by_user: bool = False) -> bytes:
+def read_bytes(path: Path | str, name: str, limit_bytes: int = DOCUMENT_BYTES, *, by_user: bool = False) -> bytes:
     """A whole file, also one that grows meanwhile. Raises as ``open_plain``."""
     with open_plain(path, name, limit_bytes, by_user=by_user) as file:
         try:
@@ -78,8 +78,13 @@ def read_bytes(path: Path, name: str, limit_bytes: int = DOCUMENT_BYTES, *, by_u
 
 def read_text(path: Path, name: str, limit_bytes: int = DOCUMENT_BYTES, *, by_user: bool = False) -> str:
     """A whole file of UTF-8 text. Raises as ``open_plain``."""
+    return text_of(read_bytes(path, name, limit_bytes, by_user=by_user), name)
+
+
+def text_of(data: bytes, name: str) -> str:
+    """Raises Unreadable where it is not UTF-8."""
     try:
-        return read_bytes(path, name, limit_bytes, by_user=by_user).decode()
+        return data.decode()
     except UnicodeDecodeError as error:
         raise Unreadable(f"{name} is not UTF-8 text at byte {error.start}") from error
 
@@ -104,7 +109,7 @@ def lines_of(file: BinaryIO, longest: int = LINE_BYTES) -> Iterator[bytes]:
         yield line
 
 
-def _opened(path: Path, name: str, flags: int) -> int:
+def _opened(path: Path | str, name: str, flags: int) -> int:
     try:
         descriptor = os.open(path, flags | _ALWAYS, 0o666)
     except ValueError as error:

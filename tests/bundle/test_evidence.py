@@ -13,7 +13,7 @@ import pytest
 
 from suite.bundle import evidence
 from suite.bundle.derive import derive
-from suite.bundle.evidence import TooMuchEvidence, digest_of, digest_of_all, evidence_of
+from suite.bundle.evidence import TooMuchEvidence, digest_of, digest_of_all, evidence_of, read_once
 from suite.bundle.facts import NEWEST_DERIVATION
 from suite.bundle.store import Bundle, DamagedBundle
 from suite.bundle.verify import verify
@@ -53,6 +53,26 @@ def test_a_shell_gives_the_same_digest_of_a_folder(path: Path) -> None:
     other = Path(shutil.copytree(REAL.with_name(REAL.name[:-1] + "2"), path.with_name(REAL.name[:-1] + "2")))
     both = digest_of_all(digest_of(Bundle(each)) for each in (other, path))
     assert printed(shell_lines()[1], path.parent) == both
+
+
+@pytest.mark.parametrize("most", [evidence._HELD_BYTES, 0])
+def test_what_was_hashed_is_what_a_record_is_derived_from(
+    path: Path, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No file that is held is read again; of those that are beyond what is held, the digest is the same."""
+    monkeypatch.setattr(evidence, "_HELD_BYTES", most)
+    bundle = Bundle(path)
+    before, known = derive(bundle), evidence_of(bundle)
+    found, held = read_once(bundle)
+    assert found == known
+    assert derive(held, evidence=found) == before
+    for file in (path / "manifest.json", path / "environment.json", *(path / "events").iterdir()):
+        file.write_text("another")
+    if most:
+        assert derive(held, evidence=found) == before
+    else:
+        with pytest.raises(DamagedBundle):
+            derive(held, evidence=found)
 
 
 @pytest.mark.parametrize("name", sorted(str(one.relative_to(REAL)) for one in REAL.rglob("*") if one.is_file()))

@@ -11,7 +11,7 @@ from suite.bundle.cache.cores import on_all_cores, worth_it
 from suite.bundle.cache.packing import Derived, packed
 from suite.bundle.cache.signature import signature_of
 from suite.bundle.derive import StillRunning
-from suite.bundle.evidence import evidence_of
+from suite.bundle.evidence import read_once
 from suite.bundle.files import DamagedBundle
 from suite.bundle.record import Evidence
 from suite.bundle.store import Bundle
@@ -57,8 +57,8 @@ def _one(bundle: Bundle, texts: Texts) -> Ahead | None:
     if before is None or not before.is_settled or bundle.running():
         return None
     try:
-        evidence = evidence_of(bundle)
-        derived = derived_of(examined(bundle, evidence), evidence)
+        evidence, held = read_once(bundle)
+        derived = derived_of(examined(held, evidence), evidence)
     except (StillRunning, DamagedBundle):
         return None
     made = Ahead(

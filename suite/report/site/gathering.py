@@ -19,7 +19,7 @@ from suite.bundle.cache.records import DerivedRecords
 from suite.bundle.cache.signature import signature_of
 from suite.bundle.cache.survey import Surveyed
 from suite.bundle.derive import StillRunning
-from suite.bundle.evidence import evidence_of
+from suite.bundle.evidence import read_once
 from suite.bundle.folder import findings_that_leave_out
 from suite.bundle.store import Bundle, DamagedBundle
 from suite.bundle.verify import examined
@@ -135,7 +135,7 @@ def _read_one(path: str) -> _Result:
         if bundle.running():
             return StillRunning(path)
         try:
-            evidence = evidence_of(bundle)
+            evidence, bundle = read_once(bundle)
         except DamagedBundle:
             evidence = None  # whether the bundle is damaged by it, its derivation says
         seen = examined(bundle, evidence)

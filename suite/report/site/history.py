@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -48,7 +49,7 @@ class Point:
     phases: tuple[tuple[str, float], ...]
     peak_bytes: float | None
 
-    @property
+    @cached_property
     def rate(self) -> Interval | None:
         """Samples per second over its runs; with one run the interval that its own iterations give."""
         if not self.measured:

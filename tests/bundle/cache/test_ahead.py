@@ -86,5 +86,5 @@ def test_a_process_that_is_killed_costs_time_and_no_run(
     few(monkeypatch, 1000, tmp_path / "one")
     alone = read_listing([runs])
     few(monkeypatch, 3, tmp_path / "many")
-    monkeypatch.setattr(ahead, "evidence_of", lambda bundle: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setattr(ahead, "read_once", lambda bundle: os.kill(os.getpid(), signal.SIGKILL))
     assert read_listing([runs]) == alone
