@@ -153,11 +153,9 @@ class TestPods:
         tell(rank, {"RANK": "3", "LOCAL_RANK": "1"}, rank.wait())
         assert failed_ranks(capsys.readouterr().err.encode().splitlines(keepends=True)) == {3: (-9, True)}
 
-    def test_iterations_are_counted_by_the_files_of_this_try_and_by_the_slower_rank(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(pods, "LOGS", tmp_path)
-        site = pods.Site(None, SimpleNamespace(namespace="lab"), tmp_path)  # type: ignore[arg-type]
+    def test_iterations_are_counted_by_the_files_of_this_try_and_by_the_slower_rank(self, tmp_path: Path) -> None:
+        node, cluster = SimpleNamespace(logs=tmp_path), SimpleNamespace(namespace="lab")
+        site = pods.Site(node, cluster, tmp_path)  # type: ignore[arg-type]
         line = '2026-11-23T10:00:00Z stdout F ::suite:: {"kind": "iteration", "rank": %d}\n'
         for pod, text in (
             ("lab_a_1", line % 0 * 3),
