@@ -73,7 +73,7 @@ RUNTIME_PATTERNS: tuple[RuntimePattern, ...] = (
     _cause(
         "config", r"network \S+ not found|unable to find network", "name a network that the runtime has, with --network"
     ),
-    _cause("config", r"unknown ulimit|invalid ulimit|ulimit .* is not valid"),
+    _cause("config", r"unknown ulimit|invalid ulimit|ulimit .{0,200} is not valid"),
     _cause("config", r"[Mm]inimum memory limit allowed", "allow a rank more host memory, with --memory"),
 )
 
