@@ -55,9 +55,10 @@ it is beyond, *cannot tell* where the limit lies inside.
   mean over groups; how much two of a kind differ is the median over groups.
 - On trlx and TRL: iterations of one trainer alternate with the suite's subclass and clock and without (every hook
   removed).
-- Container's first event: both ways start in turns from the image `engines` with the CPU build of torch, timed from
-  the start of the command to the time in the worker's first event; `docker run` starts the worker alone. The median
-  of the differences within each pair.
+- Container's first event: three ways start in turns from the image `engines` with the CPU build of torch, timed to the
+  time in the worker's first event: `suite run` from the start of the command, which the first run of a plan takes; a
+  further run of a plan from the call of the launcher; `docker run`, which starts the worker alone. The median of the
+  differences within each round.
 - Rate in a container: the same manifest in that image and on the host, in turns; geometric means, Welch's interval.
 - Medians stand between two of the values that hold them with 95 % (of five values: 94 %, all of them). Memory is the
   largest of all.

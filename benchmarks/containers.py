@@ -8,10 +8,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.ranks import one_manifest
 from benchmarks.verdict import Interval, Row, at_most, median, within
+from suite.bundle.record import Record
 from suite.bundle.store import Bundle, find_bundles
 from suite.conduct.running.containers import open_containers
 from suite.conduct.running.execute import execute
@@ -38,16 +40,28 @@ def rows() -> list[Row]:
         _, launcher = open_containers(DockerSettings(pull="never"), None, (BACKEND,), "cpu", None, lambda text: None)
     except UsageError as error:
         return [Row("containers", str(error), "none", "not measured")]
-    return [_start_row(launcher.images[BACKEND].id), _throughput_row(launcher)]
+    return [*_start_rows(launcher), _throughput_row(launcher)]
 
 
-def _start_row(image: str) -> Row:
-    """Both ways in turns; the first of each is left out."""
-    pairs = [(_seconds_of_suite(image), _seconds_of_docker(image)) for _ in range(STARTS + 1)][1:]
-    ours, theirs = (median(seconds).value for seconds in zip(*pairs, strict=True))
-    more = median([first - second for first, second in pairs])
-    figure = f"{more.text('+.2f')} s (median of {STARTS}; {ours:.2f} s against {theirs:.2f} s)"
-    what = "from `suite run --launcher docker` to the first event, over `docker run`"
+def _start_rows(launcher: DockerLauncher) -> list[Row]:
+    """All three ways in turns; the first of each is left out."""
+    image = launcher.images[BACKEND].id
+    rounds = [
+        (_seconds_of_suite(image), _seconds_of_further_run(launcher), _seconds_of_docker(image))
+        for _ in range(STARTS + 1)
+    ]
+    first, further, docker = zip(*rounds[1:], strict=True)
+    whats = ("from `suite run --launcher docker` to the first event", "the same of a further run of its plan")
+    return [
+        _start_row(f"{what}, over `docker run`", ours, docker)
+        for what, ours in zip(whats, (first, further), strict=True)
+    ]
+
+
+def _start_row(what: str, ours: Sequence[float], theirs: Sequence[float]) -> Row:
+    more = median([first - second for first, second in zip(ours, theirs, strict=True)])
+    seconds = f"{median(ours).value:.2f} s against {median(theirs).value:.2f} s"
+    figure = f"{more.text('+.2f')} s (median of {STARTS}; {seconds})"
     return Row(what, figure, f"{LIMIT_SECONDS} s", at_most(more, LIMIT_SECONDS))
 
 
@@ -57,6 +71,16 @@ def _seconds_of_suite(image: str) -> float:
         command = (sys.executable, "-m", "suite", "run", "--launcher", "docker", "--image", image, "--runs", folder)
         work = ("--backend", BACKEND, "--size", "1M", "--repeats", "1", "--warmup", "1", "--iterations", "1")
         subprocess.run((*command, *work), check=True, stdout=subprocess.DEVNULL)
+        (bundle,) = find_bundles([Path(folder)])
+        return _first_event(bundle) - began
+
+
+def _seconds_of_further_run(launcher: DockerLauncher) -> float:
+    """A run as a session goes on to it: all is imported, and the runtime and the image are known."""
+    with tempfile.TemporaryDirectory() as folder:
+        manifest = one_manifest(BACKEND, "1M", 1, 1)
+        began = time.time()
+        _executed(manifest, Path(folder), launcher, PYTHON, "further")
         (bundle,) = find_bundles([Path(folder)])
         return _first_event(bundle) - began
 
@@ -102,8 +126,16 @@ def _throughput_row(launcher: DockerLauncher) -> Row:
 
 
 def _measured(manifest: Manifest, folder: Path, launcher: Launcher, python: str, name: str) -> RunSeconds:
+    record = _executed(manifest, folder, launcher, python, name)
+    if record.counts is None:
+        raise RuntimeError(f"{name} has no work")
+    return RunSeconds(record.counts.samples, record.iterations.seconds[manifest.measure.warmup :])
+
+
+def _executed(manifest: Manifest, folder: Path, launcher: Launcher, python: str, name: str) -> Record:
+    """Raises RuntimeError where the run fails."""
     manifest = manifest.model_copy(update={"run": Run(id=name, plan="containers", repeat=1)})
     record = execute(manifest, folder, launcher, python, lambda event: None)
-    if record.status != "ok" or record.counts is None:
+    if record.status != "ok":
         raise RuntimeError(f"{name} failed: {record.failure}")
-    return RunSeconds(record.counts.samples, record.iterations.seconds[manifest.measure.warmup :])
+    return record
