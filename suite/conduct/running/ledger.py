@@ -12,6 +12,7 @@ from pydantic import Field
 from suite.bundle.record import Record
 from suite.bundle.store import AlreadyThere, DamagedBundle
 from suite.conduct.planning.request import RunState
+from suite.conduct.running.heap import give_back_freed
 from suite.conduct.running.state import set_aside, state_of
 from suite.report.facts.suspect import is_suspect
 from suite.spec.base import Frozen
@@ -146,6 +147,7 @@ class Ledger:
 
     def ended(self, manifest: Manifest, result: Record | DamagedBundle | AlreadyThere) -> None:
         """Note how a run ended that was taken. One that was interrupted is neither measured nor failed."""
+        give_back_freed()
         started = self._started.pop(manifest.run.id)
         if isinstance(result, AlreadyThere):
             self._leave_to_others(manifest)
