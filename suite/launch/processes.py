@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
@@ -76,14 +77,19 @@ def signal_name(exit_code: int) -> str:
         return f"signal {-exit_code}"
 
 
+@cache
+def c_library() -> ctypes.CDLL:
+    """Functions of the C library; one object for all, since each has a class of its own."""
+    return ctypes.CDLL(None, use_errno=True)
+
+
 @contextmanager
 def child_subreaper() -> Iterator[None]:
     """Orphans of the ranks become children of this process while the block runs, so that they can be found (Linux)."""
     if sys.platform != "linux":
         yield
         return
-    libc = ctypes.CDLL(None, use_errno=True)
-    before = ctypes.c_int()
+    libc, before = c_library(), ctypes.c_int()
     libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
@@ -100,7 +106,7 @@ def end_with_this_process() -> Callable[[], None] | None:
     """
     if sys.platform != "linux":
         return None
-    prctl, driver = ctypes.CDLL(None).prctl, os.getpid()
+    prctl, driver = c_library().prctl, os.getpid()
 
     def set_up() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL.value, 0, 0, 0)

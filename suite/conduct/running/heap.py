@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import ctypes
+import gc
+
+from suite.launch.processes import c_library
+
+
+def leave_out_what_is_there() -> None:
+    """Before the first run: modules are there for ever, and need not be looked through between runs."""
+    gc.collect()
+    gc.freeze()
 
 
 def give_back_freed() -> None:
-    """Between runs, where the C library can (glibc: malloc_trim(3)); it takes about a millisecond.
+    """Between runs; it takes a few milliseconds.
 
-    What a run leaves in caches lies between what it freed, so that glibc keeps most of that for itself.
+    A run leaves some 15 KB in circles, which Python looks for only once a quarter of all objects is new. And what stays
+    in caches lies between what was freed, so that glibc keeps that unless it is asked (malloc_trim(3)); other C
+    libraries have no such function.
     """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    gc.collect()
+    trim = getattr(c_library(), "malloc_trim", None)
     if trim is not None:
         trim(ctypes.c_size_t(0))
