@@ -1,7 +1,8 @@
 """`python -m suite.fitting.own_runs FOLDER`: constants of runs on CPU cores, learnt from few and checked on the rest.
 
 Small runs on one rank teach, whatever is larger or has more ranks is predicted, as somebody learns from small runs
-before a large one. Prints the tables of docs/planner.md; ``--out`` writes the constants, learnt from all.
+before a large one. With ``--before FOLDER`` runs of another machine have taught before them. Prints the tables of
+docs/arrangements.md; ``--out`` writes the constants, learnt from all.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ from suite.theory.parameters import parameter_count
 
 #: What the constants cannot explain of a phase, relative: the machine's own unrest, and physics that is left out.
 NOISE = 0.08
+#: How far constants of another machine lie from those that were learnt on one, in spreads of what is thought before
+#: any run: as far as ``suite.planner.learnt`` has a device's constants drift.
+DRIFT = 0.5
 #: Median of the errors that predictions from small runs are asked to have.
 BAR = 0.10
 
@@ -98,8 +102,16 @@ class Constants:
     def before(self) -> Known:
         """What is thought before any run."""
         centres = [*(centre for centre, _, _ in PRIORS.values()), *(1.0 for _ in self.effects)]
-        spreads = [*(spread for _, spread, _ in PRIORS.values()), *(BACKEND_SPREAD for _ in self.effects)]
-        return Known.before(centres, spreads)
+        return Known.before(centres, self._spreads())
+
+    def elsewhere(self, others: Sequence[Configuration]) -> Known:
+        """What is thought before any run of a machine after ``others``, which ran on another."""
+        learnt = learn(self, self.before(), others)
+        drift = DRIFT * np.array(self._spreads())
+        return Known(learnt.mean, learnt.covariance + np.diag(drift**2))
+
+    def _spreads(self) -> list[float]:
+        return [*(spread for _, spread, _ in PRIORS.values()), *(BACKEND_SPREAD for _ in self.effects)]
 
     def named(self, vector: Vector) -> tuple[dict[str, float], dict[str, float]]:
         """Values, and effects."""
@@ -167,10 +179,12 @@ class Checked:
         return self.low <= self.one.total <= self.high
 
 
-def experiment(every: Sequence[Configuration], taught: Sequence[Configuration]) -> list[Checked]:
-    """All configurations as predicted before any run, and after those that teach."""
-    constants = Constants(one.manifest.backend.name for one in every)
-    before = constants.before()
+def experiment(
+    every: Sequence[Configuration], taught: Sequence[Configuration], others: Sequence[Configuration] = ()
+) -> list[Checked]:
+    """All configurations as predicted before any run of their machine, and after those that teach."""
+    constants = Constants(one.manifest.backend.name for one in (*every, *others))
+    before = constants.elsewhere(others) if others else constants.before()
     after = learn(constants, before, taught)
     model = constants.totals(every)
     deviations = after.deviation(model, NOISE)
@@ -181,9 +195,9 @@ def experiment(every: Sequence[Configuration], taught: Sequence[Configuration]) 
     return rows
 
 
-def left_out(every: Sequence[Configuration]) -> list[Checked]:
+def left_out(every: Sequence[Configuration], others: Sequence[Configuration] = ()) -> list[Checked]:
     """Every configuration as predicted from all others."""
-    found = (experiment(every, [other for other in every if other is not one]) for one in every)
+    found = (experiment(every, [other for other in every if other is not one], others) for one in every)
     return [next(row for row in rows if not row.taught) for rows in found]
 
 
@@ -225,16 +239,16 @@ def shipped(every: Sequence[Configuration], where: str) -> Learnt:
     return Learnt.model_validate(body | {"low": exp(-width), "high": exp(width), "configurations": len(every)})
 
 
-def tables(every: Sequence[Configuration]) -> list[str]:
+def tables(every: Sequence[Configuration], others: Sequence[Configuration] = ()) -> list[str]:
     """Every experiment with its errors, in Markdown."""
     lines: list[str] = []
     for title, rows in (
         (
             "All sizes but the largest of each backend and architecture teach, on one rank:",
-            experiment(every, small_ones(every)),
+            experiment(every, small_ones(every), others),
         ),
-        ("All that ran on one rank teach:", experiment(every, on_one_rank(every))),
-        ("Each is predicted from all others:", left_out(every)),
+        ("All that ran on one rank teach:", experiment(every, on_one_rank(every), others)),
+        ("Each is predicted from all others:", left_out(every, others)),
     ):
         lines += [title, "", *table(rows), "", errors(rows), ""]
     return lines[:-1]
@@ -244,11 +258,13 @@ def main() -> int:
     """Learn, check, print; write the constants where asked."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", type=Path, nargs="+", help="results folders")
+    parser.add_argument("--before", type=Path, nargs="+", default=[], help="results folders of another machine")
     parser.add_argument("--out", type=Path, help="constants file to write")
     parser.add_argument("--where", default="", help="what the constants were learnt from, in words")
     asked = parser.parse_args()
     every = configurations(asked.folders)
-    for line in tables(every):
+    others = configurations(asked.before) if asked.before else []
+    for line in tables(every, others):
         say(line)
     if asked.out is not None:
         asked.out.write_text(as_json(shipped(every, asked.where)), encoding="utf-8")

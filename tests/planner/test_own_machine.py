@@ -9,7 +9,7 @@ import pytest
 from suite.bundle.store import Bundle
 from suite.fitting import own_runs
 from suite.fitting.bayes import FOUR_FIFTHS, Known, updated
-from suite.planner.own_machine import load_learnt, machine_of, predict_run
+from suite.planner.own_machine import PRIORS, load_learnt, machine_of, predict_run
 from suite.report.facts.expected import expected_of
 from tests.synthetic import synthetic_manifest
 
@@ -86,6 +86,26 @@ def test_small_runs_teach_what_larger_ones_take():
     assert len(kept) == 8 and median(after) < median(before) / 2
     assert own_runs.table(rows)[2].startswith("| deepspeed 1M on 1 (taught) | ")
     assert set(load_learnt().effects) == set(own_runs.Constants({"deepspeed", "megatron"}).effects)
+
+
+def test_runs_of_another_machine_teach_before_the_first_of_this_one():
+    """Two ranks are predicted from one: how ranks of a machine disturb each other, only others' runs can tell."""
+    every = own_runs.configurations([RUNS])
+    deepspeed, megatron = ([one for one in every if one.name.startswith(name)] for name in ("deepspeed", "megatron"))
+    alone, taught = (
+        [
+            abs(row.after / row.one.total - 1)
+            for row in own_runs.experiment(megatron, own_runs.on_one_rank(megatron), others)
+            if not row.taught
+        ]
+        for others in ([], deepspeed)
+    )
+    assert len(alone) == len(taught) == 3 and median(taught) < median(alone)
+    constants = own_runs.Constants({"deepspeed", "megatron"})
+    before, elsewhere = constants.before(), constants.elsewhere(deepspeed)
+    contention = list(PRIORS).index("contention")
+    assert elsewhere.mean[contention] > before.mean[contention]
+    assert (np.diag(elsewhere.covariance) >= np.diag(before.covariance) / 4).all()
 
 
 def test_the_posterior_of_a_linear_model_is_the_textbooks():
