@@ -196,7 +196,7 @@ def _layout(cells: Mapping[str, str], known: Traits, layers: float) -> dict[str,
         raise Unusable("no layout: tp, pp and dp are blank")
     tensor, pipeline = degrees["tensor"] or 1.0, degrees["pipeline"] or 1.0
     context = number(cells.get("cp")) or 1.0
-    data = layout["devices"] / (tensor * pipeline * context)
+    data = layout["devices"] / tensor / pipeline / context  # a product of tiny ones would be zero
     if not 1 <= data < math.inf or not math.isclose(data, round(data), rel_tol=1e-6):
         raise Unusable(
             f"tp {tensor:g} x pp {pipeline:g} x cp {context:g} does not divide {layout['devices']:g} devices"
