@@ -210,15 +210,10 @@ def runtime_killed(site: Site, scene: Scene, random: Random) -> Verdict:
     seconds = random.uniform(0, 3)
     time.sleep(seconds)
     site.start_again()
-    code = scene.ended(driver)
-    record = scene.record()
-    if code == 0 and record is not None and record.status == "ok":
-        scene.check_bundles()
-        return Verdict(f"{moment}: away for {seconds:.1f} s, the run went on", lost_of(before, record))
-    return after(site, scene, moment, before, code, ("rank_lost", "interrupted"))
+    return back_again(site, scene, f"{moment}, away for {seconds:.1f} s", before, scene.ended(driver))
 
 
-def runtime_stopped(site: Site, scene: Scene, random: Random) -> Verdict:
+def runtime_restarted(site: Site, scene: Scene, random: Random) -> Verdict:
     """dockerd is stopped and started again as an administrator does."""
     driver = scene.start(site.command(scene))
     moment = scene.wait_for_any_moment(random, driver, EVENTS, START_SECONDS)
@@ -226,7 +221,28 @@ def runtime_stopped(site: Site, scene: Scene, random: Random) -> Verdict:
     site.runtime.stop()
     time.sleep(random.uniform(0, 2))
     site.start_again()
-    code = scene.ended(driver)
+    return back_again(site, scene, moment, before, scene.ended(driver))
+
+
+def runtime_stopped(site: Site, scene: Scene, random: Random) -> Verdict:
+    """dockerd and its containerd do not answer for a while, as on a machine that swaps."""
+    driver = scene.start(site.command(scene))
+    moment = scene.wait_for_any_moment(random, driver, EVENTS, START_SECONDS)
+    before, seconds = scene.finished(), random.uniform(0.2, 15)
+    assert site.runtime.process is not None
+    both = (site.runtime.process.pid, *_containerd(site.runtime))
+    try:
+        for pid in both:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(seconds)
+    finally:
+        for pid in both:
+            os.kill(pid, signal.SIGCONT)
+    return back_again(site, scene, f"{moment}, for {seconds:.1f} s", before, scene.ended(driver))
+
+
+def back_again(site: Site, scene: Scene, moment: str, before: int, code: int) -> Verdict:
+    """The run went on without its runtime, was lost, or was never started."""
     record = scene.record()
     if code == 0 and record is not None and record.status == "ok":
         scene.check_bundles()
@@ -236,6 +252,21 @@ def runtime_stopped(site: Site, scene: Scene, random: Random) -> Verdict:
         goes_on(site, scene)
         return Verdict(f"{moment}: no run was started", 0, "the same command")
     return after(site, scene, moment, before, code, ("rank_lost", "interrupted"))
+
+
+def driver_stopped(site: Site, scene: Scene, random: Random) -> Verdict:
+    """As Ctrl-Z."""
+    driver = scene.start(site.command(scene))
+    moment = scene.wait_for_any_moment(random, driver, EVENTS, START_SECONDS)
+    seconds = random.uniform(0.2, 6)
+    driver.send_signal(signal.SIGSTOP)
+    time.sleep(seconds)
+    driver.send_signal(signal.SIGCONT)
+    code = scene.ended(driver)
+    if code != 0:
+        raise Wrong(f"{moment}: exit code {code} after {seconds:.1f} s: {scene.output()[-400:]}")
+    scene.check_bundles()
+    return Verdict(f"{moment}: went on after {seconds:.1f} s")
 
 
 def flood(site: Site, scene: Scene, random: Random) -> Verdict:
@@ -251,10 +282,17 @@ def flood(site: Site, scene: Scene, random: Random) -> Verdict:
     return Verdict(f"iteration {at['iteration']}, rank {at['rank']}")
 
 
-def _kill(runtime: Runtime) -> None:
-    containerd = runtime.folder / "exec" / "containerd" / "containerd.pid"
+def _containerd(runtime: Runtime) -> list[int]:
+    """Process id of the containerd that dockerd has started, if it has told it."""
     with suppress(OSError, ValueError):
-        os.kill(int(containerd.read_text()), signal.SIGKILL)
+        return [int((runtime.folder / "exec" / "containerd" / "containerd.pid").read_text())]
+    return []
+
+
+def _kill(runtime: Runtime) -> None:
+    for pid in _containerd(runtime):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     assert runtime.process is not None
     runtime.process.kill()
     runtime.process.wait()
@@ -264,20 +302,24 @@ def _kill(runtime: Runtime) -> None:
 INTERRUPTED = "what was measured is kept, the run is done again by the same command"
 LOST = "the run fails and says why, its container is removed, --retry-failed does it again"
 UNMOVED = "the run ends well and whole"
+KEPT = "the run goes on, or is lost, told and done again"
 _MAKERS = (
     *(
         (f"{number.name} of the driver", partial(driver_signal, number), INTERRUPTED)
         for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
     ),
+    ("SIGSTOP of the driver", driver_stopped, UNMOVED),
     ("SIGKILL of a rank", partial(rank_signal, signal.SIGKILL, ("rank_lost",)), LOST),
     ("SIGTERM of a rank", partial(rank_signal, signal.SIGTERM, ("rank_lost",)), LOST),
+    ("SIGINT of a rank", partial(rank_signal, signal.SIGINT, ("rank_lost", "interrupted")), LOST),
     ("SIGSTOP of a rank", partial(rank_signal, signal.SIGSTOP, ("hang",)), LOST),
     ("SIGKILL of the container", partial(container_signal, "KILL", ("rank_lost",)), LOST),
     ("SIGTERM of the container", partial(container_signal, "TERM", ("rank_lost", "interrupted")), LOST),
     ("memory of the container", container_memory, LOST),
     ("container paused", container_paused, UNMOVED),
-    ("SIGKILL of dockerd and containerd", runtime_killed, "the run goes on, or is lost, told and done again"),
-    ("dockerd restarted", runtime_stopped, "the run goes on, or is lost, told and done again"),
+    ("SIGKILL of dockerd and containerd", runtime_killed, KEPT),
+    ("SIGSTOP of dockerd and containerd", runtime_stopped, KEPT),
+    ("dockerd restarted", runtime_restarted, KEPT),
     ("flood on a rank's output", flood, UNMOVED),
 )
 

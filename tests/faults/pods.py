@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import subprocess
 import time
 import uuid
 from collections.abc import Iterator
@@ -36,6 +37,8 @@ ITERATIONS = 30
 SMALL = ("--backend", "deepspeed", "--size", "1M", "--workload", "cpu", "--device", "cpu", "--nodes", "2")
 ONCE = ("--gpus-per-node", "1", "--repeats", "1", "--warmup", "1", "--iterations", str(ITERATIONS - 1))
 PODS = ("--image", SCRIPTED, "--shared-memory", "64Mi", "--timeout", "2m", "--pending-timeout", "2m")
+#: what ends a run whose rank is silent
+SHORTER = ("--timeout", "60s")
 SCRIPT = {"seconds": 0.2, "sleep": True, "measured": True}
 WORK = "stand-in worker, 2 pods"
 OURS = "app.kubernetes.io/name=suite"
@@ -189,7 +192,7 @@ def after(scene: Scene, before: int, moment: str, code: int, kinds: tuple[str, .
 
 
 def rank_signal(number: signal.Signals, kinds: tuple[str, ...], site: Site, scene: Scene, random: Random) -> Verdict:
-    driver = scene.start(submit(scene))
+    driver = scene.start(submit(scene, *SHORTER))
     moment = wait_for_moment(scene, site, random)
     rank = random.randrange(2)
     victim, before = site.rank(rank), site.finished()
@@ -209,26 +212,38 @@ def pod_deleted(site: Site, scene: Scene, random: Random) -> Verdict:
     return after(scene, before, moment, scene.ended(driver, WAIT_SECONDS), ("rank_lost",))
 
 
-def kubelet_killed(site: Site, scene: Scene, random: Random) -> Verdict:
-    """Killed while the run works, and started again within seconds."""
+def kubelet_signal(number: signal.Signals, site: Site, scene: Scene, random: Random) -> Verdict:
+    """While the run works; it is back within seconds."""
     driver = scene.start(submit(scene))
     moment = wait_for_moment(scene, site, random)
-    before, seconds = site.finished(), random.uniform(0, 5)
-    site.node.kill_kubelet()
-    time.sleep(seconds)
-    site.node.start_kubelet()
+    before, seconds, kubelet = site.finished(), random.uniform(0, 5), site.node.kubelet
+    assert kubelet is not None
+    _away(kubelet, number, seconds)
+    if number != signal.SIGSTOP:
+        site.node.start_kubelet()
     return after(scene, before, f"{moment}, away for {seconds:.1f} s", scene.ended(driver, WAIT_SECONDS), ("ok",))
 
 
-def server_killed(site: Site, scene: Scene, random: Random) -> Verdict:
-    """As the kubelet; what the server knew is kept by its etcd."""
+def server_signal(number: signal.Signals, site: Site, scene: Scene, random: Random) -> Verdict:
+    """As the kubelet's; what the server knew is kept by its etcd."""
     driver = scene.start(submit(scene))
     moment = wait_for_moment(scene, site, random)
-    before, seconds = site.finished(), random.uniform(0, 5)
-    site.node.server.kill()
-    time.sleep(seconds)
-    site.node.server.start()
+    before, seconds, server = site.finished(), random.uniform(0, 5), site.node.server
+    assert server.process is not None
+    _away(server.process, number, seconds)
+    if number != signal.SIGSTOP:
+        server.start()
     return after(scene, before, f"{moment}, away for {seconds:.1f} s", scene.ended(driver, WAIT_SECONDS), ("ok",))
+
+
+def _away(program: subprocess.Popen, number: signal.Signals, seconds: float) -> None:
+    """Ended, or stopped for so long."""
+    program.send_signal(number)
+    if number != signal.SIGSTOP:
+        program.wait()
+    time.sleep(seconds)
+    if number == signal.SIGSTOP:
+        program.send_signal(signal.SIGCONT)
 
 
 def driver_signal(number: signal.Signals, site: Site, scene: Scene, random: Random) -> Verdict:
@@ -289,9 +304,14 @@ SENT = "the run stays in the cluster; the same command and suite collect bring i
 _MAKERS = (
     ("SIGKILL of a rank", partial(rank_signal, signal.SIGKILL, ("rank_lost",)), LOST),
     ("SIGTERM of a rank", partial(rank_signal, signal.SIGTERM, ("rank_lost",)), LOST),
+    ("SIGINT of a rank", partial(rank_signal, signal.SIGINT, ("rank_lost", "interrupted")), LOST),
+    ("SIGSTOP of a rank", partial(rank_signal, signal.SIGSTOP, ("hang", "timeout")), LOST),
     ("pod deleted", pod_deleted, LOST),
-    ("SIGKILL of the kubelet", kubelet_killed, KEPT),
-    ("SIGKILL of the API server", server_killed, KEPT),
+    *(
+        (f"{number.name} of the {name}", partial(do, number), KEPT)
+        for name, do in (("kubelet", kubelet_signal), ("API server", server_signal))
+        for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
+    ),
     ("SIGKILL of suite submit", partial(driver_signal, signal.SIGKILL), SENT),
     ("SIGINT of suite submit", partial(driver_signal, signal.SIGINT), SENT),
 )

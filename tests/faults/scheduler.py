@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from random import Random
+from threading import Timer
 
 import psutil
 
@@ -166,18 +167,34 @@ def torchrun_killed(site: Site, scene: Scene, random: Random) -> Verdict:
     return brought_home(site, scene, before, moment, ("rank_lost",))
 
 
-def daemon_killed(command: tuple[str, ...], site: Site, scene: Scene, random: Random) -> Verdict:
-    """Killed while the job works, and started again within seconds."""
+def daemon_ended(number: signal.Signals, command: tuple[str, ...], site: Site, scene: Scene, random: Random) -> Verdict:
+    """While the job works; started again within seconds."""
     handed_over(scene, *BY_SLURM)
     moment = wait_for_moment(scene, site, random)
     before = finished(scene)
     daemon = site.slurm.daemons[command]
-    daemon.kill()
+    daemon.send_signal(number)
     daemon.wait()
     seconds = random.uniform(0, 3)
     time.sleep(seconds)
     site.slurm.start(command)
     return brought_home(site, scene, before, f"{moment}, away for {seconds:.1f} s", ("ok", "rank_lost", "interrupted"))
+
+
+def daemon_stopped(command: tuple[str, ...], site: Site, scene: Scene, random: Random) -> Verdict:
+    """While the job works, for some seconds, in which `suite collect` may ask already."""
+    handed_over(scene, *BY_SLURM)
+    moment = wait_for_moment(scene, site, random)
+    before, seconds = finished(scene), random.uniform(0.2, 15)
+    daemon = site.slurm.daemons[command]
+    daemon.send_signal(signal.SIGSTOP)
+    again = Timer(seconds, daemon.send_signal, (signal.SIGCONT,))
+    again.start()
+    try:
+        return brought_home(site, scene, before, f"{moment}, for {seconds:.1f} s", ("ok", "rank_lost", "interrupted"))
+    finally:
+        again.cancel()
+        daemon.send_signal(signal.SIGCONT)
 
 
 def cancelled(site: Site, scene: Scene, random: Random) -> Verdict:
@@ -241,10 +258,18 @@ KEPT = "the job goes on, or is collected as lost and done again"
 _MAKERS = (
     ("SIGKILL of a rank", partial(rank_signal, signal.SIGKILL, ("rank_lost",)), LOST, False),
     ("SIGTERM of a rank", partial(rank_signal, signal.SIGTERM, ("rank_lost",)), LOST, False),
+    ("SIGINT of a rank", partial(rank_signal, signal.SIGINT, ("rank_lost", "interrupted")), LOST, False),
     ("SIGSTOP of a rank", partial(rank_signal, signal.SIGSTOP, ("hang", "timeout", "rank_lost")), LOST, True),
     ("SIGKILL of torchrun", torchrun_killed, LOST, True),
-    ("SIGKILL of slurmd", partial(daemon_killed, node_daemon(NODES[0])), KEPT, True),
-    ("SIGKILL of slurmctld", partial(daemon_killed, CONTROLLER), KEPT, True),
+    *(
+        (f"{number.name} of {command[0]}", partial(daemon_ended, number, command), KEPT, True)
+        for number in (signal.SIGKILL, signal.SIGTERM)
+        for command in (node_daemon(NODES[0]), CONTROLLER)
+    ),
+    *(
+        (f"SIGSTOP of {command[0]}", partial(daemon_stopped, command), KEPT, True)
+        for command in (node_daemon(NODES[0]), CONTROLLER)
+    ),
     ("scancel", cancelled, "collected as interrupted, the same command does it again", False),
     ("SIGKILL of suite submit", partial(submitter_killed, signal.SIGKILL), "one job, known and collected", False),
     ("SIGINT of suite submit", partial(submitter_killed, signal.SIGINT), "one job, known and collected", False),
