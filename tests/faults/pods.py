@@ -173,8 +173,10 @@ def goes_on(scene: Scene, moment: str, *options: str) -> None:
     scene.check_bundles()
 
 
-def after(scene: Scene, before: int, moment: str, code: int, kinds: tuple[str, ...]) -> Verdict:
-    """``kinds``: of failure; ``ok`` among them: the run may have gone on."""
+def after(
+    scene: Scene, before: int, moment: str, code: int, kinds: tuple[str, ...], options: tuple[str, ...] = ()
+) -> Verdict:
+    """``kinds``: of failure; ``ok`` among them: the run may have gone on. ``options``: of its command."""
     check_output(scene)
     record = scene.record()
     lost = max(0, before - (len(record.iterations.seconds) if record is not None else 0))
@@ -187,7 +189,7 @@ def after(scene: Scene, before: int, moment: str, code: int, kinds: tuple[str, .
         raise Wrong(f"{moment}: exit code {code}, the run is {told(record)}: {scene.output()[-300:]}")
     scene.check_bundles()
     again = () if record.status == "interrupted" else ("--retry-failed",)
-    goes_on(scene, moment, *again)
+    goes_on(scene, moment, *again, *options)
     return Verdict(f"{moment}: {record.failure.kind}", lost, "--retry-failed" if again else "the same command")
 
 
@@ -198,7 +200,7 @@ def rank_signal(number: signal.Signals, kinds: tuple[str, ...], site: Site, scen
     victim, before = site.rank(rank), site.finished()
     with suppress(psutil.NoSuchProcess):
         victim.send_signal(number)
-    return after(scene, before, f"{moment}, rank {rank}", scene.ended(driver, WAIT_SECONDS), kinds)
+    return after(scene, before, f"{moment}, rank {rank}", scene.ended(driver, WAIT_SECONDS), kinds, SHORTER)
 
 
 def pod_deleted(site: Site, scene: Scene, random: Random) -> Verdict:
