@@ -185,9 +185,9 @@ def _in_project(do: Callable[..., Verdict], site: ComposeSite, scene: Scene, ran
 
 
 def faults(site: ComposeSite | None) -> tuple[Fault, ...]:
-    """Of a runtime with Compose; of none, to be listed."""
+    """Of a runtime with Compose; of none, to be listed. As those of containers, they take long."""
     return tuple(
-        Fault("compose", name, WORK, partial(_in_project, do, site), right)  # type: ignore[arg-type]
+        Fault("compose", name, WORK, partial(_in_project, do, site), right, True)  # type: ignore[arg-type]
         for name, do, right in _MAKERS
     )
 

@@ -256,33 +256,30 @@ def started() -> Iterator[Site]:
 LOST = "collected as failed, with its cause and what was measured; --retry-failed does it again"
 KEPT = "the job goes on, or is collected as lost and done again"
 _MAKERS = (
-    ("SIGKILL of a rank", partial(rank_signal, signal.SIGKILL, ("rank_lost",)), LOST, False),
-    ("SIGTERM of a rank", partial(rank_signal, signal.SIGTERM, ("rank_lost",)), LOST, False),
-    ("SIGINT of a rank", partial(rank_signal, signal.SIGINT, ("rank_lost", "interrupted")), LOST, False),
-    ("SIGSTOP of a rank", partial(rank_signal, signal.SIGSTOP, ("hang", "timeout", "rank_lost")), LOST, True),
-    ("SIGKILL of torchrun", torchrun_killed, LOST, True),
+    ("SIGKILL of a rank", partial(rank_signal, signal.SIGKILL, ("rank_lost",)), LOST),
+    ("SIGTERM of a rank", partial(rank_signal, signal.SIGTERM, ("rank_lost",)), LOST),
+    ("SIGINT of a rank", partial(rank_signal, signal.SIGINT, ("rank_lost", "interrupted")), LOST),
+    ("SIGSTOP of a rank", partial(rank_signal, signal.SIGSTOP, ("hang", "timeout", "rank_lost")), LOST),
+    ("SIGKILL of torchrun", torchrun_killed, LOST),
     *(
-        (f"{number.name} of {command[0]}", partial(daemon_ended, number, command), KEPT, True)
+        (f"{number.name} of {command[0]}", partial(daemon_ended, number, command), KEPT)
         for number in (signal.SIGKILL, signal.SIGTERM)
         for command in (node_daemon(NODES[0]), CONTROLLER)
     ),
     *(
-        (f"SIGSTOP of {command[0]}", partial(daemon_stopped, command), KEPT, True)
+        (f"SIGSTOP of {command[0]}", partial(daemon_stopped, command), KEPT)
         for command in (node_daemon(NODES[0]), CONTROLLER)
     ),
-    ("scancel", cancelled, "collected as interrupted, the same command does it again", False),
-    ("SIGKILL of suite submit", partial(submitter_killed, signal.SIGKILL), "one job, known and collected", False),
-    ("SIGINT of suite submit", partial(submitter_killed, signal.SIGINT), "one job, known and collected", False),
-    ("SIGKILL of suite collect", collector_killed, "the same command brings the run home", False),
+    ("scancel", cancelled, "collected as interrupted, the same command does it again"),
+    ("SIGKILL of suite submit", partial(submitter_killed, signal.SIGKILL), "one job, known and collected"),
+    ("SIGINT of suite submit", partial(submitter_killed, signal.SIGINT), "one job, known and collected"),
+    ("SIGKILL of suite collect", collector_killed, "the same command brings the run home"),
 )
 
 
 def faults(site: Site | None) -> tuple[Fault, ...]:
-    """Of a cluster; of none, to be listed."""
-    return tuple(
-        Fault("slurm", name, WORK, partial(do, site), right, is_long)  # type: ignore[arg-type]
-        for name, do, right, is_long in _MAKERS
-    )
+    """Of a cluster; of none, to be listed. Jobs take their time, so that a fifth of the tries are asked for."""
+    return tuple(Fault("slurm", name, WORK, partial(do, site), right, True) for name, do, right in _MAKERS)  # type: ignore[arg-type]
 
 
 FAULTS = faults(None)
