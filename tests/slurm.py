@@ -55,7 +55,7 @@ SchedulerType=sched/backfill
 SchedulerParameters=bf_interval=1,sched_interval=1
 GresTypes=gpu
 ReturnToService=2
-KillWait=2
+KillWait={kill_wait}
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
@@ -119,16 +119,17 @@ class Slurm:
 
 
 @contextmanager
-def started_slurm(hosts: tuple[Host, Host] | None = None) -> Iterator[Slurm]:
+def started_slurm(hosts: tuple[Host, Host] | None = None, kill_wait: int = 2) -> Iterator[Slurm]:
     """A cluster while the block runs, on this machine or with a host for each node.
 
-    Raises RuntimeError with the ends of its logs when it does not come up.
+    ``kill_wait``: seconds from SIGTERM to SIGKILL; Slurm's own are 30. Raises RuntimeError with the ends of its logs
+    when it does not come up.
     """
     folder = Path(tempfile.mkdtemp(prefix="slurm-"))
     slurm = Slurm(folder, hosts)
     with ExitStack() as ending:
         ending.callback(shutil.rmtree, folder, ignore_errors=True)
-        _configure(slurm)
+        _configure(slurm, kill_wait)
         ending.enter_context(_munge(folder))
         ending.callback(slurm.stop)
         for command in (CONTROLLER, *map(node_daemon, NODES)):
@@ -138,7 +139,7 @@ def started_slurm(hosts: tuple[Host, Host] | None = None) -> Iterator[Slurm]:
         yield slurm
 
 
-def _configure(slurm: Slurm) -> None:
+def _configure(slurm: Slurm, kill_wait: int) -> None:
     folder = slurm.folder
     folder.chmod(0o755)
     (folder / "state").mkdir()
@@ -154,6 +155,7 @@ def _configure(slurm: Slurm) -> None:
         CONFIGURATION.format(
             host=socket.gethostname().split(".")[0],
             folder=folder,
+            kill_wait=kill_wait,
             first_address=addresses[0],
             second_address=addresses[1],
             controller_port=ports[0],

@@ -34,6 +34,8 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("oom_host", "cause", r"std::bad_alloc"),
     Pattern("oom_host", "cause", r"DefaultCPUAllocator: (can't allocate|not enough) memory"),
     Pattern("oom_host", "cause", r"Cannot allocate memory"),
+    Pattern("oom_host", "cause", r"cannot allocate memory for thread-local data"),
+    Pattern("oom_host", "cause", r"libgomp: Out of memory"),
     Pattern("disk_full", "cause", r"No space left on device"),
     Pattern("disk_full", "cause", r"Disk quota exceeded"),
     Pattern("config", "cause", r"\bFile too large\b"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -141,6 +142,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0 where every try of this round was right, lost nothing and left nothing."""
     options = parse(arguments)
+    # a shell has its background ignore it, and then all that is started from here would
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     wrong, absent = 0, {}
     if not options.only_page:
         set_apart("tests.faults.run")

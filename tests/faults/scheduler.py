@@ -37,6 +37,8 @@ class Site:
     """A cluster of the harness's own. ``faults`` may end and start its daemons."""
 
     slurm: Slurm
+    #: process id of the controller of the last try
+    controller: int = 0
 
     def left(self) -> list[str]:
         """Jobs that wait or run."""
@@ -52,7 +54,17 @@ class Site:
         self.start_again()
         for job in self.slurm.jobs():
             self.slurm.call("scancel", job)
+        if self.controller != (now := self.slurm.daemons[CONTROLLER].pid):
+            self.controller = now
+            self._use_up_an_id()
         self.resume()
+
+    def _use_up_an_id(self) -> None:
+        """A killed controller gives an id that it had not saved once more; a node that knows it drains."""
+        self.slurm.call("sbatch", "--nodes=2", "--output=/dev/null", "--wrap=true")
+        end = time.monotonic() + 20
+        while self.slurm.jobs() and time.monotonic() < end:
+            time.sleep(0.2)
 
     def resume(self) -> None:
         """As an operator: a controller that was killed before it saved a job starts it twice and drains the node."""
@@ -98,7 +110,8 @@ def wait_for_moment(scene: Scene, site: Site, random: Random) -> str:
     number, end = random.randrange(ITERATIONS - 1), time.monotonic() + 60
     while finished(scene) < number or not list((scene.runs / ".submitted").glob("*.out")):
         if time.monotonic() > end:
-            raise Wrong(f"the job does not get there: {site.slurm.call('squeue').stdout}")
+            printed = [path.read_text(errors="replace")[-300:] for path in (scene.runs / ".submitted").glob("*.out")]
+            raise Wrong(f"the job does not get there: {site.slurm.call('squeue').stdout} {site.all_jobs()} {printed}")
         time.sleep(0.05)
     time.sleep(random.uniform(0, 0.1))
     return f"after {number} of {ITERATIONS} iterations"
@@ -249,7 +262,7 @@ def collector_killed(site: Site, scene: Scene, random: Random) -> Verdict:
 def started() -> Iterator[Site]:
     """Raises what keeps a cluster from being started here."""
     require_slurm()
-    with started_slurm() as slurm:
+    with started_slurm(kill_wait=30) as slurm:
         yield Site(slurm)
 
 

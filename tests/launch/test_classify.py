@@ -30,6 +30,8 @@ REAL_LINES = [
         "you tried to allocate 400000000000 bytes. Error code 12 (Cannot allocate memory)",
     ),
     ("oom_host", "OSError: [Errno 12] Cannot allocate memory"),
+    ("oom_host", "cannot allocate memory for thread-local data: ABORT"),
+    ("oom_host", "libgomp: Out of memory allocating 131072 bytes"),
     ("disk_full", "OSError: [Errno 28] No space left on device"),
     ("disk_full", "OSError: [Errno 122] Disk quota exceeded: 'rank-0.jsonl'"),
     ("config", "OSError: [Errno 27] File too large"),
