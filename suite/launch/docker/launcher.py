@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -57,6 +57,8 @@ class DockerLauncher:
     stops: Stops = stop_requests
     devices: tuple[str, ...] | None = None  # GPUs, exactly these; None: as the settings say
     runs_at_once: int = 1
+    #: labels of runs that are over and of which something is left
+    unremoved: list[dict[str, str]] = field(default_factory=list)
     name = "docker"
 
     def beside(self, runs_at_once: int, gpus: tuple[str, ...], cpuset: str | None, stops: Stops) -> DockerLauncher:
@@ -215,24 +217,34 @@ class DockerLauncher:
 
     @contextmanager
     def _removed_afterwards(self, job: Job) -> Iterator[None]:
-        """Nothing of the run is left on the runtime, however the block ends."""
-        from docker.errors import DockerException
-        from requests.exceptions import RequestException
+        """Nothing of the run is left on the runtime, however the block ends.
 
+        What cannot be removed in time is tried again after each further run, and by the next session.
+        """
         try:
             yield
         finally:
             give_up = time.monotonic() + self.patience.remove_seconds
-            while True:
-                try:
-                    remove_labelled(self._api, job.labels)
+            while not self._is_removed(job.labels):
+                if time.monotonic() > give_up:
+                    self.unremoved.append(job.labels)
                     break
-                except (DockerException, RequestException):
-                    # One that has just come back fails to remove what it has not found again. Where it stays away, the
-                    # next session removes what is left.
-                    if time.monotonic() > give_up:
-                        break
-                    time.sleep(RETRY_SECONDS)
+                time.sleep(RETRY_SECONDS)
+            else:
+                for labels in [*self.unremoved]:
+                    if self._is_removed(labels):
+                        with suppress(ValueError):  # by a run beside this one
+                            self.unremoved.remove(labels)
+
+    def _is_removed(self, labels: dict[str, str]) -> bool:
+        """Remove what a run has left; a runtime that has just come back fails to remove what it has not found again."""
+        from docker.errors import DockerException
+        from requests.exceptions import RequestException
+
+        try:
+            return remove_labelled(self._api, labels)
+        except (DockerException, RequestException):
+            return False
 
 
 def _container_name(job: Job) -> str:

@@ -71,13 +71,17 @@ def remove_orphans(api: APIClient, is_local: bool) -> int:
     return removed
 
 
-def remove_labelled(api: APIClient, labels: dict[str, str]) -> None:
-    """Remove every container and volume that carries this session's label of this run. Raises DockerException."""
+def remove_labelled(api: APIClient, labels: dict[str, str]) -> bool:
+    """Remove every container and volume that carries this session's label of this run. Raises DockerException.
+
+    Returns whether none is there any more: a removal that somebody else has begun may still fail.
+    """
     wanted = {"label": [f"{name}={labels[name]}" for name in (SESSION_LABEL, RUN_LABEL)]}
     for entry in api.containers(all=True, filters=wanted):
         remove_container(api, entry["Id"])
     for volume in api.volumes(filters=wanted).get("Volumes") or ():
         remove_volume(api, volume["Name"])
+    return not api.containers(all=True, filters=wanted) and not api.volumes(filters=wanted).get("Volumes")
 
 
 def remove_container(api: APIClient, container: str) -> None:

@@ -48,7 +48,7 @@ class ContainerPatience:
     output_seconds: float = 10.0  # from the container's end to the end of its output
     break_seconds: float = 5.0  # from the end of its output until it is asked for again, if it still runs
     runtime_seconds: float = 30.0  # for a runtime that does not answer to come back
-    remove_seconds: float = 5.0  # for a runtime to remove what is left of a run
+    remove_seconds: float = 15.0  # for a runtime to remove what is left of a run
 
 
 USUAL_PATIENCE = ContainerPatience()

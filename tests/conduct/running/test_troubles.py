@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -181,17 +182,37 @@ def test_what_a_runtime_fails_to_remove_at_first_is_removed_a_moment_later(
     """One that has just been started again may not have found its containers again."""
     asked: list[dict] = []
 
-    def remove(api: Gone, labels: dict) -> None:
+    def remove(api: Gone, labels: dict) -> bool:
         asked.append(labels)
         if len(asked) < 3:
             raise APIError("could not kill: did not receive an exit event")
+        return len(asked) > 3
 
     monkeypatch.setattr(docker, "remove_labelled", remove)
     runtime = SimpleNamespace(api=Gone(), host="unix:///x", facts=SimpleNamespace(remote=False))
     launcher = docker.DockerLauncher(runtime, DockerSettings(), {})  # type: ignore[arg-type]
     with launcher._removed_afterwards(make_job(make_folder(tmp_path), "")):
         pass
-    assert len(asked) == 3
+    assert len(asked) == 4 and launcher.unremoved == []
+
+
+def test_what_cannot_be_removed_in_time_is_removed_after_a_further_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: set[str] = {"first"}
+    monkeypatch.setattr(docker, "remove_labelled", lambda api, labels: labels["suite.run"] not in refused)
+    runtime = SimpleNamespace(api=Gone(), host="unix:///x", facts=SimpleNamespace(remote=False))
+    launcher = docker.DockerLauncher(runtime, DockerSettings(), {}, ContainerPatience(remove_seconds=0.0))  # type: ignore[arg-type]
+    job = make_job(make_folder(tmp_path), "")
+    for run, left in (("first", ["first"]), ("second", ["first"])):
+        with launcher._removed_afterwards(job.model_copy(update={"labels": {"suite.run": run}})):
+            pass
+        assert [labels["suite.run"] for labels in launcher.unremoved] == left
+    refused.clear()
+    another = launcher.beside(2, (), None, nullcontext)  # type: ignore[arg-type]
+    with another._removed_afterwards(job.model_copy(update={"labels": {"suite.run": "third"}})):
+        pass
+    assert launcher.unremoved == []
 
 
 def test_a_runtime_that_is_away_is_no_failure_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
