@@ -33,7 +33,10 @@ def use_scripted_worker() -> None:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
-    use_scripted_worker()
-    from suite.cli.main import main
+    from suite.cli.main import INTERRUPTED, main
 
+    try:
+        use_scripted_worker()
+    except KeyboardInterrupt:  # of a fault: these modules are imported before the command
+        sys.exit(INTERRUPTED)
     main()

@@ -12,13 +12,14 @@ from typing import Any, TypeVar
 
 import typer
 
+from suite.cli.main import INTERRUPTED
 from suite.cli.options.reading import check_numbers
 
 _LONGEST_LINE = 8000
 Held = TypeVar("Held")
 #: Of the command that is being run, what it gives back at its end.
 _held: list[ExitStack] = []
-DONE, RUN_FAILED, BAD_USAGE, GATE_NOT_MET, INTERRUPTED = 0, 1, 2, 3, 130
+DONE, RUN_FAILED, BAD_USAGE, GATE_NOT_MET = 0, 1, 2, 3
 
 
 def command(function: Callable[..., int | None]) -> Callable[..., None]:

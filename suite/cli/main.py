@@ -6,14 +6,23 @@ import gc
 import os
 import sys
 
-from suite.cli.saved_help import saved_page
-from suite.cli.streams import mend_streams
-
 COMPLETION = "_SUITE_COMPLETE"
+INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line. Exit code 130 also for Ctrl-C while its modules are still imported."""
+    try:
+        _main()
+    except KeyboardInterrupt:
+        print("error: interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+
+
+def _main() -> None:
+    from suite.cli.saved_help import saved_page
+    from suite.cli.streams import mend_streams
+
     mend_streams()
     if COMPLETION not in os.environ:
         arguments = sys.argv[1:]
