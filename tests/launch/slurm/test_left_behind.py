@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,6 +22,33 @@ from tests.launch.slurm.jobs import ROOT, manifest
 #: runs what comes behind its own options, as a task of a step would be
 SRUN = '#!/bin/bash\nwhile [ "$1" != bash ]; do shift; done\n"$@"\n'
 SCONTROL = '#!/bin/bash\n[ "$2" = node ] && echo "NodeName=n1 NodeAddr=10.1.2.3" || echo n1\n'
+#: two tasks that are told to end once both work; as soon as one has ended the other is killed, and no step starts then
+CANCELLED = f"""#!{sys.executable}
+import os, signal, subprocess, sys, time
+if "--overlap" in sys.argv:
+    sys.exit(1)
+words = sys.argv[sys.argv.index("bash"):]
+ready = lambda rank: os.path.exists(os.environ["READY"] + str(rank))
+environments = [{{**os.environ, "SLURM_PROCID": str(rank)}} for rank in range(2)]
+tasks = [subprocess.Popen(words, env=each, start_new_session=True) for each in environments]
+while not (ready(0) and ready(1)):
+    time.sleep(0.02)
+for task in tasks:
+    os.killpg(task.pid, signal.SIGTERM)
+while all(task.poll() is None for task in tasks):
+    time.sleep(0.02)
+for task in tasks:
+    if task.poll() is None:
+        os.killpg(task.pid, signal.SIGKILL)
+sys.exit(143)
+"""
+SLOW = """
+import os, signal, sys, time
+rank = os.environ["SLURM_PROCID"]
+signal.signal(signal.SIGTERM, lambda *_: (time.sleep(float(rank)), sys.exit(1)))
+open(os.environ["READY"] + rank, "w").close()
+time.sleep(60)
+"""
 KILLED = "import os, signal; os.kill(os.getppid(), signal.SIGKILL)"
 
 
@@ -43,13 +70,21 @@ def scratch(tmp_path: Path) -> Path:
     return folder
 
 
-def run_job(tools: Path, scratch: Path, code: str = "", **settings: object) -> int:
+def run_job(
+    tools: Path, scratch: Path, code: str = "", more: Mapping[str, str] | None = None, **settings: object
+) -> int:
     """The exit code of a batch script whose one rank is a few lines of Python."""
     asked = Job(name="run", argv=(sys.executable, "-c", code), ranks_per_node=1)
     queue = SlurmSettings(starter="srun", **settings)
     script = batch_script([SlurmRun(manifest(nodes=1, gpus=1), asked)], queue, ROOT)
     job = {"SLURM_JOB_ID": "71", "SLURM_JOB_NODELIST": "n1", "SLURM_NODEID": "0", "SLURM_PROCID": "0"}
-    environment = {**job, "SLURM_LOCALID": "0", "PATH": f"{tools}:{os.environ['PATH']}", "TMPDIR": str(scratch)}
+    environment = {
+        **job,
+        **(more or {}),
+        "SLURM_LOCALID": "0",
+        "PATH": f"{tools}:{os.environ['PATH']}",
+        "TMPDIR": str(scratch),
+    }
     return subprocess.run(["bash", "-c", script], env=environment, capture_output=True, timeout=60).returncode
 
 
@@ -79,6 +114,14 @@ def test_a_job_removes_what_a_task_that_was_killed_at_once_left(tools: Path, scr
     others = left_by(scratch, "suite.72.abcdefgh", 0)
     assert run_job(tools, scratch, KILLED, **settings) == 137
     assert list(scratch.iterdir()) == [others], "and nothing of another job"
+
+
+def test_a_task_that_takes_longer_to_end_than_another_tidies_up_where_the_job_is_cancelled(
+    tools: Path, scratch: Path, tmp_path: Path
+) -> None:
+    (tools / "srun").write_text(CANCELLED)
+    assert run_job(tools, scratch, SLOW, {"READY": str(tmp_path / "ready")}) == 143
+    assert list(scratch.iterdir()) == []
 
 
 def test_what_a_killed_job_left_is_removed_by_the_next_task_on_its_node(tools: Path, scratch: Path) -> None:
