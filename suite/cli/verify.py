@@ -166,7 +166,7 @@ def _whole(results: Sequence[Verification]) -> str | None:
 
 def _digest_line(whole: str | None, wanted: str | None) -> str:
     if whole is None:
-        return "digest: none, because a bundle is being run or holds what is no plain file"
+        return "digest: none, because a bundle is being run, is too large or holds what is no plain file"
     if wanted not in (None, whole):
         return f"digest: {whole}, not {wanted}: other evidence, or more or less of it"
     return f"digest: {whole}" + (", as expected" if wanted else "")
