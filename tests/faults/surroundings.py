@@ -275,7 +275,7 @@ def _count(file: Path) -> int:
 
 def _own_network(scene: Scene) -> tuple[str, ...]:
     """What runs a command in a namespace that has nothing but a loopback interface."""
-    name = f"suite-faults-{os.getpid()}"
+    name = f"suite-faults-{os.urandom(4).hex()}"  # process ids are the harness's own
     _call("ip", "netns", "add", name)
     scene.ending.callback(subprocess.run, ("ip", "netns", "del", name), check=False, capture_output=True)
     inside = ("ip", "netns", "exec", name)
