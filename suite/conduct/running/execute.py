@@ -17,7 +17,7 @@ from suite.bundle.store import Bundle, DamagedBundle, DriverLog
 from suite.conduct.planning.prediction import with_prediction
 from suite.conduct.running.origin import origin_of
 from suite.conduct.running.provenance import driver_facts
-from suite.conduct.running.spare_room import spare_room
+from suite.conduct.running.spare_room import SpareRoom, spare_room
 from suite.launch.job import Job, JobLimits, Site
 from suite.launch.outcome import Failure, Launcher, LauncherAway, Outcome, RunFolder
 from suite.launch.requests import StopRequests, stop_requests
@@ -84,6 +84,7 @@ def execute(
                     outcome = launcher.run(job, folder, lambda event: on_event(event) if is_shown(event) else None)
                 except LauncherAway as error:
                     away, outcome = error, _without_launcher(job, error, time.monotonic() - began)
+                outcome = _by_full_disk(outcome, spare)
                 spare.release()
                 _write_end(log, outcome, job.ranks)
         except (OSError, UsageError):
@@ -111,6 +112,19 @@ def _write_end(log: DriverLog, outcome: Outcome, ranks: int) -> None:
     if outcome.failure is not None:
         log.write("failure", **failure_fields(outcome.failure))
     log.write("end", **end_fields(outcome, ranks))
+
+
+def _by_full_disk(outcome: Outcome, spare: SpareRoom) -> Outcome:
+    """Ranks that find no room cannot say so where all that they say is written to that disk."""
+    if outcome.failure is None or outcome.failure.kind != "unknown" or not spare.is_all_there_is():
+        return outcome
+    evidence = (
+        "no space left in the folder of the run, so that its ranks cannot have written why",
+        *outcome.failure.evidence,
+    )
+    return outcome.model_copy(
+        update={"failure": outcome.failure.model_copy(update={"kind": "disk_full", "evidence": evidence})}
+    )
 
 
 def _without_launcher(job: Job, error: LauncherAway, seconds: float) -> Outcome:

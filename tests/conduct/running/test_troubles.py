@@ -94,7 +94,14 @@ def fill(folder: Path) -> None:
                 return
 
 
-def test_a_run_that_fills_the_disk_has_its_record_and_the_plan_ends_there(little_disk: Path, plan: Plan) -> None:
+TOLD = Failure(kind="disk_full", evidence=("logs/rank-0.log: No space left on device",))
+UNTOLD = Failure(kind="unknown", evidence=("rank 0 ended with exit code 1",))
+
+
+@pytest.mark.parametrize("failure", [TOLD, UNTOLD], ids=["told", "ranks found no room to tell"])
+def test_a_run_that_fills_the_disk_has_its_record_and_the_plan_ends_there(
+    little_disk: Path, plan: Plan, failure: Failure
+) -> None:
     class Filling(Instantly):
         """The disk is full before the second run has ended."""
 
@@ -105,7 +112,6 @@ def test_a_run_that_fills_the_disk_has_its_record_and_the_plan_ends_there(little
             if self.runs == 1:
                 return super().run(job, folder, on_event)
             fill(little_disk)
-            failure = Failure(kind="disk_full", evidence=("logs/rank-0.log: No space left on device",))
             return Outcome(status="failed", exit_codes={0: 1}, elapsed_seconds=0.0, failure=failure)
 
     runs = little_disk / "runs"
