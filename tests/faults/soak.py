@@ -148,6 +148,7 @@ def _is_zygote(process: psutil.Process) -> bool:
 
 def soaked(title: str, command: Sequence[str], folder: Path, limit_seconds: float, launcher: Launcher) -> dict:
     """A plan's figures. ``command`` lacks the results folder."""
+    launcher.restore()  # a soak that was killed has left its last run there
     began = time.monotonic()
     with scene(folder, {"SUITE_SCRIPT": json.dumps(SCRIPT), **launcher.environment}) as here:
         here.looks |= launcher.looks
