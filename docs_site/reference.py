@@ -15,7 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from suite.cli.commands import COMMANDS, Group
-from suite.cli.main import saved_page
+from suite.cli.saved_help import saved_page
 
 #: Models whose fields other programs read, with what they are.
 MODELS = (

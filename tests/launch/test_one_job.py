@@ -235,7 +235,7 @@ def by_slurm(asked: Asked, queue: SlurmSettings) -> Seen:
     script = batch_script([SlurmRun(manifest, job)], queue, Path("/here/runs"))
     options = dict(_option(line) for line in script.splitlines() if line.startswith("#SBATCH"))
     step = shlex.split(script.partition("command=(\n")[2].partition("\n)\n")[0])
-    line = step[-1].partition("exec 8>&2 2>/dev/null\n")[2].strip()
+    line = step[-1].partition("exec 8>&2 2>/dev/null\n")[2].partition("\ncode=$?\n")[0]
     assert line.endswith(" 2>&8 8>&-"), "the ranks' errors are shown, the shell's are not"
     task = shlex.split(line.removesuffix(" 2>&8 8>&-").replace(" \\\n", " "))
     before, _, inside = _partition(task, "env")
