@@ -21,6 +21,7 @@ from tests.container_runtime import DATA, Runtime, made_base_image, require_runt
 from tests.containers import WORKER, made_scripted_image, scripted_suite
 from tests.faults.judging import check_output, lost_of, told
 from tests.faults.scene import Scene, signal_name
+from tests.faults.signals import stopped
 from tests.faults.tries import Fault, Missed, Verdict, Wrong
 
 ITERATIONS = 30
@@ -255,18 +256,7 @@ def back_again(site: Site, scene: Scene, moment: str, before: int, code: int) ->
 
 
 def driver_stopped(site: Site, scene: Scene, random: Random) -> Verdict:
-    """As Ctrl-Z."""
-    driver = scene.start(site.command(scene))
-    moment = scene.wait_for_any_moment(random, driver, EVENTS, START_SECONDS)
-    seconds = random.uniform(0.2, 6)
-    driver.send_signal(signal.SIGSTOP)
-    time.sleep(seconds)
-    driver.send_signal(signal.SIGCONT)
-    code = scene.ended(driver)
-    if code != 0:
-        raise Wrong(f"{moment}: exit code {code} after {seconds:.1f} s: {scene.output()[-400:]}")
-    scene.check_bundles()
-    return Verdict(f"{moment}: went on after {seconds:.1f} s")
+    return stopped(scene, random, site.command(scene), EVENTS, START_SECONDS, ITERATIONS)
 
 
 def flood(site: Site, scene: Scene, random: Random) -> Verdict:

@@ -11,6 +11,7 @@ from random import Random
 
 from tests.faults.judging import (
     EVENTS,
+    ITERATIONS,
     START_SECONDS,
     Act,
     Check,
@@ -23,7 +24,7 @@ from tests.faults.judging import (
     told,
     unmoved,
 )
-from tests.faults.scene import Scene, signal_name
+from tests.faults.scene import Command, Scene, signal_name
 from tests.faults.tries import Missed, Verdict, Wrong
 
 Driver = subprocess.Popen
@@ -50,8 +51,15 @@ def driver_signal(number: signal.Signals, scene: Scene, random: Random) -> Verdi
 
 def driver_stopped(scene: Scene, random: Random) -> Verdict:
     """Stopped for a while, as Ctrl-Z or a debugger would."""
-    driver = scene.start(command(scene))
-    moment = scene.wait_for_any_moment(random, driver, EVENTS, START_SECONDS)
+    return stopped(scene, random, command(scene), EVENTS, START_SECONDS, ITERATIONS)
+
+
+def stopped(
+    scene: Scene, random: Random, command: Command, events: int, start_seconds: float, iterations: int
+) -> Verdict:
+    """As ``driver_stopped``, of a driver by its command, whose rank 0 writes so many events."""
+    driver = scene.start(command)
+    moment = scene.wait_for_any_moment(random, driver, events, start_seconds)
     driver.send_signal(signal.SIGSTOP)
     seconds = random.uniform(0.2, 6)
     time.sleep(seconds)
@@ -59,7 +67,7 @@ def driver_stopped(scene: Scene, random: Random) -> Verdict:
     code = scene.ended(driver)
     if code != 0:
         raise Wrong(f"{moment}: exit code {code} after {seconds:.1f} s: {scene.output()[-400:]}")
-    check_ok(scene)
+    check_ok(scene, iterations)
     return Verdict(f"{moment}: went on after {seconds:.1f} s")
 
 
