@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
+from suite.launch.oom_kills import OomKills
 from suite.launch.outcome import Failure, FailureKind
 from suite.launch.patterns import PATTERNS, Match, Pattern, Role, strongest
 from suite.launch.processes import signal_name
@@ -44,7 +45,7 @@ class RunEnd(NamedTuple):
     verdict: Failure | None = None  # why the driver itself stopped the run: time-out, hang, disk full
     proven: bool = False  # the verdict is a cause by itself, such as a kill for want of memory
     stopped_at: float | None = None  # when the driver began to end ranks; what they say afterwards is its doing
-    oom_kills: int = 0  # by how much the kernel's counter of out-of-memory kills rose during the run
+    oom_kills: OomKills | None = None  # by how much the kernel's counter of them rose during the run
     phase: str | None = None  # the last that rank 0 reported
     iteration: int | None = None
 
@@ -124,8 +125,9 @@ def _ended(rank: RankEnd, code: int | None, time: float, end: RunEnd, patterns: 
     if match and (match.pattern.role == "cause" or not lost):
         return _by_log(rank, match, time, end)
     ending = f"{rank.name} ended {how(code)}"
-    if code == -signal.SIGKILL and end.oom_kills > 0:
-        counter = f"the kernel's count of out-of-memory kills (oom_kill in /proc/vmstat) rose by {end.oom_kills}"
+    if code == -signal.SIGKILL and end.oom_kills and end.oom_kills.count > 0:
+        count, name = end.oom_kills
+        counter = f"the kernel's count of out-of-memory kills ({name}) rose by {count}"
         return Finding(Strength.CAUSE, time, rank.rank, _failure(end, "oom_host", ending, counter))
     if code == -signal.SIGXFSZ:
         limit = "a file that it wrote has the size that its shell allows (ulimit -f): raise the limit"

@@ -18,19 +18,12 @@ from suite.launch.classify import RankEnd, RunEnd, classify
 from suite.launch.job import Job
 from suite.launch.limits import at_size_limit, is_size_limit
 from suite.launch.logs import LOOK_SECONDS, MOST_BYTES, LogLimit
+from suite.launch.oom_kills import oom_kills
 from suite.launch.outcome import Failure, FailureKind, OnEvent, Outcome, RunFolder
 from suite.launch.processes import RankProcess, catches, exit_descriptor, signal_group, sweep
 from suite.launch.requests import StopRequests
 from suite.launch.stream import EventStream
-from suite.launch.traces import (
-    iteration_of,
-    log_size,
-    log_tail,
-    oom_kill_count,
-    phase_of,
-    read_reports,
-    stack_lines,
-)
+from suite.launch.traces import iteration_of, log_size, log_tail, phase_of, read_reports, stack_lines
 from suite.spec.bounds import LONGEST_WAIT_SECONDS
 from suite.spec.foreign import open_log
 
@@ -78,7 +71,7 @@ class Supervision:
         self._requests, self._on_event, self._foreign = requests, on_event, foreign
         self._began = time.monotonic()
         self._ended = self._began
-        self._oom_kills_before = oom_kill_count()
+        self._oom_kills_before = oom_kills()
         self._selector = selectors.DefaultSelector()
         self._exits: list[int] = []
         self._log = open_log(folder.logs_dir / "rank-0.log", "logs/rank-0.log")
@@ -301,7 +294,8 @@ class Supervision:
 
     def _why(self) -> Failure:
         """The classifier's word, files that were not read, and ranks that could not even be killed."""
-        before, after = self._oom_kills_before, oom_kill_count()
+        before, after = self._oom_kills_before, oom_kills()
+        kills = after._replace(count=after.count - before.count) if before and after else None
         full = at_size_limit([path for rank in self.ranks for path in (self._log_file(rank), self._events_file(rank))])
         is_full = full is not None and (self._verdict is None or self._verdict.kind == "config")
         failure = classify(
@@ -310,7 +304,7 @@ class Supervision:
                 verdict=self._failure("config", str(full)) if is_full else self._verdict,
                 proven=is_full,
                 stopped_at=self._stopped_at,
-                oom_kills=after - before if before is not None and after is not None else 0,
+                oom_kills=kills,
                 phase=self._phase,
                 iteration=self._iteration,
             )

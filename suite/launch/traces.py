@@ -144,13 +144,3 @@ def stack_lines(dump: tuple[str, ...], limit: int) -> tuple[str, ...]:
     """What matters of a faulthandler dump: the thread that was running when it was asked, else all."""
     current = next((index for index, line in enumerate(dump) if line.startswith("Current thread")), 0)
     return dump[current : current + limit]
-
-
-def oom_kill_count() -> int | None:
-    """How many processes the kernel has killed for want of memory since it started; ``None`` where it does not say."""
-    try:
-        lines = Path("/proc/vmstat").read_text().splitlines()
-    except OSError:
-        return None
-    counts = [int(line.split()[1]) for line in lines if line.startswith("oom_kill ")]
-    return counts[0] if counts else None

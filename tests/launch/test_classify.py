@@ -9,6 +9,7 @@ import pytest
 
 from suite.launch.classify import RankEnd, Report, RunEnd, classify
 from suite.launch.next_step import NEXT_STEPS, next_step
+from suite.launch.oom_kills import OomKills
 from suite.launch.outcome import Failure, FailureKind
 from suite.launch.patterns import PATTERNS, Pattern, strongest
 
@@ -149,15 +150,16 @@ def test_of_two_ranks_that_ran_out_of_memory_the_first_is_named():
 
 def test_the_kernels_out_of_memory_kill_is_told_from_another_kill():
     ranks = (a_rank(0, code=None, at=None), a_rank(1, code=-signal.SIGKILL))
-    killed = classify(RunEnd(ranks, oom_kills=1))
+    killed = classify(RunEnd(ranks, oom_kills=OomKills(1, "a counter")))
     assert killed.kind == "oom_host"
     assert killed.evidence[0] == "rank 1 ended by SIGKILL"
-    assert "rose by 1" in killed.evidence[1]
-    assert classify(RunEnd(ranks, oom_kills=0)).kind == "rank_lost"
+    assert killed.evidence[1] == "the kernel's count of out-of-memory kills (a counter) rose by 1"
+    assert classify(RunEnd(ranks, oom_kills=OomKills(0, "a counter"))).kind == "rank_lost"
+    assert classify(RunEnd(ranks)).kind == "rank_lost"
 
 
 def test_a_segmentation_fault_is_not_blamed_on_memory():
-    failure = classify(RunEnd((a_rank(code=-signal.SIGSEGV, log=("last line",)),), oom_kills=1))
+    failure = classify(RunEnd((a_rank(code=-signal.SIGSEGV, log=("last line",)),), oom_kills=OomKills(1, "a counter")))
     assert failure.kind == "rank_lost"
     assert failure.evidence == ("rank 0 ended by SIGSEGV", "rank 0: last line")
 

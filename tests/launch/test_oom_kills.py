@@ -1,0 +1,72 @@
+from pathlib import Path
+
+import pytest
+
+from suite.launch.oom_kills import OomKills, oom_kills
+
+MACHINE = "oom_kill in /proc/vmstat, of the whole machine"
+GROUP = "oom_kill in memory.events of the run's control group"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """One whose kernel has killed 7 processes since it started; a process of it in the group a/b."""
+    (tmp_path / "proc" / "self").mkdir(parents=True)
+    (tmp_path / "proc" / "vmstat").write_text("nr_free_pages 5\noom_kill 7\nnuma_hit 1\n")
+    (tmp_path / "proc" / "self" / "cgroup").write_text("4:memory:/else\n0::/a/b\n")
+    (tmp_path / "groups" / "a" / "b").mkdir(parents=True)
+    return tmp_path
+
+
+def counted(machine: Path) -> OomKills | None:
+    return oom_kills(machine / "proc", machine / "groups")
+
+
+def write_events(folder: Path, count: int) -> None:
+    (folder / "memory.events").write_text(f"low 0\nhigh 0\nmax 12\noom 9\noom_kill {count}\noom_group_kill 0\n")
+
+
+def test_the_machines_count_is_taken_where_no_group_counts(machine):
+    assert counted(machine) == OomKills(7, MACHINE)
+
+
+def test_what_neighbours_lost_is_not_counted_where_the_own_group_counts(machine):
+    write_events(machine / "groups" / "a" / "b", 2)
+    write_events(machine / "groups" / "a", 6)
+    assert counted(machine) == OomKills(2, GROUP)
+
+
+def test_the_nearest_group_that_counts_is_taken(machine):
+    write_events(machine / "groups" / "a", 6)
+    assert counted(machine) == OomKills(6, GROUP)
+
+
+def test_a_container_sees_its_own_group_as_the_root(machine):
+    (machine / "proc" / "self" / "cgroup").write_text("0::/\n")
+    write_events(machine / "groups", 3)
+    assert counted(machine) == OomKills(3, GROUP)
+
+
+@pytest.mark.parametrize("told", ["", "4:memory:/a/b\n", "0::/../x\n", "0::relative\n", "\x00"])
+def test_a_group_that_cannot_be_seen_is_not_looked_for(machine, told):
+    (machine / "proc" / "self" / "cgroup").write_text(told)
+    write_events(machine / "groups" / "a" / "b", 2)
+    write_events(machine, 4)
+    assert counted(machine) == OomKills(7, MACHINE)
+
+
+@pytest.mark.parametrize("events", ["", "oom_kill\n", "oom_kill many\n", "oom_kill 1 2\n", "low 1\n"])
+def test_a_counter_that_cannot_be_read_is_none(machine, events):
+    (machine / "groups" / "a" / "b" / "memory.events").write_text(events)
+    assert counted(machine) == OomKills(7, MACHINE)
+
+
+def test_where_nobody_counts_nothing_is_known(machine):
+    (machine / "proc" / "vmstat").unlink()
+    assert counted(machine) is None
+    assert oom_kills(machine / "none", machine / "none") is None
+
+
+def test_this_machine_says_what_it_counts():
+    found = oom_kills()
+    assert found is not None and found.count >= 0
