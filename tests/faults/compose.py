@@ -146,12 +146,12 @@ def client_killed(site: ComposeSite, scene: Scene, random: Random) -> Verdict:
     return Verdict(f"{moment}: the run went on", lost, "the same command")
 
 
-def container_killed(site: ComposeSite, scene: Scene, random: Random) -> Verdict:
-    """Driver and ranks at once."""
+def container_signal(number: str, site: ComposeSite, scene: Scene, random: Random) -> Verdict:
+    """KILL: driver and ranks at once. Others are the driver's, and Docker waits for it."""
     client = scene.start(site.command(scene))
     moment = scene.wait_for_moment(random, client, EVENTS)
     before = scene.finished()
-    site.runtime.docker("kill", site.container())
+    site.runtime.docker("kill", "--signal", number, site.container())
     code = scene.ended(client)
     check_output(scene)
     site.wait_until_gone()
@@ -172,8 +172,13 @@ _MAKERS: tuple[tuple[str, Callable[..., Verdict], str], ...] = (
         for number in (signal.SIGINT, signal.SIGTERM)
     ),
     ("SIGKILL of docker compose run", client_killed, "the run goes on in its container, and is not made twice"),
-    ("SIGKILL of the container", container_killed, INTERRUPTED),
+    *(
+        (f"SIG{name} of the container", partial(container_signal, name), INTERRUPTED)
+        for name in ("KILL", "TERM", "INT")
+    ),
     ("SIGKILL of a rank", partial(containers.rank_signal, signal.SIGKILL, ("rank_lost",)), containers.LOST),
+    ("SIGTERM of a rank", partial(containers.rank_signal, signal.SIGTERM, ("rank_lost",)), containers.LOST),
+    ("SIGINT of a rank", partial(containers.rank_signal, signal.SIGINT, ("rank_lost", "interrupted")), containers.LOST),
     ("SIGSTOP of a rank", partial(containers.rank_signal, signal.SIGSTOP, ("hang",)), containers.LOST),
     ("container paused", containers.container_paused, containers.UNMOVED),
 )

@@ -305,6 +305,7 @@ _MAKERS = (
     ("SIGSTOP of a rank", partial(rank_signal, signal.SIGSTOP, ("hang",)), LOST),
     ("SIGKILL of the container", partial(container_signal, "KILL", ("rank_lost",)), LOST),
     ("SIGTERM of the container", partial(container_signal, "TERM", ("rank_lost", "interrupted")), LOST),
+    ("SIGINT of the container", partial(container_signal, "INT", ("rank_lost", "interrupted")), LOST),
     ("memory of the container", container_memory, LOST),
     ("container paused", container_paused, UNMOVED),
     ("SIGKILL of dockerd and containerd", runtime_killed, KEPT),

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -92,6 +92,8 @@ class Site:
         server = self.node.server
         if server.process is None or server.process.poll() is not None:
             server.start()
+        if self.node.containerd is None or self.node.containerd.poll() is not None:
+            self.node.start_containerd()
         if self.node.kubelet is None or self.node.kubelet.poll() is not None:
             self.node.start_kubelet()
 
@@ -110,6 +112,13 @@ class Site:
                 if "/opt/scripted_worker.py" in process.cmdline() and process.environ().get("RANK") == str(number):
                     return process
         raise Missed("the rank is not there any more")
+
+    def torchrun(self, number: int) -> psutil.Process:
+        """What has started a rank, by the stand-in for it: the first process of its container. Raises Missed."""
+        parent = self.rank(number).parent()
+        if parent is None:
+            raise Missed("torchrun is not there any more")
+        return parent
 
     def finished(self) -> int:
         """Iterations that both ranks have printed the end of, by the node's own files."""
@@ -193,11 +202,19 @@ def after(
     return Verdict(f"{moment}: {record.failure.kind}", lost, "--retry-failed" if again else "the same command")
 
 
-def rank_signal(number: signal.Signals, kinds: tuple[str, ...], site: Site, scene: Scene, random: Random) -> Verdict:
+def process_signal(
+    find: Callable[[Site, int], psutil.Process],
+    number: signal.Signals,
+    kinds: tuple[str, ...],
+    site: Site,
+    scene: Scene,
+    random: Random,
+) -> Verdict:
+    """To the process that ``find`` names of one of the ranks."""
     driver = scene.start(submit(scene, *SHORTER))
     moment = wait_for_moment(scene, site, random)
     rank = random.randrange(2)
-    victim, before = site.rank(rank), site.finished()
+    victim, before = find(site, rank), site.finished()
     with suppress(psutil.NoSuchProcess):
         victim.send_signal(number)
     return after(scene, before, f"{moment}, rank {rank}", scene.ended(driver, WAIT_SECONDS), kinds, SHORTER)
@@ -212,6 +229,18 @@ def pod_deleted(site: Site, scene: Scene, random: Random) -> Verdict:
         raise Missed("the pods were over")
     site.node.core.delete_namespaced_pod(random.choice(sorted(pods)), site.namespace, grace_period_seconds=1)
     return after(scene, before, moment, scene.ended(driver, WAIT_SECONDS), ("rank_lost",))
+
+
+def containerd_signal(number: signal.Signals, site: Site, scene: Scene, random: Random) -> Verdict:
+    """As the kubelet's; its containers go on."""
+    driver = scene.start(submit(scene))
+    moment = wait_for_moment(scene, site, random)
+    before, seconds, containerd = site.finished(), random.uniform(0, 5), site.node.containerd
+    assert containerd is not None
+    _away(containerd, number, seconds)
+    if number != signal.SIGSTOP:
+        site.node.start_containerd()
+    return after(scene, before, f"{moment}, away for {seconds:.1f} s", scene.ended(driver, WAIT_SECONDS), ("ok",))
 
 
 def kubelet_signal(number: signal.Signals, site: Site, scene: Scene, random: Random) -> Verdict:
@@ -304,18 +333,30 @@ LOST = "the run fails and says why, its pods are ended, --retry-failed does it a
 KEPT = "the run goes on and is collected whole"
 SENT = "the run stays in the cluster; the same command and suite collect bring it home, as one Job"
 _MAKERS = (
-    ("SIGKILL of a rank", partial(rank_signal, signal.SIGKILL, ("rank_lost",)), LOST),
-    ("SIGTERM of a rank", partial(rank_signal, signal.SIGTERM, ("rank_lost",)), LOST),
-    ("SIGINT of a rank", partial(rank_signal, signal.SIGINT, ("rank_lost", "interrupted")), LOST),
-    ("SIGSTOP of a rank", partial(rank_signal, signal.SIGSTOP, ("hang", "timeout")), LOST),
+    *(
+        (f"{number.name} of {name}", partial(process_signal, find, number, kinds), LOST)
+        for name, find in (("a rank", Site.rank), ("torchrun", Site.torchrun))
+        for number, kinds in (
+            (signal.SIGKILL, ("rank_lost",)),
+            (signal.SIGTERM, ("rank_lost",)),
+            (signal.SIGINT, ("rank_lost", "interrupted")),
+            (signal.SIGSTOP, ("hang", "timeout")),
+        )
+    ),
     ("pod deleted", pod_deleted, LOST),
     *(
-        (f"{number.name} of the {name}", partial(do, number), KEPT)
-        for name, do in (("kubelet", kubelet_signal), ("API server", server_signal))
+        (f"{number.name} of {name}", partial(do, number), KEPT)
+        for name, do in (
+            ("the kubelet", kubelet_signal),
+            ("containerd", containerd_signal),
+            ("the API server", server_signal),
+        )
         for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
     ),
-    ("SIGKILL of suite submit", partial(driver_signal, signal.SIGKILL), SENT),
-    ("SIGINT of suite submit", partial(driver_signal, signal.SIGINT), SENT),
+    *(
+        (f"{number.name} of suite submit", partial(driver_signal, number), SENT)
+        for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+    ),
 )
 
 

@@ -139,7 +139,8 @@ class Scene:
         end = time.monotonic() + seconds
         while not look():
             if driver.poll() is not None:
-                raise Missed(f"the run was over before the fault came (exit code {driver.returncode})")
+                said = f": {self.output()[-300:]}" if driver.returncode else ""
+                raise Missed(f"the run was over before the fault came (exit code {driver.returncode}){said}")
             if time.monotonic() > end:
                 raise Wrong(f"the run does not get there: {self.output()[-500:]}")
             time.sleep(LOOK_SECONDS)

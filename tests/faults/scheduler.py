@@ -167,7 +167,10 @@ def rank_signal(number: signal.Signals, kinds: tuple[str, ...], site: Site, scen
     return brought_home(site, scene, before, moment, kinds)
 
 
-def torchrun_killed(site: Site, scene: Scene, random: Random) -> Verdict:
+def torchrun_signal(
+    number: signal.Signals, kinds: tuple[str, ...], site: Site, scene: Scene, random: Random
+) -> Verdict:
+    """One that is stopped stays so: what its rank does until its end is measured, and the run's time ends the job."""
     handed_over(scene)
     moment = wait_for_moment(scene, site, random)
     before = finished(scene)
@@ -176,8 +179,8 @@ def torchrun_killed(site: Site, scene: Scene, random: Random) -> Verdict:
     if not victims:
         raise Missed("no torchrun is there")
     with suppress(psutil.NoSuchProcess):
-        random.choice(victims).kill()
-    return brought_home(site, scene, before, moment, ("rank_lost",))
+        random.choice(victims).send_signal(number)
+    return brought_home(site, scene, before, moment, kinds)
 
 
 def daemon_ended(number: signal.Signals, command: tuple[str, ...], site: Site, scene: Scene, random: Random) -> Verdict:
@@ -273,7 +276,10 @@ _MAKERS = (
     ("SIGTERM of a rank", partial(rank_signal, signal.SIGTERM, ("rank_lost",)), LOST),
     ("SIGINT of a rank", partial(rank_signal, signal.SIGINT, ("rank_lost", "interrupted")), LOST),
     ("SIGSTOP of a rank", partial(rank_signal, signal.SIGSTOP, ("hang", "timeout", "rank_lost")), LOST),
-    ("SIGKILL of torchrun", torchrun_killed, LOST),
+    ("SIGKILL of torchrun", partial(torchrun_signal, signal.SIGKILL, ("rank_lost",)), LOST),
+    ("SIGTERM of torchrun", partial(torchrun_signal, signal.SIGTERM, ("rank_lost", "interrupted")), LOST),
+    ("SIGINT of torchrun", partial(torchrun_signal, signal.SIGINT, ("rank_lost", "interrupted")), LOST),
+    ("SIGSTOP of torchrun", partial(torchrun_signal, signal.SIGSTOP, ("hang", "timeout", "rank_lost")), LOST),
     *(
         (f"{number.name} of {command[0]}", partial(daemon_ended, number, command), KEPT)
         for number in (signal.SIGKILL, signal.SIGTERM)
@@ -284,8 +290,10 @@ _MAKERS = (
         for command in (node_daemon(NODES[0]), CONTROLLER)
     ),
     ("scancel", cancelled, "collected as interrupted, the same command does it again"),
-    ("SIGKILL of suite submit", partial(submitter_killed, signal.SIGKILL), "one job, known and collected"),
-    ("SIGINT of suite submit", partial(submitter_killed, signal.SIGINT), "one job, known and collected"),
+    *(
+        (f"{number.name} of suite submit", partial(submitter_killed, number), "one job, known and collected")
+        for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+    ),
     ("SIGKILL of suite collect", collector_killed, "the same command brings the run home"),
 )
 
