@@ -3,7 +3,7 @@
 
 In the image it lies in the place of the stack's interpreter, so that the command of a pod is what the suite renders.
 Like torchrun it ends the other ranks when one has failed or when it is told to end, says which one that was and how it
-ended, and its own status is 1 then.
+ended, or which signal it was sent, and its own status is 1 then.
 """
 
 from __future__ import annotations
@@ -47,12 +47,20 @@ def tell(rank: subprocess.Popen, variables: dict[str, str], code: int | None) ->
 def main(command: list[str]) -> int:
     ranks: list[subprocess.Popen] = []
 
-    def end(number: int, frame: object) -> None:
+    def end() -> None:
         for rank in ranks:
             rank.kill()
         sys.exit(1)
 
-    signal.signal(signal.SIGTERM, end)
+    def told(number: int, frame: object) -> None:
+        words = (
+            f"torch.distributed.elastic.multiprocessing.api.SignalException: Process {os.getpid()} got signal: {number}"
+        )
+        print(words, file=sys.stderr, flush=True)
+        end()
+
+    signal.signal(signal.SIGTERM, told)
+    signal.signal(signal.SIGINT, told)
     commands = rank_commands(command, PYTHON, WORKER)
     for argv, variables in commands:
         ranks.append(subprocess.Popen(argv, env={**os.environ, **variables}))
@@ -61,7 +69,7 @@ def main(command: list[str]) -> int:
         if any(codes):
             local = next(index for index, code in enumerate(codes) if code)
             tell(ranks[local], commands[local][1], codes[local])
-            end(0, None)
+            end()
         if all(code == 0 for code in codes):
             return 0
         time.sleep(0.05)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from suite.launch.classify import RankEnd, Report, RunEnd, classify
 from suite.launch.cluster.scheduler import Gathered, SchedulerEnd, Stream
-from suite.launch.cluster.torchrun import FailedRank, failed_ranks
+from suite.launch.cluster.torchrun import FailedRank, failed_ranks, signal_of_torchrun
 from suite.launch.cluster.transcript import Transcript
 from suite.launch.outcome import Failure, Outcome
 from suite.launch.patterns import PATTERNS
@@ -28,6 +28,7 @@ class _Rank(NamedTuple):
 
 def run_outcome(ranks: int, gathered: Gathered, transcript: Transcript) -> Outcome:
     """The run's end: ok only where every rank reports ok and nothing contradicts it."""
+    gathered = gathered._replace(end=_with_signals(gathered.end, transcript))
     streams, end, patterns = gathered
     ranks_seen = {rank: _rank(transcript.events.get(rank, [])) for rank in range(ranks)}
     rows = _rows(streams, transcript)
@@ -46,6 +47,15 @@ def run_outcome(ranks: int, gathered: Gathered, transcript: Transcript) -> Outco
     failure = classify(whole, (*PATTERNS, *patterns))
     failure = failure.model_copy(update={"evidence": (*failure.evidence, *transcript.notes)})
     return Outcome(status="failed", exit_codes=codes, elapsed_seconds=elapsed, failure=failure)
+
+
+def _with_signals(end: SchedulerEnd, transcript: Transcript) -> SchedulerEnd:
+    """Exit codes with that of a torchrun that was sent a signal, which is 1, as the signal's."""
+    codes: dict[str, int] = {}
+    for name, code in end.exit_codes.items():
+        number = signal_of_torchrun(transcript.logs.get(name, ())) if code == 1 else None
+        codes[name] = code if number is None else -number
+    return end.model_copy(update={"exit_codes": codes})
 
 
 def _rank(lines: list[bytes]) -> _Rank:

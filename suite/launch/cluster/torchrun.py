@@ -34,6 +34,7 @@ class RankNumbers(Frozen):
 
 
 _FAILED_RANK = re.compile(rb"\s*rank\s*: (\d{1,9}) \(local_rank: \d+\)")
+_SIGNALLED = re.compile(rb"torch\.[\w.]*SignalException: Process \d{1,9} got signal: (\d{1,2})\s*$")
 _EXIT_CODE = re.compile(rb"\s*exitcode\s*: (-?\d{1,9})\b")
 
 
@@ -90,3 +91,8 @@ def failed_ranks(lines: Iterable[bytes]) -> dict[int, FailedRank]:
             failed.setdefault(rank, FailedRank(int(code[1]), is_first))
             rank = None
     return failed
+
+
+def signal_of_torchrun(lines: Iterable[bytes]) -> int | None:
+    """The signal that torchrun says it was sent: it ends its ranks by it then, and its own exit code is 1."""
+    return next((int(said[1]) for line in lines if (said := _SIGNALLED.match(line))), None)

@@ -155,3 +155,23 @@ def test_a_node_that_the_scheduler_ended_after_another_is_not_the_cause() -> Non
     killed = SchedulerEnd(status="failed", exit_codes={"node-0": 1, "node-1": -15})
     outcome = judged([events(PHASE)] * 2 + [events(OK)] * 2, killed, {"node-0": "cannot pull it"})
     assert outcome.failure is not None and outcome.failure.kind == "image_pull"
+
+
+SIGNALLED = "torch.distributed.elastic.multiprocessing.api.SignalException: Process 5 got signal: 15"
+
+
+def test_a_torchrun_that_somebody_ended_is_the_cause() -> None:
+    end = SchedulerEnd(status="failed", exit_codes={"node-1": 1, "node-0": -15})
+    outcome = judged([events(PHASE)] * 4, end, {"node-1": SIGNALLED})
+    assert outcome.failure is not None
+    assert (outcome.failure.kind, outcome.failure.evidence[0]) == ("rank_lost", "node-1 ended by SIGTERM")
+
+
+def test_a_torchrun_that_was_told_to_end_after_another_node_had_failed_is_not_the_cause() -> None:
+    end = SchedulerEnd(status="failed", exit_codes={"node-0": 1, "node-1": 1})
+    outcome = judged([events(PHASE)] * 4, end, {"node-0": "something", "node-1": SIGNALLED})
+    assert outcome.failure is not None
+    assert (outcome.failure.kind, outcome.failure.evidence) == (
+        "unknown",
+        ("node-0 ended with exit code 1", "node-0: something"),
+    )

@@ -6,7 +6,14 @@ import shlex
 
 import pytest
 
-from suite.launch.cluster.torchrun import RankNumbers, Rendezvous, failed_ranks, rank_variables, torchrun_argv
+from suite.launch.cluster.torchrun import (
+    RankNumbers,
+    Rendezvous,
+    failed_ranks,
+    rank_variables,
+    signal_of_torchrun,
+    torchrun_argv,
+)
 from suite.launch.job import Job
 
 JOB = Job(name="run", argv=("/py", "-m", "suite.worker", "m.json", "--bundle", "."), nodes=4, ranks_per_node=8)
@@ -75,3 +82,17 @@ def test_numbers_of_thousands_of_digits_are_no_ranks() -> None:
     many = b"9" * 5000
     assert failed_ranks([b"rank : " + many + b" (local_rank: 0)", b"exitcode : " + many]) == {}
     assert failed_ranks([b"rank : 1 (local_rank: 0)", b"exitcode : " + many]) == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "number"),
+    [
+        (b"torch.distributed.elastic.multiprocessing.api.SignalException: Process 11047 got signal: 15\n", 15),
+        (b"torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: 2", 2),
+        (b'    raise SignalException(f"Process {os.getpid()} got signal: {sigval}", sigval=sigval)\n', None),
+        (b"rank 0 told: torch.api.SignalException: Process 7 got signal: 15\n", None),
+        (b"torch.api.SignalException: Process 7 got signal: 159\n", None),
+    ],
+)
+def test_torchrun_says_which_signal_it_was_sent(line: bytes, number: int | None) -> None:
+    assert signal_of_torchrun([b"Traceback (most recent call last):\n", line]) == number
