@@ -105,6 +105,7 @@ def series(act: Act, scene: Scene, randoms: Sequence[Random], prefix: Sequence[s
     checks: list[tuple[str, Check | Exception]] = []
     try:
         for random in randoms:
+            scene.had_faults = bool(checks)
             scene.which = "*"
             scene.wait_for(lambda: scene.begun({run for run, _ in checks}) is not None, driver)
             scene.which = scene.begun({run for run, _ in checks}) or "*"

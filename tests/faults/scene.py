@@ -66,6 +66,8 @@ class Scene:
         self.which = "*"
         #: the ranks tell times that they were given, which no busy machine keeps to
         self.has_made_up_times = False
+        #: one was done to a run of this driver, which may end badly for it
+        self.had_faults = False
         #: kind of what may be left behind -> what is there of it
         self.looks: dict[str, Callable[[], list[str]]] = {
             "processes": self._left_processes,
@@ -135,12 +137,13 @@ class Scene:
         return found
 
     def wait_for(self, look: Callable[[], bool], driver: subprocess.Popen[bytes], seconds: float = END_SECONDS) -> None:
-        """Raises Missed where the driver ends before, Wrong where it does not come."""
+        """Raises Missed where the driver ends before, Wrong where it does not come or the driver fails by itself."""
         end = time.monotonic() + seconds
         while not look():
             if driver.poll() is not None:
-                said = f": {self.output()[-300:]}" if driver.returncode else ""
-                raise Missed(f"the run was over before the fault came (exit code {driver.returncode}){said}")
+                if driver.returncode != 0 and not self.had_faults:
+                    raise Wrong(f"exit code {driver.returncode} before the fault came: {self.output()[-500:]}")
+                raise Missed(f"the run was over before the fault came (exit code {driver.returncode})")
             if time.monotonic() > end:
                 raise Wrong(f"the run does not get there: {self.output()[-500:]}")
             time.sleep(LOOK_SECONDS)
