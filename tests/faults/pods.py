@@ -232,7 +232,7 @@ def pod_deleted(site: Site, scene: Scene, random: Random) -> Verdict:
 
 
 def containerd_signal(number: signal.Signals, site: Site, scene: Scene, random: Random) -> Verdict:
-    """As the kubelet's; its containers go on."""
+    """As the kubelet's; its containers go on, and how one ended meanwhile nobody knows."""
     driver = scene.start(submit(scene))
     moment = wait_for_moment(scene, site, random)
     before, seconds, containerd = site.finished(), random.uniform(0, 5), site.node.containerd
@@ -240,7 +240,8 @@ def containerd_signal(number: signal.Signals, site: Site, scene: Scene, random: 
     _away(containerd, number, seconds)
     if number != signal.SIGSTOP:
         site.node.start_containerd()
-    return after(scene, before, f"{moment}, away for {seconds:.1f} s", scene.ended(driver, WAIT_SECONDS), ("ok",))
+    code = scene.ended(driver, WAIT_SECONDS)
+    return after(scene, before, f"{moment}, away for {seconds:.1f} s", code, ("ok", "rank_lost"))
 
 
 def kubelet_signal(number: signal.Signals, site: Site, scene: Scene, random: Random) -> Verdict:
@@ -345,11 +346,11 @@ _MAKERS = (
     ),
     ("pod deleted", pod_deleted, LOST),
     *(
-        (f"{number.name} of {name}", partial(do, number), KEPT)
-        for name, do in (
-            ("the kubelet", kubelet_signal),
-            ("containerd", containerd_signal),
-            ("the API server", server_signal),
+        (f"{number.name} of {name}", partial(do, number), right)
+        for name, do, right in (
+            ("the kubelet", kubelet_signal, KEPT),
+            ("containerd", containerd_signal, "the run goes on, or is lost, told and done again"),
+            ("the API server", server_signal, KEPT),
         )
         for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
     ),

@@ -28,7 +28,8 @@ BY_SLURM = ("--starter", "srun")
 SCRIPT = {"seconds": 0.06, "sleep": True, "measured": True}
 WORK = "stand-in worker, 2 nodes"
 SHELLS = ("bash", "sh", "srun", "slurmstepd")
-COLLECT_SECONDS = 150.0
+#: the job's limit and what Slurm takes to see it, its grace, and the run home
+COLLECT_SECONDS = 300.0
 STATES = re.compile(r"JobId=(\d+).*?JobState=(\S+)", re.DOTALL)
 
 

@@ -20,6 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from suite.launch.cluster.submission import submissions
@@ -30,6 +31,7 @@ from tests.kubernetes_server.controllers import Controllers
 from tests.kubernetes_server.field import Field, quick_looks, wait_for
 from tests.kubernetes_server.node import NAME, Node
 from tests.kubernetes_server.node_image import ENGINES, SCRIPTED
+from tests.kubernetes_server.scripted_torchrun import WORKER
 from tests.kubernetes_server.server import ROOT
 
 pytestmark = [pytest.mark.daemon, pytest.mark.kubelet, pytest.mark.timeout(300)]
@@ -88,6 +90,11 @@ def iterates(field: Field, pattern: str) -> bool:
 def nothing_left(field: Field, node: Node) -> None:
     """A kubelet takes its time to give back what a pod had."""
     wait_for(lambda: field.left() == [] and node.running() == [], END_SECONDS)
+
+
+def working() -> list[int]:
+    """Processes of ranks by script in any pod."""
+    return [one.pid for one in psutil.process_iter(["cmdline"]) if WORKER in (one.info["cmdline"] or ())]
 
 
 def pod_of_node(field: Field, number: int) -> str:
@@ -234,6 +241,20 @@ def test_a_run_that_ends_while_the_kubelet_is_away_is_collected_when_it_is_back(
         collected = pods.suite("collect", run, "--wait")
     assert collected.exit_code == 0, collected.output
     assert len(pods.record().iterations.seconds) == 6
+
+
+@pytest.mark.thorough
+def test_a_run_that_ends_while_containerd_is_away_is_lost_and_says_so(pods: Field, node: Node) -> None:
+    with going_on(pods, iterations=5) as run:
+        node.kill_containerd()
+        wait_for(lambda: not working())
+        node.start_containerd()
+        collected = pods.suite("collect", run, "--wait")
+    assert collected.exit_code == 1, collected.output
+    record = pods.record()
+    assert record.failure is not None and record.failure.kind == "rank_lost"
+    assert "ended while its runtime was away (Unknown)" in record.failure.evidence[0]
+    assert record.iterations.seconds
 
 
 @pytest.mark.thorough

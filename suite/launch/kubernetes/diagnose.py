@@ -18,6 +18,8 @@ _PULL = re.compile(
 _CANNOT_START = re.compile(
     r"Create(Pod)?(Container|Sandbox)(Config)?Error|RunContainerError|StartError|ContainerCannotRun|CrashLoopBackOff"
 )
+#: what containerd says of a container that ended while it was away, and a kubelet of one that it no longer finds
+_UNSEEN = ("Unknown", "ContainerStatusUnknown")
 _STORAGE = re.compile(r"ephemeral.storage|EmptyDir|nodefs|imagefs|inodes", re.IGNORECASE)
 _LOST = re.compile(r"NodeLost|NodeShutdown|NodeAffinity|Shutdown|Terminated|Preempting")
 #: a pull that no later try mends: at once, or after some tries; any other gets longer
@@ -62,10 +64,12 @@ def scheduler_end(
     status: Literal["ok", "failed", "interrupted"] | None = None
     if succeeded is not None:
         status = "ok" if succeeded else "failed"
+    if status == "failed" and len(own) >= nodes and all(pod.phase == "Succeeded" or _is_unseen(pod) for pod in own):
+        status = None  # their output tells: ranks that said that all is well have done their work
     verdict = None
     if cancelled:
         status, verdict = "interrupted", Failure(kind="interrupted", evidence=("the run was cancelled",))
-    elif status == "failed" and findings:
+    elif succeeded is False and findings:
         texts = tuple(dict.fromkeys(finding.text for finding in findings))
         verdict = Failure(kind=findings[0].kind, evidence=(*texts, *([end.message] if end else ())))
     ends = [pod.ended() for pod in own]
@@ -76,7 +80,7 @@ def scheduler_end(
         exit_codes={
             pod.stream: _signed(pod.ended()["exitCode"])
             for pod in own
-            if "exitCode" in pod.ended() and pod.role not in _NOT_OF_RANKS and not pod.is_deleted
+            if "exitCode" in pod.ended() and pod.role not in _NOT_OF_RANKS and not (pod.is_deleted or _is_unseen(pod))
         },
         started=min((moment(one["startedAt"]) or 0.0 for one in ends if one.get("startedAt")), default=None),
         ended=max((moment(one["finishedAt"]) or 0.0 for one in ends if one.get("finishedAt")), default=None),
@@ -109,6 +113,11 @@ def _of_pod(pod: Pod) -> Iterator[Finding]:
         yield Finding(4, "gpu_unavailable" if _GPU.search(waiting) else "timeout", f"{name} waited: {waiting}")
 
 
+def _is_unseen(pod: Pod) -> bool:
+    """Whether its exit code is a word for one that nobody knows."""
+    return pod.ended().get("reason") in _UNSEEN
+
+
 def _of_container(name: str, status: dict) -> Iterator[Finding]:
     ended = status.get("state", {}).get("terminated") or status.get("lastState", {}).get("terminated") or {}
     waiting = status.get("state", {}).get("waiting") or {}
@@ -118,6 +127,9 @@ def _of_container(name: str, status: dict) -> Iterator[Finding]:
             "oom_host",
             f"{name}: container {status.get('name')} ended with OOMKilled, exit code {ended.get('exitCode')}",
         )
+    if ended.get("reason") in _UNSEEN:
+        text = f"{name}: container {status.get('name')} ended while its runtime was away ({ended['reason']})"
+        yield Finding(5, "rank_lost", text)
     for one in (waiting, ended):
         reason, message = str(one.get("reason", "")), " ".join(str(one.get("message", "")).split())
         text = f"{name}: {reason}: {message}" if message else f"{name}: {reason}"

@@ -175,3 +175,12 @@ def test_a_torchrun_that_was_told_to_end_after_another_node_had_failed_is_not_th
         "unknown",
         ("node-0 ended with exit code 1", "node-0: something"),
     )
+
+
+@pytest.mark.parametrize(("last", "status"), [(OK, "ok"), (PHASE, "failed")])
+def test_where_nobody_saw_a_node_end_its_ranks_own_words_count(last: dict[str, Any], status: str) -> None:
+    verdict = Failure(kind="rank_lost", evidence=("container suite ended while its runtime was away",))
+    outcome = judged([events(OK)] * 3 + [events(last)], SchedulerEnd(status=None, verdict=verdict))
+    assert outcome.status == status
+    if status == "failed":
+        assert outcome.failure is not None and outcome.failure.evidence == verdict.evidence

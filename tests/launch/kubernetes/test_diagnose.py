@@ -176,6 +176,17 @@ def test_a_cancelled_run_was_interrupted_whatever_its_pods_say() -> None:
     assert found.verdict is not None and found.verdict.kind == "interrupted"
 
 
+@pytest.mark.parametrize(("reason", "code"), [("Unknown", 255), ("ContainerStatusUnknown", 137)])
+def test_of_containers_that_nobody_saw_end_the_output_tells(reason: str, code: int) -> None:
+    unseen = [pod(0, "Succeeded", **ended(0, "Completed")), pod(1, **ended(code, reason))]
+    found = scheduler_end(read_pods(unseen), FAILED, 2)
+    assert (found.status, found.proven, found.exit_codes) == (None, False, {"node-0": 0})
+    assert found.verdict is not None and found.verdict.kind == "rank_lost"
+    assert found.verdict.evidence[0].endswith(f"container suite ended while its runtime was away ({reason})")
+    failed = scheduler_end(read_pods([pod(0, **ended(1)), unseen[1]]), FAILED, 2)
+    assert (failed.status, failed.proven, failed.exit_codes) == ("failed", False, {"node-0": 1})
+
+
 def test_a_container_that_a_signal_ended_has_a_negative_code() -> None:
     assert scheduler_end(read_pods([pod(**ended(137))]), FAILED, 1).exit_codes == {"node-0": -9}
 
