@@ -24,7 +24,8 @@ ITERATIONS = 8
 EVENTS = 4 + 11 * ITERATIONS
 #: until the first word of a rank, on a machine that others share
 START_SECONDS = 15.0
-SILENCE = ("--silence", "20s")
+#: ranks that start on a busy machine are silent for long
+SILENCE = ("--silence", "45s")
 SIZE = ("--backend", "deepspeed", "--size", "1M", "--workload", "cpu", "--device", "cpu", "--ranks", "2")
 MEASURE = ("--warmup", "1", "--iterations", str(ITERATIONS - 1), "--oversubscribe")
 

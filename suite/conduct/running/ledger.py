@@ -13,7 +13,7 @@ from suite.bundle.record import Record
 from suite.bundle.store import AlreadyThere, DamagedBundle
 from suite.conduct.planning.request import RunState
 from suite.conduct.running.heap import give_back_freed
-from suite.conduct.running.state import set_aside, state_of
+from suite.conduct.running.state import set_aside, state_of, write_missing_record
 from suite.report.facts.suspect import is_suspect
 from suite.spec.base import Frozen
 from suite.spec.manifest import Manifest
@@ -170,6 +170,8 @@ class Ledger:
             if kept is not None:
                 self._view.notice(f"{manifest.run.id} is {state}: kept as {kept}, done again")
                 state = "to run"
+        if state in ("done", "failed before"):
+            write_missing_record(self._settings.root, manifest)
         if state == "to run":
             self.waiting.append(manifest)
         elif state == "done":

@@ -11,6 +11,8 @@ from typing import NamedTuple
 from suite.bundle.files import writing
 from suite.bundle.record import Record
 from suite.bundle.store import ATTIC, Bundle, DamagedBundle, HeldByAnother
+from suite.bundle.walk import RECORD
+from suite.conduct.planning.prediction import with_prediction
 from suite.conduct.planning.request import RunState
 from suite.spec.base import UsageError
 from suite.spec.manifest import Manifest
@@ -85,6 +87,18 @@ def set_aside(root: Path, manifest: Manifest, is_to_do: Callable[[RunState], boo
         if os.path.lexists(path):
             raise
         return SetAside("to run", None)
+
+
+def write_missing_record(root: Path, manifest: Manifest) -> None:
+    """That of a run that is over, whose driver died at the very end or found no room there; where it can be written."""
+    from suite.bundle.derive import record_of
+
+    bundle = Bundle(root / manifest.run.id)
+    if os.path.lexists(bundle.path / RECORD):
+        return
+    with suppress(UsageError, DamagedBundle), bundle.hold(_PATIENCE_SECONDS):
+        if not os.path.lexists(bundle.path / RECORD):
+            bundle.write_record(with_prediction(record_of(bundle, is_over=True), manifest))
 
 
 def put_back(root: Path, run_id: str, kept: Path) -> None:

@@ -105,6 +105,36 @@ def test_a_failed_run_is_a_record_and_the_rest_goes_on(tmp_path: Path, monkeypat
     assert "failed before" in seen.notices[0]
 
 
+@pytest.mark.parametrize("fault", ["", "oom"])
+def test_a_run_that_is_over_and_has_no_record_gets_it_by_the_same_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """A driver that was killed between the end of the run and its record, or found the disk full there."""
+    plan = make_plan(request(ranks=(1,), repeats=1, backends=("deepspeed",)), STACKS)
+    script(monkeypatch, **({"at": {"iteration": 2, "do": fault}} if fault else {}))
+    work(plan, tmp_path)
+    bundle = Bundle(tmp_path / plan.manifests[0].run.id)
+    before = bundle.record_text()
+    (bundle.path / "record.json").unlink()
+    again, seen = work(plan, tmp_path)
+    assert (again.failed_before if fault else again.done_before) == (bundle.id,) and not seen.ended
+    assert bundle.record_text() == before
+    assert verify(bundle).status == "equal"
+
+
+def test_a_folder_that_cannot_be_written_does_not_keep_a_plan_from_being_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, text: str) -> None:
+        raise UsageError(f"cannot write {path}")
+
+    plan = make_plan(request(ranks=(1,), repeats=1, backends=("deepspeed",)), STACKS)
+    work(plan, tmp_path)
+    (tmp_path / plan.manifests[0].run.id / "record.json").unlink()
+    monkeypatch.setattr("suite.bundle.store.replace_atomically", refuse)
+    assert len(work(plan, tmp_path)[0].done_before) == 1
+
+
 def test_a_damaged_bundle_is_kept_aside_and_done_again(tmp_path: Path) -> None:
     plan = make_plan(request(ranks=(1,), repeats=1, backends=("deepspeed",)), STACKS)
     work(plan, tmp_path)
@@ -170,15 +200,12 @@ def drive(root: Path, script: dict, *arguments: str) -> subprocess.Popen:
 
 
 def wait_for_iteration(root: Path, number: int) -> Bundle:
-    """Wait until rank 0 has seen of that iteration."""
+    """Wait until both ranks have ended so many iterations and one more."""
     end = time.monotonic() + 30
     while time.monotonic() < end:
         for bundle in find_bundles([root]) if root.exists() else ():
-            events = bundle.path / "events" / "rank-0.jsonl"
-            if (
-                events.exists()
-                and sum('"kind": "iteration"' in line for line in events.read_text().splitlines()) > number
-            ):
+            events = [path.read_text() for path in (bundle.path / "events").glob("rank-*.jsonl")]
+            if len(events) == 2 and min(text.count('"kind": "iteration"') for text in events) > number:
                 return bundle
         time.sleep(0.02)
     raise AssertionError("the run never got there")
