@@ -115,8 +115,10 @@ def _write_end(log: DriverLog, outcome: Outcome, ranks: int) -> None:
 
 
 def _by_full_disk(outcome: Outcome, spare: SpareRoom) -> Outcome:
-    """Ranks that find no room cannot say so where all that they say is written to that disk."""
-    if outcome.failure is None or outcome.failure.kind != "unknown" or not spare.is_all_there_is():
+    """Ranks that find no room cannot say so where all that they say is written to that disk; others lose them then."""
+    was_killed = any(code is not None and code < 0 for code in outcome.exit_codes.values())
+    kinds = ("unknown",) if was_killed else ("unknown", "rank_lost")
+    if outcome.failure is None or outcome.failure.kind not in kinds or not spare.is_all_there_is():
         return outcome
     evidence = (
         "no space left in the folder of the run, so that its ranks cannot have written why",

@@ -98,7 +98,10 @@ TOLD = Failure(kind="disk_full", evidence=("logs/rank-0.log: No space left on de
 UNTOLD = Failure(kind="unknown", evidence=("rank 0 ended with exit code 1",))
 
 
-@pytest.mark.parametrize("failure", [TOLD, UNTOLD], ids=["told", "ranks found no room to tell"])
+LOST = Failure(kind="rank_lost", evidence=("rank 0: Connection closed by peer",))
+
+
+@pytest.mark.parametrize("failure", [TOLD, UNTOLD, LOST], ids=["told", "no room to tell", "lost to one without room"])
 def test_a_run_that_fills_the_disk_has_its_record_and_the_plan_ends_there(
     little_disk: Path, plan: Plan, failure: Failure
 ) -> None:
