@@ -182,7 +182,7 @@ OWN_FILES = {
     "suite/launch/ports.py": "the kernel's /proc",
     "suite/launch/probe.py": "the kernel's /proc and /sys",
     "suite/launch/processes.py": "the kernel's /proc",
-    "suite/launch/traces.py": "the kernel's /proc",
+    "suite/launch/oom_kills.py": "the kernel's /proc and /sys",
 }
 MODE = re.compile(r"[rwaxbt+]+")
 

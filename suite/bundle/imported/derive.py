@@ -97,9 +97,9 @@ def _phases(counted: Sequence[Step], names: Names, elapsed: float) -> tuple[dict
             phase = names.phase_of(name) if name.startswith(names.prefix) else None
             if phase not in TIMED_NAMES:
                 continue
-            if seconds < 0:
-                raise UnusableLog(f"step {step.number} of the log took {seconds:g} s in {name}")
             of_step[phase] = of_step.get(phase, 0.0) + seconds
+            if not (seconds >= 0 and of_step[phase] <= MOST_SECONDS):
+                raise UnusableLog(f"step {step.number} of the log took {seconds:g} s in {name}")
         for phase, seconds in of_step.items():
             totals[phase] = totals.get(phase, 0.0) + seconds
             steps[phase] = steps.get(phase, 0) + 1

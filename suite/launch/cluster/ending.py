@@ -42,11 +42,21 @@ def run_outcome(ranks: int, gathered: Gathered, transcript: Transcript) -> Outco
     if end.status != "failed" and all(rank.status == "ok" for rank in ranks_seen.values()):
         return Outcome(status="ok", exit_codes=codes, elapsed_seconds=elapsed)
     ends = (*_rank_ends(ranks_seen, codes, rows, gathered), *_stream_ends(ranks_seen, streams, end, transcript))
-    verdict = end.verdict and end.verdict.model_copy(update={"phase": phase, "iteration": iteration})
+    verdict = end.verdict or (_cut_off(ranks_seen) if end.status == "ok" else None)
+    verdict = verdict and verdict.model_copy(update={"phase": phase, "iteration": iteration})
     whole = RunEnd(ranks=ends, verdict=verdict, proven=end.proven, phase=phase, iteration=iteration)
     failure = classify(whole, (*PATTERNS, *patterns))
     failure = failure.model_copy(update={"evidence": (*failure.evidence, *transcript.notes)})
     return Outcome(status="failed", exit_codes=codes, elapsed_seconds=elapsed, failure=failure)
+
+
+def _cut_off(ranks_seen: dict[int, _Rank]) -> Failure | None:
+    """A runtime that is killed loses what its containers print until it is back, also that they are done."""
+    silent = ", ".join(str(rank) for rank, each in ranks_seen.items() if each.status is None)
+    if not silent:
+        return None
+    line = f"the scheduler says that the run ended well; the output of rank {silent} ends before that: a part was lost"
+    return Failure(kind="rank_lost", evidence=(line,))
 
 
 def _with_signals(end: SchedulerEnd, transcript: Transcript) -> SchedulerEnd:

@@ -60,8 +60,11 @@ def test_one_rank_without_an_end_is_a_failed_run_although_the_scheduler_says_ok(
     )
     assert outcome.status == "failed"
     assert outcome.failure is not None
-    assert outcome.failure.kind == "unknown"
-    assert outcome.failure.evidence[-1] == "rank 3: event 2 is missing"
+    assert outcome.failure.kind == "rank_lost"
+    assert outcome.failure.evidence == (
+        "the scheduler says that the run ended well; the output of rank 3 ends before that: a part was lost",
+        "rank 3: event 2 is missing",
+    )
 
 
 def test_the_rank_that_ran_out_of_memory_goes_before_those_that_lost_it() -> None:
