@@ -125,7 +125,7 @@ def _ended(rank: RankEnd, code: int | None, time: float, end: RunEnd, patterns: 
     if match and (match.pattern.role == "cause" or not lost):
         return _by_log(rank, match, time, end)
     ending = f"{rank.name} ended {how(code)}"
-    if code == -signal.SIGKILL and end.oom_kills and end.oom_kills.count > 0:
+    if code == -signal.SIGKILL and end.oom_kills and end.oom_kills.kills > 0:
         count, name = end.oom_kills
         counter = f"the kernel's count of out-of-memory kills ({name}) rose by {count}"
         return Finding(Strength.CAUSE, time, rank.rank, _failure(end, "oom_host", ending, counter))

@@ -17,7 +17,7 @@ PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 class OomKills(NamedTuple):
     """A counter's value, and which counter it is."""
 
-    count: int
+    kills: int
     counter: str
 
 

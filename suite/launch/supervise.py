@@ -295,7 +295,7 @@ class Supervision:
     def _why(self) -> Failure:
         """The classifier's word, files that were not read, and ranks that could not even be killed."""
         before, after = self._oom_kills_before, oom_kills()
-        kills = after._replace(count=after.count - before.count) if before and after else None
+        kills = after._replace(kills=after.kills - before.kills) if before and after else None
         full = at_size_limit([path for rank in self.ranks for path in (self._log_file(rank), self._events_file(rank))])
         is_full = full is not None and (self._verdict is None or self._verdict.kind == "config")
         failure = classify(
