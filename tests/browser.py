@@ -42,6 +42,10 @@ def chromium() -> str:
     return found or skip_outside_ci("no chromium on the PATH: the page was looked at in no browser")
 
 
+class Refused(AssertionError):
+    """What the browser said instead of a result."""
+
+
 class Tab:
     """One page. ``told``: what the browser reported of it: errors, violations of its policy, requests."""
 
@@ -56,7 +60,7 @@ class Tab:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """The result of one command; what happens meanwhile is kept in ``told``."""
+        """The result of one command; what happens meanwhile is kept in ``told``. Raises Refused, TimeoutError."""
         self._last += 1
         message: dict[str, Any] = {"id": self._last, "method": method, "params": parameters}
         if self._session:
@@ -66,7 +70,8 @@ class Tab:
         while time.monotonic() < deadline:
             answer = self._read()
             if answer.get("id") == self._last:
-                assert "error" not in answer, (method, answer["error"])
+                if "error" in answer:
+                    raise Refused(method, answer["error"])
                 return answer["result"]
             self.told.append(answer)
         raise TimeoutError(f"{method} was not answered")
@@ -87,7 +92,10 @@ class Tab:
 
     def until(self, condition: str) -> None:
         deadline = time.monotonic() + _PATIENCE
-        while not self.value(f"document.readyState === 'complete' && Boolean({condition})"):
+        while True:
+            with suppress(Refused):  # a page that is being left answers with an error
+                if self.value(f"document.readyState === 'complete' && Boolean({condition})"):
+                    return
             assert time.monotonic() < deadline, f"never: {condition}; {self.troubles()}"
             time.sleep(0.02)
 
