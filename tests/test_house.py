@@ -162,6 +162,7 @@ OWN_FILES = {
     "suite/report/plots/kept.py": "pictures that it has just drawn",
     "suite/report/site/pages.py": "the suite's own sources and data",
     "suite/bundle/files.py": "writes, and syncs folders",
+    "suite/bundle/drafts.py": "locks drafts, through no link",
     "suite/bundle/store.py": "the driver's own log and lock, through no link",
     "suite/bundle/archive/opening.py": "writes files that are not there yet",
     "suite/bundle/archive/packing.py": "writes a draft that is not there yet; the package's own licence",

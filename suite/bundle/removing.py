@@ -7,6 +7,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from suite.bundle.drafts import at_work, clear_drafts, removed_draft_of
 from suite.bundle.files import sync_folder, writing
 from suite.bundle.imported.store import is_run
 from suite.bundle.store import Bundle
@@ -47,17 +48,19 @@ def remove(one: Removable) -> None:
     Raises UsageError where it is being run or submitted by now, was moved, or cannot be removed.
     """
     path = Path(os.path.abspath(one.bundle.path))
-    bundle, away = Bundle(path), path.with_name(f".{path.name}.removed.{os.getpid()}")
-    with bundle.hold(_PATIENCE_SECONDS):
-        _refuse_submitted(bundle)
-        with writing(path):
-            path.rename(away)
-            sync_folder(path.parent)
-    try:
-        shutil.rmtree(away)
-    except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise UsageError(f"{path} is gone from the results, but {away} cannot be removed whole: {why}") from error
+    bundle, away = Bundle(path), removed_draft_of(path)
+    clear_drafts(path.parent, ())
+    with at_work(path):
+        with bundle.hold(_PATIENCE_SECONDS):
+            _refuse_submitted(bundle)
+            with writing(path):
+                path.rename(away)
+                sync_folder(path.parent)
+        try:
+            shutil.rmtree(away)
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise UsageError(f"{path} is gone from the results, but {away} cannot be removed whole: {why}") from error
     forget_tags(path)
 
 

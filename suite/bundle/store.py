@@ -6,7 +6,6 @@ import errno
 import fcntl
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import Any, BinaryIO
 
 from pydantic import ValidationError
 
+from suite.bundle.drafts import draft_folder
 from suite.bundle.events import Events, read_events
 from suite.bundle.files import (
     DamagedBundle,
@@ -144,20 +144,19 @@ class Bundle:
         if not SAFE_ID.fullmatch(manifest.run.id):
             raise UsageError(f"run id {manifest.run.id!r} cannot be the name of a folder")
         path = root / manifest.run.id
-        draft = root / f".{manifest.run.id}.{os.getpid()}"
         with writing(path):
             root.mkdir(parents=True, exist_ok=True)
             if os.path.lexists(path):
                 raise AlreadyThere(f"{path} exists; nothing is overwritten")
             try:
-                (draft / "events").mkdir(parents=True)
-                (draft / "logs").mkdir()
-                write_synced(draft / MANIFEST, manifest.model_dump_json(by_alias=True, indent=2) + "\n")
-                sync_folder(draft)
-                before_shown(draft)
-                draft.rename(path)
+                with draft_folder(path) as draft:
+                    (draft / "events").mkdir()
+                    (draft / "logs").mkdir()
+                    write_synced(draft / MANIFEST, manifest.model_dump_json(by_alias=True, indent=2) + "\n")
+                    sync_folder(draft)
+                    before_shown(draft)
+                    draft.rename(path)
             except OSError as error:
-                shutil.rmtree(draft, ignore_errors=True)
                 if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
                     raise AlreadyThere(f"{path} exists; nothing is overwritten") from error
                 raise

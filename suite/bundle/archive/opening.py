@@ -16,6 +16,7 @@ from pathlib import Path
 
 from suite.bundle.archive.index import RUNS, Index, shown_name
 from suite.bundle.archive.zip_file import Reader
+from suite.bundle.drafts import draft_folder
 from suite.bundle.files import writing
 from suite.spec.base import UsageError
 from suite.spec.foreign import open_plain
@@ -176,16 +177,11 @@ def unpack_archive(reader: Reader, output: Path) -> None:
     """Make ``output`` the archive's content, whole or not at all. Raises UnsafeArchive and UsageError."""
     if os.path.lexists(output):
         raise UsageError(f"{output} exists; nothing is overwritten: name another folder with --output")
-    draft = output.with_name(f".{output.name}.{os.getpid()}")
     with writing(output):
         output.parent.mkdir(parents=True, exist_ok=True)
-        draft.mkdir(mode=0o755)
-        try:
+        with draft_folder(output, mode=0o755) as draft:
             unpack_into(reader, draft)
             draft.rename(output)
-        except BaseException:
-            shutil.rmtree(draft, ignore_errors=True)
-            raise
 
 
 def unpacked_name(path: Path) -> Path:

@@ -35,6 +35,7 @@ from suite.bundle.archive.sboms import check_sbom, kept_sboms
 from suite.bundle.archive.scrubbing import learn_bundle, learn_json, scrub_bundle, scrub_json
 from suite.bundle.archive.signature import sign
 from suite.bundle.archive.zip_file import MOST_BYTES, MOST_FILES, Writer
+from suite.bundle.drafts import at_work, clear_drafts, draft_of
 from suite.bundle.evidence import digest_of, digest_of_all, evidence_files
 from suite.bundle.files import DamagedBundle, parse_object, sync_folder, writing
 from suite.bundle.imported.store import RECORD, ImportFolder, find_all, verify_import
@@ -315,11 +316,12 @@ def _described(path: str, content: Path | bytes) -> PackedFile:
 def _written(output: Path, index: Index, content: _Content, key: Path | None) -> Packed:
     data = written_index(index)
     signature = None if key is None else sign(data, key)
-    draft = output.with_name(f".{output.name}.{os.getpid()}")
+    draft = draft_of(output)
     with writing(output):
         try:
+            clear_drafts(output.parent, (output.name,))
             draft.unlink(missing_ok=True)
-            with draft.open("xb") as file:
+            with draft.open("xb") as file, at_work(draft):
                 writer = Writer(file)
                 writer.add(INDEX, data)
                 if signature is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from suite.bundle.drafts import draft_folder
 from suite.bundle.evidence import digest_of
 from suite.bundle.files import (
     DamagedBundle,
@@ -122,18 +122,13 @@ def import_log(log: Path, tool: Tool, told: Told, warmup: int, root: Path) -> Im
     except UnusableLog as error:
         raise UsageError(f"{log}: {error}") from error
     made = ImportFolder(root / name)
-    draft = root / f".{name}.{os.getpid()}"
     with writing(made.path):
         root.mkdir(parents=True, exist_ok=True)
         if os.path.lexists(made.path):
             raise AlreadyThere(f"{made.path} exists: this log was imported with the same words before")
-        draft.mkdir()
-        try:
+        with draft_folder(made.path) as draft:
             write_import(draft, asked, data, record)
             draft.rename(made.path)
-        except BaseException:
-            shutil.rmtree(draft, ignore_errors=True)
-            raise
         sync_folder(root)
     return made
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from pathlib import Path
 
 from suite.bundle.derive import derive
+from suite.bundle.drafts import draft_folder
 from suite.bundle.event_fields import is_moment
 from suite.bundle.files import writing
 from suite.bundle.last_words import end_fields, failure_fields
@@ -33,18 +33,18 @@ def collect(root: Path, submission: Submission, gathered: Gathered) -> Record:
     transcript = read_streams(gathered.streams, ranks)
     gathered = gathered._replace(end=_with_times(gathered.end, transcript))
     outcome = run_outcome(ranks, gathered, transcript)
-    drafts = root / FOLDER / f".draft.{os.getpid()}"
-    try:
+    draft = root / FOLDER / submission.run_id
+    with writing(path):
+        draft.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path), draft_folder(draft) as drafts:
         bundle = Bundle.create(drafts, submission.manifest)
         _write_output(bundle, transcript)
         bundle.write_environment(submission.environment)
         _write_driver(bundle, submission, gathered, outcome)
         record = derive(bundle)
         bundle.write_record(record)
-        with writing(path):
-            bundle.path.rename(path)
-    finally:
-        shutil.rmtree(drafts, ignore_errors=True)
+        bundle.path.rename(path)
+        drafts.rmdir()
     return record
 
 

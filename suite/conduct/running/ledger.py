@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 from pydantic import Field
 
+from suite.bundle.drafts import clear_drafts
 from suite.bundle.record import Record
 from suite.bundle.store import AlreadyThere, DamagedBundle
 from suite.conduct.planning.request import RunState
@@ -106,6 +107,7 @@ class Ledger:
         self._settings, self._view, self._clock = settings, view, clock
         self._durations = Durations()
         self._started: dict[str, float] = {}
+        clear_drafts(settings.root, {manifest.run.id for manifest, _ in states})
         for manifest, state in states:
             self._sort(manifest, state)
         self._began = clock()

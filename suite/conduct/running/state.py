@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from suite.bundle.drafts import clear_drafts
 from suite.bundle.files import writing
 from suite.bundle.record import Record
 from suite.bundle.store import ATTIC, Bundle, DamagedBundle, HeldByAnother
@@ -97,6 +98,7 @@ def write_missing_record(root: Path, manifest: Manifest) -> None:
     if os.path.lexists(bundle.path / RECORD):
         return
     with suppress(UsageError, DamagedBundle), bundle.hold(_PATIENCE_SECONDS):
+        clear_drafts(bundle.path, (RECORD,))
         if not os.path.lexists(bundle.path / RECORD):
             bundle.write_record(with_prediction(record_of(bundle, is_over=True), manifest))
 

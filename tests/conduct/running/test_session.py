@@ -115,11 +115,15 @@ def test_a_run_that_is_over_and_has_no_record_gets_it_by_the_same_command(
     work(plan, tmp_path)
     bundle = Bundle(tmp_path / plan.manifests[0].run.id)
     before = bundle.record_text()
-    (bundle.path / "record.json").unlink()
+    (bundle.path / "record.json").rename(bundle.path / ".record.json.1")
+    (tmp_path / f".{bundle.id}.2").mkdir()
+    for draft in (bundle.path / ".record.json.1", tmp_path / f".{bundle.id}.2"):
+        os.utime(draft, (0, 0))
     again, seen = work(plan, tmp_path)
     assert (again.failed_before if fault else again.done_before) == (bundle.id,) and not seen.ended
     assert bundle.record_text() == before
     assert verify(bundle).status == "equal"
+    assert not list(tmp_path.rglob(".*")), "drafts of the driver that was killed"
 
 
 def test_a_folder_that_cannot_be_written_does_not_keep_a_plan_from_being_done(

@@ -1,0 +1,96 @@
+"""Hidden drafts beside what they become, each locked while somebody works on it; those of killed processes go."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import shutil
+import time
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+#: `.NAME.PID` of what is made, `.NAME.removed.PID` of what is removed.
+_DRAFT = re.compile(r"\.(?P<name>.+?)(?P<removed>\.removed)?\.[0-9]+", re.DOTALL)
+#: A draft is younger than this when its maker has not locked it yet.
+_FRESH_SECONDS = 2.0
+#: What a file system says that locks no folder; there, time has to tell.
+_NO_LOCKS = frozenset((errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP))
+_OLD_SECONDS = 24 * 3600.0
+
+
+def draft_of(path: Path) -> Path:
+    """Where this process makes what is to lie at ``path``."""
+    return path.with_name(f".{path.name}.{os.getpid()}")
+
+
+def removed_draft_of(path: Path) -> Path:
+    """Where this process moves what it removes from ``path``."""
+    return path.with_name(f".{path.name}.removed.{os.getpid()}")
+
+
+@contextmanager
+def draft_folder(path: Path, mode: int = 0o777) -> Iterator[Path]:
+    """A new folder that the block fills and renames; it is gone where the block fails. Raises OSError."""
+    clear_drafts(path.parent, (path.name,))
+    draft = draft_of(path)
+    draft.mkdir(mode=mode)
+    try:
+        with at_work(draft):
+            yield draft
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+
+
+@contextmanager
+def at_work(draft: Path) -> Iterator[None]:
+    """Keep ``clear_drafts`` of other processes from it until the end of the block, wherever it is moved meanwhile."""
+    with ExitStack() as ending:
+        with suppress(OSError):  # where nothing can be locked, its age protects it
+            descriptor = _opened(draft)
+            ending.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+
+
+def clear_drafts(folder: Path, names: Collection[str]) -> None:
+    """Remove from ``folder`` the drafts of ``names``, and what was being removed, that nobody works on any more."""
+    with suppress(OSError):
+        with os.scandir(folder) as found:
+            entries = [entry.name for entry in found if entry.name.startswith(".")]
+        for entry in entries:
+            match = _DRAFT.fullmatch(entry)
+            if match and (match["removed"] or match["name"] in names) and _is_abandoned(folder / entry):
+                _remove(folder / entry)
+
+
+def _is_abandoned(draft: Path) -> bool:
+    try:
+        descriptor = _opened(draft)
+    except OSError:
+        return False
+    try:
+        age = time.time() - os.fstat(descriptor).st_mtime
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            return error.errno in _NO_LOCKS and age > _OLD_SECONDS
+        return age > _FRESH_SECONDS
+    finally:
+        os.close(descriptor)
+
+
+def _remove(draft: Path) -> None:
+    if draft.is_dir():
+        shutil.rmtree(draft, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            draft.unlink()
+
+
+def _opened(draft: Path) -> int:
+    """Raises OSError, for a link too; a pipe is not waited for."""
+    return os.open(draft, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
