@@ -15,7 +15,7 @@ from suite.claims.labels import EXPERTS, labels
 from suite.claims.needs import Needs
 from suite.claims.prompts import with_prompts
 from suite.claims.ratio import stated_ratio, with_ratios
-from suite.claims.scaling import SCALING, scaling
+from suite.claims.scaling import SCALING, Series, scaling
 from suite.claims.series import series_key, with_references
 from suite.claims.table import Line, Table
 from suite.spec.base import Frozen
@@ -80,6 +80,7 @@ def check_claims(table: Table, mapping: Mapping[str, str], tolerance: float) -> 
     for index, row in enumerate(rows):
         groups[series_key(row)].append(row)
         sources[row.words.get("source", "")].append(index)
+    series = {key: Series(each) for key, each in groups.items()}
     needs = Needs()
     findings: list[Finding] = []
     flags: list[Flag] = []
@@ -90,7 +91,7 @@ def check_claims(table: Table, mapping: Mapping[str, str], tolerance: float) -> 
                 continue
             lines = [table.rows[at] for at in filled]
             found = [amounts[at][column.meaning] for at in filled]
-            cells = _judged(column, [rows[at] for at in filled], lines, found, groups, tolerance)
+            cells = _judged(column, [rows[at] for at in filled], lines, found, series, tolerance)
             flags += [
                 Flag(line=cell.row.line, source=source, column=column.header, cell=cell.text, reason=cell.reason)
                 for cell in cells
@@ -140,14 +141,14 @@ def _judged(
     rows: Sequence[Row],
     lines: Sequence[Line],
     found: Sequence[Amount | None],
-    groups: Mapping[tuple[object, ...], Sequence[Row]],
+    series: Mapping[tuple[object, ...], Series],
     tolerance: float,
 ) -> list[Judged]:
     """The cells of a column that hold a number, each for itself and then against each other."""
     meaning = column.meaning
     readable = [(row, line, each) for row, line, each in zip(rows, lines, found, strict=True) if each is not None]
     cells = [
-        judge(column, row, line.cells[column.header], each, _options(meaning, row, groups), tolerance)
+        judge(column, row, line.cells[column.header], each, _options(meaning, row, series), tolerance)
         for row, line, each in readable
     ]
     if meaning in SCALING:
@@ -177,9 +178,9 @@ def _finding(source: str, column: Column, filled: int, cells: Sequence[Judged], 
     )
 
 
-def _options(meaning: str, row: Row, groups: Mapping[tuple[object, ...], Sequence[Row]]) -> list[Expected]:
+def _options(meaning: str, row: Row, series: Mapping[tuple[object, ...], Series]) -> list[Expected]:
     if meaning in SCALING:
-        return scaling(meaning, row, groups[series_key(row)]) + (stated_ratio(row) if meaning == "speedup" else [])
+        return scaling(meaning, row, series[series_key(row)]) + (stated_ratio(row) if meaning == "speedup" else [])
     return expected(meaning, row) if meaning in CHECKED else []
 
 

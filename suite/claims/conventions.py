@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from suite.claims.flops import peaks, per_token, stated_peak
 from suite.claims.lengths import Length, lengths_of
@@ -26,8 +27,7 @@ class Row:
     rounding: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Expected:
+class Expected(NamedTuple):
     """What a figure should be under a convention; ``wrong``: why a figure that fits it is mislabelled.
 
     ``base`` is the number of devices that a scaling figure is against. ``family`` is what the rows of a table should
@@ -153,28 +153,26 @@ def _mislabelled(meaning: str, found: Sequence[Expected], devices: float | None)
         return []
     if meaning.endswith("_per_device"):
         return [
-            replace(_times(entry, devices), convention=f"total {entry.convention}", wrong="a total, not per device")
+            _times(entry, devices)._replace(convention=f"total {entry.convention}", wrong="a total, not per device")
             for entry in found
         ]
     if meaning == "step_time":
         return [
-            replace(
-                _times(entry, devices),
-                convention=f"{entry.convention} of one device",
-                wrong="the rates are per device, not totals",
+            _times(entry, devices)._replace(
+                convention=f"{entry.convention} of one device", wrong="the rates are per device, not totals"
             )
             for entry in found
         ]
     return [
-        replace(
-            _times(entry, 1 / devices), convention=f"per device {entry.convention}", wrong="per device, not a total"
+        _times(entry, 1 / devices)._replace(
+            convention=f"per device {entry.convention}", wrong="per device, not a total"
         )
         for entry in found
     ]
 
 
 def _times(entry: Expected, factor: float) -> Expected:
-    return replace(entry, value=entry.value * factor, low=entry.low * factor, high=entry.high * factor)
+    return entry._replace(value=entry.value * factor, low=entry.low * factor, high=entry.high * factor)
 
 
 def _tflops(values: Mapping[str, float], row: Row, hardware_flops: bool = False) -> list[Expected]:
@@ -190,8 +188,7 @@ def _tflops(values: Mapping[str, float], row: Row, hardware_flops: bool = False)
     if devices <= 1:
         return found
     totals = [
-        replace(
-            entry,
+        entry._replace(
             convention=f"total {entry.convention}",
             value=entry.value * devices,
             wrong="a total, not per device",
@@ -209,7 +206,7 @@ def _flops_in_all(values: Mapping[str, float], row: Row) -> list[Expected]:
     each = [entry for entry in _tflops(values, row) if "total" not in entry.convention]
     if "tflops_per_device" in values:
         each = [Expected("stated TFLOP/s", values["tflops_per_device"]), *each]
-    return [replace(entry, convention=f"{entry.convention} x devices", value=devices * entry.value) for entry in each]
+    return [entry._replace(convention=f"{entry.convention} x devices", value=devices * entry.value) for entry in each]
 
 
 def _durations(meaning: str, values: Mapping[str, float]) -> list[Expected]:
@@ -230,11 +227,10 @@ def _utilisation(meaning: str, values: Mapping[str, float], row: Row) -> list[Ex
     """MFU or HFU. Where a row states its TFLOP/s, its MFU is these over a peak; its HFU may count recompute besides."""
     rates, known = model_rates(meaning, values, row), peaks(row.words, values)
     return [
-        replace(
-            entry,
-            convention=f"{entry.convention} / {peak.name}",
-            value=entry.value / peak.flops,
-            wrong=entry.wrong or (peak.wrong and f"a utilisation {peak.wrong}"),
+        Expected(
+            f"{entry.convention} / {peak.name}",
+            entry.value / peak.flops,
+            entry.wrong or (peak.wrong and f"a utilisation {peak.wrong}"),
             cost=entry.cost + peak.cost,
             family=(*entry.family, peak.name),
         )

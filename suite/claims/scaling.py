@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from suite.claims.conventions import Expected, Row, rate
 
@@ -16,20 +16,30 @@ def count(row: Row) -> float | None:
     return row.values.get("devices", row.values.get("nodes"))
 
 
-def scaling(meaning: str, row: Row, others: Sequence[Row]) -> list[Expected]:
-    """What it should be against each smaller number of devices ``others``, the smallest first; 1 for the smallest.
+class Series:
+    """Rows to compare with each other, in the order of what they grow in."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        counted = sorted(rows, key=lambda row: count(row) or 0.0)
+        self.smallest = counted[:_MOST_ROWS]
+        #: rows with each number of devices
+        self.rows = Counter(number for row in counted if (number := count(row)))
+        self.least = min(self.rows, default=0.0)
+
+
+def scaling(meaning: str, row: Row, series: Series) -> list[Expected]:
+    """What it should be against each smaller number of devices of its series, the smallest first; 1 for the smallest.
 
     A speed-up may also be over another row of as many devices.
     """
     devices = count(row)
-    counts = {number for other in others if (number := count(other))}
-    alike = [other for other in others if count(other) == devices] if meaning == "speedup" else []
-    if not devices or (len(counts) < 2 and len(alike) < 2):
+    is_alone = meaning != "speedup" or not devices or series.rows[devices] < 2
+    if not devices or (len(series.rows) < 2 and is_alone):
         return []
     found = []
-    for other in sorted(others, key=lambda each: count(each) or 0.0)[:_MOST_ROWS]:
+    for other in series.smallest:
         base = count(other)
-        if not base or base > devices or (base == devices != min(counts) and len(alike) < 2):
+        if not base or base > devices or (base == devices != series.least and is_alone):
             continue
         for kind, share in shares(row, other, devices / base):
             where = f"N = {base:g}" if base < devices or other is row else f"line {other.line}"
