@@ -31,6 +31,8 @@ MANIFEST = "manifest.json"
 PORT = 29400
 _FINISH_SECONDS = 30
 _READ_SECONDS = 600
+#: Longer than a command that waits takes from one look at the pods to the next.
+_LINGER_SECONDS = 8
 _INDEX = "$(JOB_COMPLETION_INDEX)"
 
 
@@ -105,6 +107,7 @@ def pod_values(job: Job, folder: str, settings: KubernetesSettings, about: Mappi
         "run_seconds": math.ceil(job.limits.run_seconds),
         "deadline_seconds": math.ceil(job.limits.run_seconds) + settings.wait_seconds,
         "finish_seconds": _FINISH_SECONDS,
+        "linger_seconds": None if settings.claim or is_ray(settings) else _LINGER_SECONDS,
     }
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from syrupy.assertion import SnapshotAssertion
 
+from suite.conduct.cluster.standing import POLL_SECONDS
 from suite.conduct.cluster.to_do import prepare
 from suite.launch.kubernetes.ray import VARIANTS as RAY
 from suite.launch.kubernetes.read_back import as_pods, pod_templates, wanted
@@ -67,6 +68,11 @@ HOSTILE = st.one_of(
 )
 
 
+def least_grace(pods: Any) -> int:
+    """Seconds that a deleted pod has in all."""
+    return min(template["spec"]["terminationGracePeriodSeconds"] for _, _, template in pods)
+
+
 def rendered(variant: Variant, **changes: Any) -> list[dict[str, Any]]:
     return parse(render(job_of(), FOLDER, settings_of(variant, **changes), FILES, ABOUT))
 
@@ -111,6 +117,21 @@ class TestPods:
             context = template["spec"]["securityContext"]
             assert context["runAsNonRoot"] is True and context["runAsUser"] > 0
             assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+
+    def test_a_deleted_pod_stays_until_it_was_looked_at_where_only_its_log_holds_the_results(
+        self, variant: Variant
+    ) -> None:
+        for asked in (settings_of(variant), settings_of(variant, claim="results")):
+            pods = pod_templates(parse(render(job_of(), FOLDER, asked, FILES, ABOUT)))
+            hooks = [
+                template["spec"]["containers"][0].get("lifecycle") for role, _, template in pods if role != "Launcher"
+            ]
+            if asked.claim or variant in RAY:
+                assert set(map(str, hooks)) == {"None"}
+                continue
+            for hook in hooks:
+                word, seconds = hook["preStop"]["exec"]["command"]
+                assert word == "sleep" and POLL_SECONDS < int(seconds) < least_grace(pods)
 
     def test_what_is_written_anywhere_is_a_volume(self, variant: Variant) -> None:
         template = next(template for role, _, template in pod_templates(rendered(variant)) if role != "Launcher")
