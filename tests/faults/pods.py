@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import psutil
 import urllib3
@@ -45,6 +46,13 @@ OURS = "app.kubernetes.io/name=suite"
 #: of a whole `suite submit` or `suite collect --wait`; until the ranks work
 WAIT_SECONDS, WORK_SECONDS = 300.0, 120.0
 _EVENT = re.compile(rb"::suite:: (\{.*\})")
+
+
+class Service(NamedTuple):
+    """A program of the cluster that is to run again after a fault."""
+
+    process: subprocess.Popen | None
+    start: Callable[[], None]
 
 
 @dataclass
@@ -88,14 +96,19 @@ class Site:
         self.start_again()
         return [name for name, is_over in self.jobs().items() if not is_over] + self.pods() + self.orphans()
 
+    def kubelet(self) -> Service:
+        return Service(self.node.kubelet, self.node.start_kubelet)
+
+    def containerd(self) -> Service:
+        return Service(self.node.containerd, self.node.start_containerd)
+
+    def api_server(self) -> Service:
+        return Service(self.node.server.process, self.node.server.start)
+
     def start_again(self) -> None:
-        server = self.node.server
-        if server.process is None or server.process.poll() is not None:
-            server.start()
-        if self.node.containerd is None or self.node.containerd.poll() is not None:
-            self.node.start_containerd()
-        if self.node.kubelet is None or self.node.kubelet.poll() is not None:
-            self.node.start_kubelet()
+        for service in (self.api_server(), self.containerd(), self.kubelet()):
+            if service.process is None or service.process.poll() is not None:
+                service.start()
 
     def restore(self) -> None:
         self.start_again()
@@ -231,41 +244,27 @@ def pod_deleted(site: Site, scene: Scene, random: Random) -> Verdict:
     return after(scene, before, moment, scene.ended(driver, WAIT_SECONDS), ("rank_lost",))
 
 
-def containerd_signal(number: signal.Signals, site: Site, scene: Scene, random: Random) -> Verdict:
-    """As the kubelet's; its containers go on, and how one ended meanwhile nobody knows."""
+def service_signal(
+    find: Callable[[Site], Service],
+    kinds: tuple[str, ...],
+    number: signal.Signals,
+    site: Site,
+    scene: Scene,
+    random: Random,
+) -> Verdict:
+    """To a part of the cluster, while the run works; it is back within seconds.
+
+    A kubelet and an API server lose nothing by it. Containers go on without containerd, and how one ended meanwhile
+    nobody knows.
+    """
     driver = scene.start(submit(scene))
     moment = wait_for_moment(scene, site, random)
-    before, seconds, containerd = site.finished(), random.uniform(0, 5), site.node.containerd
-    assert containerd is not None
-    _away(containerd, number, seconds)
+    before, seconds, service = site.finished(), random.uniform(0, 5), find(site)
+    assert service.process is not None
+    _away(service.process, number, seconds)
     if number != signal.SIGSTOP:
-        site.node.start_containerd()
-    code = scene.ended(driver, WAIT_SECONDS)
-    return after(scene, before, f"{moment}, away for {seconds:.1f} s", code, ("ok", "rank_lost"))
-
-
-def kubelet_signal(number: signal.Signals, site: Site, scene: Scene, random: Random) -> Verdict:
-    """While the run works; it is back within seconds."""
-    driver = scene.start(submit(scene))
-    moment = wait_for_moment(scene, site, random)
-    before, seconds, kubelet = site.finished(), random.uniform(0, 5), site.node.kubelet
-    assert kubelet is not None
-    _away(kubelet, number, seconds)
-    if number != signal.SIGSTOP:
-        site.node.start_kubelet()
-    return after(scene, before, f"{moment}, away for {seconds:.1f} s", scene.ended(driver, WAIT_SECONDS), ("ok",))
-
-
-def server_signal(number: signal.Signals, site: Site, scene: Scene, random: Random) -> Verdict:
-    """As the kubelet's; what the server knew is kept by its etcd."""
-    driver = scene.start(submit(scene))
-    moment = wait_for_moment(scene, site, random)
-    before, seconds, server = site.finished(), random.uniform(0, 5), site.node.server
-    assert server.process is not None
-    _away(server.process, number, seconds)
-    if number != signal.SIGSTOP:
-        server.start()
-    return after(scene, before, f"{moment}, away for {seconds:.1f} s", scene.ended(driver, WAIT_SECONDS), ("ok",))
+        service.start()
+    return after(scene, before, f"{moment}, away for {seconds:.1f} s", scene.ended(driver, WAIT_SECONDS), kinds)
 
 
 def _away(program: subprocess.Popen, number: signal.Signals, seconds: float) -> None:
@@ -346,11 +345,11 @@ _MAKERS = (
     ),
     ("pod deleted", pod_deleted, LOST),
     *(
-        (f"{number.name} of {name}", partial(do, number), right)
-        for name, do, right in (
-            ("the kubelet", kubelet_signal, KEPT),
-            ("containerd", containerd_signal, "the run goes on, or is lost, told and done again"),
-            ("the API server", server_signal, KEPT),
+        (f"{number.name} of {name}", partial(service_signal, find, kinds, number), right)
+        for name, find, kinds, right in (
+            ("the kubelet", Site.kubelet, ("ok",), KEPT),
+            ("containerd", Site.containerd, ("ok", "rank_lost"), "the run goes on, or is lost, told and done again"),
+            ("the API server", Site.api_server, ("ok",), KEPT),
         )
         for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
     ),
