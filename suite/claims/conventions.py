@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from suite.claims.flops import peaks, per_token, stated_peak
@@ -25,6 +26,11 @@ class Row:
     values: Mapping[str, float]
     words: Mapping[str, str]
     rounding: Mapping[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def rates(self) -> dict[str, float]:
+        """Tokens per second and device, see ``rate``: every row of a series asks for them."""
+        return rate(self.values)
 
 
 class Expected(NamedTuple):
@@ -188,11 +194,12 @@ def _tflops(values: Mapping[str, float], row: Row, hardware_flops: bool = False)
     if devices <= 1:
         return found
     totals = [
-        entry._replace(
-            convention=f"total {entry.convention}",
-            value=entry.value * devices,
-            wrong="a total, not per device",
+        Expected(
+            f"total {entry.convention}",
+            entry.value * devices,
+            "a total, not per device",
             cost=entry.cost + 1,
+            family=entry.family,
         )
         for entry in found
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from suite.claims.conventions import Expected, Row, rate
+from suite.claims.conventions import Expected, Row
 
 SCALING = ("efficiency", "speedup")
 _MOST_ROWS = 32
@@ -79,7 +79,7 @@ def _expected(meaning: str, text: str, share: float, times: float, base: float) 
 
 def shares(row: Row, other: Row, times: float) -> list[tuple[str, float]]:
     """Scaling efficiency against ``other``, which has ``times`` fewer devices, by what it may be taken from."""
-    mine, base = rate(row.values), rate(other.values)
+    mine, base = row.rates, other.rates
     found = [(f"from {origin}", mine[origin] / base[origin]) for origin in mine if base.get(origin, 0) > 0]
     for name, label, share in (
         ("tflops_per_device", "from TFLOP/s", 1.0),
