@@ -28,8 +28,8 @@ def write(path: Path, tries: Sequence[Try]) -> None:
 
 
 def put(path: Path, begin: str, end: str, text: str) -> None:
-    """Replace what stands between two marks; the words around it are the authors'."""
-    before, _, rest = path.read_text(encoding="utf-8").partition(begin)
+    """Replace what stands between two marks; the words around it are the authors'. A page that is not there is made."""
+    before, _, rest = (path.read_text(encoding="utf-8") if path.exists() else "").partition(begin)
     _, _, after = rest.partition(end)
     path.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
 

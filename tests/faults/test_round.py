@@ -188,6 +188,8 @@ def test_a_page_keeps_the_words_around_its_table(tmp_path: Path) -> None:
     path.write_text("before\n[\nold\n]\nafter\n")
     page.put(path, "[", "]", "new")
     assert path.read_text() == "before\n[\nnew\n]\nafter\n"
+    page.put(tmp_path / "another.md", "[", "]", "new")
+    assert (tmp_path / "another.md").read_text() == "[\nnew\n]"
 
 
 class TestFlatness:
