@@ -74,11 +74,13 @@ def _is_abandoned(draft: Path) -> bool:
         return False
     try:
         age = time.time() - os.fstat(descriptor).st_mtime
+        if age < _FRESH_SECONDS:
+            return False  # and is not locked for a look, when its maker is about to
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             return error.errno in _NO_LOCKS and age > _OLD_SECONDS
-        return age > _FRESH_SECONDS
+        return True
     finally:
         os.close(descriptor)
 
