@@ -27,7 +27,7 @@ def check(
     """Recompute a published table's columns from each other. Exit 3 when no convention explains a value."""
     from suite.claims.check import check_claims
     from suite.claims.table import read_table
-    from suite.cli.options.reading import print_json
+    from suite.cli.options.reading import print_json, without_collector
     from suite.spec.base import UsageError
 
     if not 0 <= tolerance < 1 or most < 0:
@@ -38,7 +38,8 @@ def check(
         if not equals:
             raise UsageError(f"--column is NAME=MEANING, not {text!r}")
         mapping[name.strip()] = meaning.strip()
-    found = check_claims(read_table(table), mapping, tolerance)
+    with without_collector():
+        found = check_claims(read_table(table), mapping, tolerance)
     if as_json:
         print_json(found.model_dump(mode="json"))
     else:
